@@ -1,0 +1,33 @@
+"""Stacks and files that many tests share, made once a session by the package's own simulator."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.simulation import simulate_to_file
+
+SMALL = PhantomSettings(shape=(40, 32, 120), frame_rate_hz=500.0, seed=3)
+
+
+def all_frames(settings: PhantomSettings) -> tuple[Phantom, Terms]:
+    """A phantom and all of its frames."""
+    with ThreadExecutor() as executor:
+        phantom = Phantom(settings, executor)
+        return phantom, phantom.frames(np.arange(settings.n_frames))
+
+
+@pytest.fixture(scope="session")
+def small_phantom() -> tuple[Phantom, Terms]:
+    """40 x 32 pixels, 120 frames, clutter 40 dB above blood."""
+    return all_frames(SMALL)
+
+
+@pytest.fixture(scope="session")
+def phantom_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small phantom as a file. Read only."""
+    path = tmp_path_factory.mktemp("phantom") / "small.h5"
+    simulate_to_file(path, SMALL, terms=True)
+    return path

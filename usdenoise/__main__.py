@@ -1,0 +1,5 @@
+"""``python -m usdenoise``."""
+
+from usdenoise.cli import main
+
+main()

@@ -1,0 +1,134 @@
+"""An ultrafast acquisition: the beamformed stack, what its axes mean, and its physical scales."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+
+SPATIAL_LETTERS = "zxy"
+"""Depth, lateral, elevation: the order in which pixels are numbered, whatever the order in the file."""
+
+
+def check_axes(axes: str, shape: tuple[int, ...]) -> None:
+    """Check that `axes` names every axis of a stack of `shape` once, time among them.
+
+    Raises
+    ------
+    InputError
+        If the letters are not distinct ones of z, x, y and t, if t is missing, or if their number is wrong.
+    """
+    letters = set(axes)
+    if len(letters) != len(axes) or not letters <= set(SPATIAL_LETTERS + "t") or "t" not in letters:
+        raise InputError(
+            f"axes '{axes}' must be distinct letters of z, x, y and t, with t among them; "
+            "give --axes in the file's own order, for example tzx"
+        )
+    if len(axes) != len(shape):
+        raise InputError(
+            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {_shape(shape)}; "
+            "give --axes one letter for each axis"
+        )
+
+
+def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+    """Check that an array could be an ultrafast stack: numeric, two or three spatial axes and time.
+
+    Raises
+    ------
+    InputError
+        If the data are not numeric, have another number of axes, or are empty.
+    """
+    if dtype.kind not in "fciu":
+        raise InputError(f"'{name}' holds {dtype} values, not numbers; pick the stack with --dataset")
+    if len(shape) not in (3, 4):
+        raise InputError(
+            f"'{name}' is {len(shape)}-D {_shape(shape)}, but a stack has 3 axes (2-D + time) "
+            "or 4 (3-D + time); pick another one with --dataset"
+        )
+    if 0 in shape:
+        raise InputError(f"'{name}' is empty {_shape(shape)}; check how the file was written")
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """A beamformed ultrafast Doppler stack with its meaning.
+
+    Attributes
+    ----------
+    iq : complex or real array, 3-D or 4-D, axes in the order of `axes`
+        Complex IQ, or real RF or envelope, in any unit.
+    axes : str
+        One letter for each axis of `iq`: z depth, x lateral, y elevation, t time (frames).
+    frame_rate_hz : float or None
+        Frames a second after compounding.
+    spacing_mm : mapping from axis letter to float
+        Pixel pitch in mm, for the axes where it is known.
+    center_frequency_hz, sound_speed_m_s : float or None
+        Transmit centre frequency and speed of sound, where known.
+    name : str
+        The name of the stack in its file; results are stored under it.
+    stored_dtype : numpy.dtype or None
+        The type in the file, where `iq` was converted on reading.
+    assumptions : tuple of str
+        What had to be guessed on reading, each with the option that overrides it.
+    attributes : mapping
+        Other metadata that came with the stack, carried to the output.
+
+    Raises
+    ------
+    InputError
+        If `iq` cannot be a stack (see :func:`check_stack`), `axes` does not fit it, or it holds one frame.
+    """
+
+    iq: NDArray[Any]
+    axes: str
+    frame_rate_hz: float | None = None
+    spacing_mm: Mapping[str, float] = field(default_factory=dict)
+    center_frequency_hz: float | None = None
+    sound_speed_m_s: float | None = None
+    name: str = "iq"
+    stored_dtype: np.dtype[Any] | None = None
+    assumptions: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_stack(self.iq.shape, self.iq.dtype, self.name)
+        check_axes(self.axes, self.iq.shape)
+        if self.n_frames < 2:
+            raise InputError(
+                f"'{self.name}' holds one frame, and a clutter filter needs at least two; "
+                "check --frames and --axes"
+            )
+
+    @property
+    def n_frames(self) -> int:
+        """Length of the time axis (the ensemble)."""
+        return int(self.iq.shape[self.axes.index("t")])
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of pixels in a frame."""
+        return self.iq.size // self.n_frames
+
+    @property
+    def spatial_axes(self) -> str:
+        """The axes without t, in the stack's own order."""
+        return self.axes.replace("t", "")
+
+
+def canonical_axes(axes: str) -> str:
+    """`axes` in the order in which the Casorati matrix numbers them: z, x, y, then t."""
+    return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
+
+
+def spatial_order(image: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
+    """View of an array whose axes are `axes` with them in the order of `order` (same letters)."""
+    return image.transpose([axes.index(letter) for letter in order])
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "(" + " x ".join(str(n) for n in shape) + ")"

@@ -1,0 +1,5 @@
+"""The command line: the only place that prints."""
+
+from usdenoise.cli.main import main
+
+__all__ = ["main"]

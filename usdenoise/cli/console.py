@@ -1,0 +1,95 @@
+"""Narration and progress on stderr, results on stdout."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+WARNING, NOTE, DETAIL = -1, 0, 1
+
+
+class Console:
+    """Says things on stderr, as loud as asked for, and moves a progress bar where stderr is a terminal.
+
+    Parameters
+    ----------
+    quiet, verbose : int
+        How often -q and -v were given.
+    """
+
+    def __init__(self, quiet: int = 0, verbose: int = 0) -> None:
+        self.level = verbose - quiet
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def say(self, message: str, level: int = NOTE) -> None:
+        """A line on stderr, if that level is wanted."""
+        if level <= self.level:
+            if self._progress is not None:
+                self._progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            else:
+                click.echo(message, err=True)
+
+    def warn(self, message: str) -> None:
+        """A warning: only -qq silences it."""
+        self.say(f"warning: {message}", WARNING)
+
+    def begin(self, what: str, total: int | None) -> None:
+        """A stage of `total` steps begins; with None only its name is shown."""
+        if self.level < NOTE or not sys.stderr.isatty():
+            return
+        if self._progress is None:
+            from rich.console import Console as RichConsole
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._progress = Progress(
+                TextColumn("{task.description:<8}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=RichConsole(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(what, total=total, note="")
+
+    def advance(self, done: int, note: str = "") -> None:
+        """The stage has come to step `done`."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, note=note)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    click.echo(json.dumps(value))
+
+
+def print_table(rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values in two columns on stdout."""
+    rows = list(rows)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def summary(mapping: Mapping[str, float]) -> str:
+    """Seconds by stage in one line."""
+    return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in mapping.items())

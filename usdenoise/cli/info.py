@@ -1,0 +1,43 @@
+"""``usdenoise info``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usdenoise.cli import options as shared
+from usdenoise.cli.console import print_json, print_table
+from usdenoise.errors import InputError
+
+
+@click.command("info", short_help="Show what is in a file, and how it will be read.")
+@click.argument("file", type=click.Path(path_type=Path))
+@shared.reading_options
+@shared.json_option
+def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> None:
+    """Show what is in FILE, which stack would be read, and where each piece of metadata comes from."""
+    from usdenoise.formats import describe
+
+    description = describe(file, frames=frames, **reading)
+    if as_json:
+        value = asdict(description)
+        value["metadata"]["attributes"] = sorted(description.metadata.attributes)
+        print_json(value)
+    else:
+        rows = [("file", description.path), ("container", description.container)]
+        for candidate in description.candidates:
+            shape = " x ".join(str(n) for n in candidate.shape)
+            mark = "  <- read" if candidate == description.chosen else ""
+            rows.append(("candidate", f"{candidate.name}  {shape}  {candidate.dtype}{mark}"))
+        for name, value in description.metadata.values.items():
+            rows.append((name, f"{_plain(value)}  ({description.metadata.sources[name]})"))
+        print_table(rows)
+    if description.problem is not None:
+        raise InputError(description.problem)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{letter} {pitch:g}" for letter, pitch in value.items())
+    return value if isinstance(value, str) else f"{value:g}"

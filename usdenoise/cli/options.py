@@ -1,0 +1,146 @@
+"""Shared options, declared once, and their parameter types."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import click
+
+from usdenoise.options import CHOICES, PRESETS, DenoiseOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Command], Command]
+
+_DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
+
+
+def _high_cutoff(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
+    if value is None or value in ("rank", "none"):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"'{value}' is not rank, none or a number") from None
+
+
+def _frames(ctx: click.Context, param: click.Parameter, value: str | None) -> slice | None:
+    if value is None:
+        return None
+    parts = value.split(":")
+    try:
+        numbers = [int(part) if part else None for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3):
+        raise click.BadParameter(f"'{value}' is not A:B or A:B:S, for example 0:400")
+    return slice(*numbers)
+
+
+def positive_numbers(
+    form: str, separator: str, kind: type[int] | type[float], allowed: range
+) -> Callable[[click.Context, click.Parameter, str | None], tuple[int | float, ...] | None]:
+    """A callback that reads as many positive numbers as are allowed, with a separator between them."""
+
+    def convert(
+        ctx: click.Context, param: click.Parameter, value: str | None
+    ) -> tuple[int | float, ...] | None:
+        if value is None:
+            return None
+        try:
+            numbers = tuple(kind(part) for part in value.lower().split(separator))
+        except ValueError:
+            numbers = ()
+        if len(numbers) not in allowed or not all(number > 0 for number in numbers):
+            raise click.BadParameter(f"'{value}' is not {form} in positive numbers")
+        return numbers
+
+    return convert
+
+
+def _stack(*decorators: Decorator[Any]) -> Decorator[Any]:
+    def apply(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return apply
+
+
+def _estimator(name: str, help_text: str, short: str | None = None, **settings: Any) -> Decorator[Any]:
+    """An option of the estimator. It is None unless given, so that a preset can tell."""
+    default = _DEFAULTS[name]
+    if name in CHOICES:
+        settings.setdefault("type", click.Choice(CHOICES[name]))
+    if default is not None:
+        help_text += f"  [default: {default}]"
+    names = ["--" + name.replace("_", "-")] + ([short] if short else [])
+    return click.option(*names, name, default=None, help=help_text, **settings)
+
+
+estimator_options = _stack(
+    _estimator("method", "Estimator of the low-rank matrix."),
+    click.option("--preset", type=click.Choice(list(PRESETS)), help="Settings of the paper's experiment."),
+    _estimator("rank", "Components to estimate.", type=int),
+    _estimator("sampling", "Fraction of the entries to use.", type=float, metavar="P"),
+    _estimator("seed", "Seed of every random choice.", type=int),
+    _estimator("iterations", "Steps at most.", type=int),
+    _estimator("decay", "Ratio of successive dampings.", type=float, metavar="BETA"),
+    _estimator("damping", "First damping; for precgd sigma_hat, for scaledgd-lambda lambda.", type=float,
+               metavar="ETA0"),
+    _estimator("step", "Step for the sum of squares over the sampling fraction.", type=float, metavar="TAU"),
+    _estimator("alpha", "Step in the paper's units, in place of --step.", type=float),
+    _estimator("init", "First factors."),
+    _estimator("low_cutoff", "Components to remove as clutter, counted from the largest.", type=int),
+    _estimator("high_cutoff", "End of the band; none keeps the residual too.", metavar="rank|none|N", callback=_high_cutoff),
+    _estimator("refit", "Fit the spatial factor again to all entries, or use the sample alone."),
+    _estimator("precision", "Precision of the computation."),
+    _estimator("threads", "Threads; by default all processors.", type=int),
+)  # fmt: skip
+
+reading_options = _stack(
+    click.option("--dataset", metavar="NAME", help="The stack's name in the file."),
+    click.option("--axes", metavar="ORDER", help="Letters z x y t in the file's own order, e.g. tzx."),
+    click.option("--frames", metavar="A:B[:S]", callback=_frames, help="Frames to read, as Python counts."),
+    click.option(
+        "--frame-rate",
+        "frame_rate_hz",
+        type=click.FloatRange(0, min_open=True),
+        metavar="HZ",
+        help="Frames a second, where the file does not say.",
+    ),
+    click.option(
+        "--spacing",
+        "spacing_mm",
+        metavar="MM[,MM[,MM]]",
+        callback=positive_numbers("MM[,MM[,MM]]", ",", float, range(1, 4)),
+        help="Pixel pitch, one or one for each spatial axis.",
+    ),
+)
+
+display_options = _stack(
+    click.option(
+        "--dynamic-range",
+        type=click.FloatRange(0, min_open=True),
+        default=None,
+        metavar="DB",
+        help="dB shown below the maximum.  [default: 40]",
+    ),
+    click.option(
+        "--db-factor",
+        type=click.Choice(["10", "20"]),
+        default=None,
+        help="Decibels of power, or the paper's 20 log10 of it.  [default: 10]",
+    ),
+)
+
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace results that exist.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+verbosity_options = _stack(
+    click.option("-q", "--quiet", count=True, help="Say less; twice silences warnings too."),
+    click.option("-v", "--verbose", count=True, help="Say more."),
+)
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given on the command line."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,117 @@
+"""``usdenoise run``."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from usdenoise.cli import options as shared
+from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
+from usdenoise.options import DenoiseOptions, make_options, preset_values
+
+if TYPE_CHECKING:
+    from usdenoise.acquisition import Acquisition
+    from usdenoise.completion.solve import Iteration
+
+_READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+_DISPLAY = ("dynamic_range", "db_factor")
+
+
+class _Narrator:
+    """Tells the console what a job is doing."""
+
+    def __init__(self, console: Console, options: DenoiseOptions) -> None:
+        self._console = console
+        self._iterations = options.iterations
+
+    def stage(self, name: str) -> None:
+        self._console.begin(name, self._iterations if name == "solve" else None)
+
+    def loaded(self, acquisition: "Acquisition") -> None:
+        for assumption in acquisition.assumptions:
+            self._console.say(f"note: {assumption}")
+
+    def iteration(self, line: "Iteration") -> None:
+        error = "-" if line.held_out_rmse is None else f"{line.held_out_rmse:.4g}"
+        self._console.advance(line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}")
+        self._console.say(
+            f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
+            f"  damping {line.damping or 0:.2e}  halvings {line.halvings}",
+            DETAIL,
+        )
+
+
+@click.command("run", short_help="Denoise or clutter-filter one acquisition.")
+@click.argument("acquisition", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the results.  [default: <stem>-usdenoise]",
+)
+@shared.estimator_options
+@shared.reading_options
+@shared.display_options
+@shared.overwrite_option
+@shared.json_option
+@shared.verbosity_options
+def command(
+    acquisition: Path,
+    output: Path | None,
+    preset: str | None,
+    overwrite: bool,
+    as_json: bool,
+    quiet: int,
+    verbose: int,
+    **values: Any,
+) -> None:
+    """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames in an HDF5 or MATLAB file.
+
+    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report.
+    """
+    reading = shared.given({name: values.pop(name) for name in _READING})
+    display = shared.given({name: values.pop(name) for name in _DISPLAY})
+    options = make_options(preset, **shared.given(values))
+    from usdenoise.job import Display, run
+
+    if "db_factor" in preset_values(preset):
+        display.setdefault("db_factor", preset_values(preset)["db_factor"])
+    with Console(quiet, verbose) as console:
+        report = run(
+            acquisition,
+            output,
+            options=options,
+            display=Display(**{name: float(value) for name, value in display.items()}),
+            reading=reading,
+            overwrite=overwrite,
+            command=["usdenoise", *sys.argv[1:]],
+            watcher=_Narrator(console, options),
+        )
+    if report["n_unobserved"]:
+        console.warn(
+            f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
+            "from the low-rank model"
+        )
+    if as_json:
+        print_json(report)
+    elif not quiet:
+        print_table(_rows(report))
+
+
+def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    high = "the rest" if report["high_cutoff"] == "none" else str(report["high_cutoff"])
+    source = report["input"]
+    shape = " x ".join(f"{letter}{n}" for letter, n in zip(source["axes"], source["shape"], strict=True))
+    error = report["held_out_rmse"]
+    rows = [
+        ("input", f"{source['path']} ({source['dataset']}, {shape}, {source['dtype']})"),
+        ("method", f"{report['method']}, rank {report['rank']}, sampling {report['sampling']:g}"),
+        ("kept", f"components {report['low_cutoff']} to {high}, {report['low_cutoff']} removed as clutter"),
+        ("stopped", f"after {report['iterations']} iterations: {report['stop_reason']}"),
+        ("error", f"held-out {'-' if error is None else f'{error:.4g}'}, noise {report['noise_floor']:.4g}"),
+        ("time", summary(report["timings_s"])),
+        ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
+    ]
+    return rows + [("wrote", name) for name in report["output"].values()]

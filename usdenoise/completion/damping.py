@@ -1,0 +1,35 @@
+"""Damping schedules: the eta of each iteration, from the iteration's number and the objective so far."""
+
+import math
+from collections.abc import Callable
+
+Damping = Callable[[int, float, float], float]
+"""(iteration counted from 0, objective now, objective at the start) -> eta"""
+
+
+def none() -> Damping:
+    """No damping: eta = 0 (ScaledGD; Tong, Ma and Chi, JMLR 2021)."""
+    return lambda iteration, value, first: 0.0
+
+
+def constant(eta: float) -> Damping:
+    """The same eta throughout (ScaledGD(lambda); Xu et al., ICML 2023)."""
+    return lambda iteration, value, first: eta
+
+
+def residual(sigma_hat: float) -> Damping:
+    """Eta = sqrt(|f - sigma_hat^2|) with a proxy of the noise level (PrecGD; Zhang, Fattahi and Zhang, 2021)."""
+    return lambda iteration, value, first: math.sqrt(abs(value - sigma_hat**2))
+
+
+def geometric(beta: float, eta0: float | None = None) -> Damping:
+    """Eta = beta^t eta0 (eta-decay; Zhang, Chiu and Zhang, AISTATS 2024).
+
+    Parameters
+    ----------
+    beta : float
+        Ratio of successive dampings, in (0, 1].
+    eta0 : float, optional
+        First damping; by default sqrt(f) at the start, as in the paper's experiments.
+    """
+    return lambda iteration, value, first: (math.sqrt(first) if eta0 is None else eta0) * beta**iteration

@@ -1,0 +1,71 @@
+"""Mapping a pure function over row blocks on a few threads, and adding up what comes back.
+
+BLAS runs on one thread inside a mapped function, so that the threads here are the only ones. What a block
+returns does not depend on which thread ran it and results are consumed in block order, so sums are the
+same for any number of threads. Another executor (out of core, a cluster) needs only this one method.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Anything that maps a function over items and yields the results in their order."""
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results of `function` over `items`, in order."""
+        ...
+
+
+def available_threads() -> int:
+    """Number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    # Looking for the loaded BLAS libraries takes milliseconds: once is enough. scipy brings a BLAS of its
+    # own, which has to be loaded to be found.
+    import scipy.linalg.blas  # noqa: F401
+
+    return ThreadpoolController()
+
+
+class ThreadExecutor:
+    """A pool of threads, each with a BLAS of its own width of one.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Number of threads; by default one for each processor that this process may use.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or available_threads()
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results of `function` over `items`, in order, with BLAS on one thread meanwhile."""
+        with _blas().limit(limits=1, user_api="blas"):
+            if self._pool is None:
+                yield from map(function, items)
+            else:
+                yield from self._pool.map(function, items)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

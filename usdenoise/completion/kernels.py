@@ -1,0 +1,133 @@
+"""Two evaluations of the same sums over a block of rows: dense blocks through BLAS, and sampled entries.
+
+With R the residual (U V^H - M) on the sampled entries of the block and zero elsewhere, both return
+sum |R|^2, R V and U^H R. Nothing here is scaled by the number of entries.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SPARSE_BELOW_DENSITY = 0.12
+SPARSE_FROM_WORK = 1e8
+
+
+class BlockSums(NamedTuple):
+    """Sums of a block of b rows for factors of rank r.
+
+    Attributes
+    ----------
+    loss : float
+        Sum of |R|^2, accumulated in double precision.
+    residual_v : (b, r) array
+        R V.
+    u_residual : (r, n) array
+        U^H R.
+    held_out : float
+        Sum of |U V^H - M|^2 over the held-out entries.
+    """
+
+    loss: float
+    residual_v: NDArray[Any]
+    u_residual: NDArray[Any]
+    held_out: float
+
+
+def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
+    """Whether the sampled entries one by one are faster than whole blocks.
+
+    Dense blocks cost the same at any density; one entry at a time costs some eight times more for each.
+    Below SPARSE_FROM_WORK products the compiled kernel does not repay its loading. Both figures are
+    measured by the evaluation benchmark.
+    """
+    return density <= SPARSE_BELOW_DENSITY and density * n_entries * rank >= SPARSE_FROM_WORK
+
+
+def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Sum of |x|^2 along each row of a C-contiguous matrix."""
+    real = values.view(values.real.dtype)
+    norms: NDArray[np.float64] = np.vecdot(real, real).astype(np.float64)
+    return norms
+
+
+def squared_norm(values: NDArray[Any]) -> float:
+    """Sum of |x|^2 of a C-contiguous matrix, by rows and over them in double precision."""
+    return float(row_squared_norms(values).sum()) if values.size else 0.0
+
+
+def dense_block(
+    u: NDArray[Any],
+    v: NDArray[Any],
+    v_h: NDArray[Any],
+    values: NDArray[Any],
+    mask: NDArray[np.bool_],
+    held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
+) -> BlockSums:
+    """Sums of a block by three matrix products, with the mask applied in place between them.
+
+    Parameters
+    ----------
+    u : (b, r) array
+        Rows of U.
+    v, v_h : (n, r) and (r, n) arrays
+        V and its conjugate transpose, both C-contiguous.
+    values : (b, n) array
+        Rows of M, finite everywhere.
+    mask : (b, n) array of booleans
+        The sampled entries.
+    held_out : pair of index arrays
+        Rows and columns of the held-out entries of the block.
+    """
+    residual = u @ v_h
+    residual -= values
+    missed = residual[held_out]
+    residual *= mask
+    return BlockSums(
+        squared_norm(residual), residual @ v, u.conj().T @ residual, squared_norm(missed.reshape(1, -1))
+    )
+
+
+def sparse_block(
+    u: NDArray[Any],
+    v: NDArray[Any],
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
+) -> BlockSums:
+    """Sums of a block over its sampled entries one by one, in a compiled sweep.
+
+    Parameters
+    ----------
+    u, v, values, held_out
+        As for :func:`dense_block`.
+    starts : (b + 1,) array
+        Where each row's entries begin in `columns`.
+    columns : array
+        Columns of the sampled entries, row after row.
+    """
+    from usdenoise.completion import sparse_kernels
+
+    rows, held_columns = held_out
+    missed = np.vecdot(v[held_columns], u[rows]) - values[rows, held_columns]
+    held_out_loss = squared_norm(missed.reshape(1, -1))
+    if np.iscomplexobj(values):
+        # Real and imaginary planes apart let the compiler use whole vectors.
+        u_planes, v_planes = _planes(u), _planes(v)
+        residual_v, residual_u = np.zeros_like(u_planes), np.zeros_like(v_planes)
+        loss = sparse_kernels.complex_rows(
+            starts, columns, values, u_planes, v_planes, residual_v, residual_u
+        )
+        return BlockSums(loss, _from_planes(residual_v), _from_planes(residual_u).conj().T, held_out_loss)
+    residual_v, residual_u = np.zeros_like(u), np.zeros_like(v)
+    loss = sparse_kernels.real_rows(starts, columns, values, u, v, residual_v, residual_u)
+    return BlockSums(loss, residual_v, residual_u.T, held_out_loss)
+
+
+def _planes(factor: NDArray[Any]) -> NDArray[Any]:
+    return np.stack([factor.real, factor.imag], axis=1)
+
+
+def _from_planes(planes: NDArray[Any]) -> NDArray[Any]:
+    return planes[:, 0] + 1j * planes[:, 1]

@@ -1,0 +1,163 @@
+"""The completion problem: the mean squared residual on sampled entries, and its gradients.
+
+The inner product of matrices is <A, B> = Re tr(A^H B), for complex and real factors alike. With it the
+gradients of f(U, V) = 1/|O| sum_{(i,j) in O} |(U V^H)_ij - M_ij|^2 are (2/|O|) R V and (2/|O|) R^H U,
+R being the sampled residual.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion.executor import Executor
+from usdenoise.completion.kernels import BlockSums, dense_block, prefers_sparse, sparse_block
+
+Factors = tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Value and gradients at some factors.
+
+    Attributes
+    ----------
+    value : float
+        The objective.
+    gradients : tuple of arrays
+        One for each factor, of its shape.
+    held_out_rmse : float or None
+        Root mean square error on entries that are never fitted, in the units of the data; None without such.
+    """
+
+    value: float
+    gradients: Factors
+    held_out_rmse: float | None = None
+
+
+class Problem(Protocol):
+    """Anything that gives a value and gradients for a tuple of factors: a pair (U, V), or one X."""
+
+    def evaluate(self, factors: Factors) -> Evaluation:
+        """Value and gradients at `factors`."""
+        ...
+
+
+class Sample(Protocol):
+    """Which entries are fitted and which are held out, by blocks of rows."""
+
+    @property
+    def n_fitted(self) -> int:
+        """Number of fitted entries."""
+        ...
+
+    @property
+    def n_held_out(self) -> int:
+        """Number of held-out entries."""
+        ...
+
+    def mask(self, rows: slice) -> NDArray[np.bool_]:
+        """Fitted entries of some rows."""
+        ...
+
+    def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Held-out entries of some rows, rows counted from the first of them."""
+        ...
+
+
+def block_rows(shape: tuple[int, int]) -> list[slice]:
+    """Row blocks of about a million entries: a few MB, which the caches hold between the passes over them."""
+    rows = min(max((1 << 20) // shape[1], 16), 1024)
+    return [slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows)]
+
+
+class CompletionProblem:
+    """Value and gradients of the completion objective, by a map over row blocks and a sum.
+
+    Parameters
+    ----------
+    matrix : (m, n) array, or anything that gives its rows for a slice
+        The matrix M; entries outside the sample are read but never used, and must be finite.
+    sample : Sample
+        The fitted and the held-out entries.
+    executor : Executor
+        Runs the map.
+    kernel : {"auto", "dense", "sparse"}
+        Evaluation by blocks or by entries; "auto" takes the faster one for the density and rank.
+    """
+
+    def __init__(
+        self, matrix: NDArray[Any], sample: Sample, executor: Executor, kernel: str = "auto"
+    ) -> None:
+        self.matrix = matrix
+        self.sample = sample
+        self.executor = executor
+        self.kernel = kernel
+        self.blocks = block_rows(matrix.shape)
+        self._entries: dict[int, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (m, n) of the matrix."""
+        return self.matrix.shape[0], self.matrix.shape[1]
+
+    @property
+    def density(self) -> float:
+        """Fitted entries over all entries."""
+        return self.sample.n_fitted / (self.shape[0] * self.shape[1])
+
+    def is_sparse(self, rank: int) -> bool:
+        """Whether factors of this rank are evaluated by entries."""
+        if self.kernel == "auto":
+            return prefers_sparse(self.density, self.shape[0] * self.shape[1], rank)
+        return self.kernel == "sparse"
+
+    def evaluate(self, factors: Factors) -> Evaluation:
+        """Objective, gradients and held-out error at (U, V): one pass over the sampled residual."""
+        u, v = factors
+        gradient_u = np.empty_like(u)
+        u_residual: Any = 0.0
+        loss = held_out = 0.0
+        scale = 2 / self.sample.n_fitted
+        for rows, sums in zip(self.blocks, self._map(u, v), strict=True):
+            loss += sums.loss
+            held_out += sums.held_out
+            gradient_u[rows] = sums.residual_v
+            u_residual = u_residual + sums.u_residual.astype(np.result_type(v.dtype, np.float64))
+        gradient_u *= np.asarray(scale, gradient_u.real.dtype)
+        gradient_v = np.ascontiguousarray((scale * u_residual).conj().T, dtype=v.dtype)
+        n_held_out = self.sample.n_held_out
+        return Evaluation(
+            loss / self.sample.n_fitted,
+            (gradient_u, gradient_v),
+            float(np.sqrt(held_out / n_held_out)) if n_held_out else None,
+        )
+
+    def _map(self, u: NDArray[Any], v: NDArray[Any]) -> Iterator[BlockSums]:
+        if self.is_sparse(v.shape[1]):
+
+            def by_entries(rows: slice) -> BlockSums:
+                starts, columns = self._sampled(rows)
+                return sparse_block(
+                    u[rows], v, self.matrix[rows], starts, columns, self.sample.held_out(rows)
+                )
+
+            return self.executor.map(by_entries, self.blocks)
+        v_h = np.ascontiguousarray(v.conj().T)
+
+        def by_block(rows: slice) -> BlockSums:
+            return dense_block(
+                u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), self.sample.held_out(rows)
+            )
+
+        return self.executor.map(by_block, self.blocks)
+
+    def _sampled(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        # Four bytes an entry, and only where entries are few: worth keeping between passes.
+        if rows.start not in self._entries:
+            mask = self.sample.mask(rows)
+            starts = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
+            self._entries[rows.start] = starts, np.nonzero(mask)[1].astype(np.int32)
+        return self._entries[rows.start]

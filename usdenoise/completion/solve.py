@@ -1,0 +1,179 @@
+"""The one loop: preconditioned gradient descent with a damping schedule.
+
+    X <- X - step * P(X, grad f(X), eta_t)
+
+for every factor X at once. Gradient descent, ScaledGD, ScaledGD(lambda), PrecGD and eta-decay differ only
+in P and in the schedule of eta.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from usdenoise.completion.damping import Damping
+from usdenoise.completion.preconditioners import Preconditioner
+from usdenoise.completion.problem import Evaluation, Factors, Problem
+from usdenoise.completion.stopping import StoppingRule, StopReason
+from usdenoise.errors import DivergedError
+
+MAX_HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One line of the trace.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of accepted steps; 0 is the start.
+    objective : float
+        f after the step.
+    held_out_rmse : float or None
+        Error on the held-out entries after the step.
+    damping : float or None
+        The eta of the step.
+    step : float or None
+        The step length that was accepted.
+    halvings : int
+        How often the step was undone and halved because it raised the objective.
+    seconds : float
+        Since the loop began.
+    """
+
+    iteration: int
+    objective: float
+    held_out_rmse: float | None
+    damping: float | None
+    step: float | None
+    halvings: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What the loop ended with.
+
+    Attributes
+    ----------
+    factors : tuple of arrays
+        The last accepted factors.
+    trace : tuple of Iteration
+        One line for the start and one for each accepted step.
+    passes : int
+        Number of evaluations of value and gradients, undone steps included.
+    stop_reason : StopReason
+        Why it ended.
+    """
+
+    factors: Factors
+    trace: tuple[Iteration, ...]
+    passes: int
+    stop_reason: StopReason
+
+    @property
+    def iterations(self) -> int:
+        """Number of accepted steps."""
+        return self.trace[-1].iteration
+
+
+def solve(
+    problem: Problem,
+    start: Factors,
+    *,
+    preconditioner: Preconditioner,
+    damping: Damping,
+    step: float,
+    stopping: StoppingRule,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> Solution:
+    """Descend from `start`.
+
+    A step that raises the objective by more than rounding is undone, and the step length halved from then
+    on.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives value and gradients.
+    start : tuple of arrays
+        First factors; not changed.
+    preconditioner, damping : callables
+        Direction and schedule (see :mod:`usdenoise.completion.methods`).
+    step : float
+        Step length for the gradient of the problem's own value (the paper's alpha).
+    stopping : StoppingRule
+        When to end.
+    on_iteration : callable, optional
+        Called with every line of the trace as it is made.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    DivergedError
+        If an iterate, its objective or its gradient is not finite.
+    """
+    began = time.perf_counter()
+    trace: list[Iteration] = []
+
+    def record(
+        number: int, evaluation: Evaluation, eta: float | None, length: float | None, undone: int
+    ) -> None:
+        line = Iteration(
+            number,
+            evaluation.value,
+            evaluation.held_out_rmse,
+            eta,
+            length,
+            undone,
+            time.perf_counter() - began,
+        )
+        trace.append(line)
+        if on_iteration is not None:
+            on_iteration(line)
+
+    factors = start
+    current = _checked(problem.evaluate(factors), 0, step)
+    passes = 1
+    first = current.value
+    rounding = 16 * float(np.finfo(start[0].dtype).eps)
+    record(0, current, None, None, 0)
+    reason = stopping.check(0, current.held_out_rmse)
+    while reason is None:
+        number = trace[-1].iteration
+        eta = damping(number, current.value, first)
+        directions = preconditioner(factors, current.gradients, eta)
+        halvings = 0
+        while True:
+            trial = tuple(
+                factor - np.asarray(step, factor.real.dtype) * direction
+                for factor, direction in zip(factors, directions, strict=True)
+            )
+            evaluation = _checked(problem.evaluate(trial), number + 1, step)
+            passes += 1
+            if evaluation.value <= current.value * (1 + rounding):
+                break
+            if halvings == MAX_HALVINGS:
+                return Solution(factors, tuple(trace), passes, StopReason.NO_DESCENT)
+            halvings += 1
+            step /= 2
+        factors, current = trial, evaluation
+        record(number + 1, current, eta, step, halvings)
+        reason = stopping.check(number + 1, current.held_out_rmse)
+    return Solution(factors, tuple(trace), passes, reason)
+
+
+def _checked(evaluation: Evaluation, iteration: int, step: float) -> Evaluation:
+    finite = math.isfinite(evaluation.value) and all(np.isfinite(g).all() for g in evaluation.gradients)
+    if not finite:
+        raise DivergedError(
+            f"the solver diverged at iteration {iteration} with step {step:.3g}: the iterate is not finite; "
+            "give a smaller --step, or more --damping"
+        )
+    return evaluation

@@ -1,0 +1,1 @@
+"""Clutter filters: low-rank estimates of the Casorati matrix, and the band of components that is kept."""

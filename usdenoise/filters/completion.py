@@ -1,0 +1,114 @@
+"""The low-rank estimate from a random sample of the entries."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion import initialize
+from usdenoise.completion.executor import Executor
+from usdenoise.completion.methods import METHODS, Method
+from usdenoise.completion.preconditioners import identity
+from usdenoise.completion.problem import CompletionProblem, Factors
+from usdenoise.completion.solve import Iteration, Solution, solve
+from usdenoise.completion.stopping import StoppingRule
+from usdenoise.errors import OptionError
+from usdenoise.options import DenoiseOptions
+from usdenoise.sampling import EntrySample
+
+_STARTS = {"spectral": initialize.spectral, "random": initialize.random, "small": initialize.small}
+
+
+def check_rank(shape: tuple[int, int], rank: int, sample: EntrySample) -> None:
+    """Check that a rank fits the matrix and that the sample can determine it.
+
+    Raises
+    ------
+    OptionError
+        If the rank is above a dimension, or above the number of samples that an average row or column
+        has, or if the factors have more unknowns than there are samples.
+    """
+    n_pixels, n_frames = shape
+    if rank > min(shape):
+        raise OptionError(
+            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
+        )
+    if not determines(shape, rank, sample.n_fitted):
+        possible = max((r for r in range(1, rank) if determines(shape, r, sample.n_fitted)), default=0)
+        advice = (
+            f"lower --rank to {possible} or raise --sampling"
+            if possible
+            else "raise --sampling, no rank is determined by so few"
+        )
+        raise OptionError(
+            f"{sample.n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}; "
+            + advice
+        )
+
+
+def determines(shape: tuple[int, int], rank: int, n_fitted: int) -> bool:
+    """Whether the samples are at least as many as the unknowns, overall and in an average row and column."""
+    n_pixels, n_frames = shape
+    unknowns = rank * (n_pixels + n_frames - rank)
+    return n_fitted >= unknowns and n_fitted >= rank * max(n_pixels, n_frames)
+
+
+def complete(
+    matrix: NDArray[Any],
+    sample: EntrySample,
+    options: DenoiseOptions,
+    executor: Executor,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> Solution:
+    """Factors (U, V) of the matrix from its sampled entries, by the method of the options.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        Finite everywhere; entries outside the sample are not used.
+    sample : EntrySample
+        The fitted and held-out entries.
+    options : DenoiseOptions
+        Method, rank, start, step, damping and iterations.
+    executor : Executor
+        Maps over the row blocks.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+
+    Raises
+    ------
+    OptionError
+        If the sample cannot determine the rank.
+    DivergedError
+        If the iterate leaves the finite numbers.
+    """
+    rank = options.rank
+    check_rank(sample.shape, rank, sample)
+    method = METHODS[options.method]
+    problem = CompletionProblem(matrix, sample, executor)
+    rng = np.random.default_rng([options.seed, 1])
+    start: Factors = _STARTS[options.init](problem, rank, rng)
+    return solve(
+        problem,
+        start,
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(options.damping, options.decay),
+        step=_alpha(problem, method, options, rng),
+        stopping=StoppingRule(options.iterations),
+        on_iteration=on_iteration,
+    )
+
+
+def _alpha(
+    problem: CompletionProblem, method: Method, options: DenoiseOptions, rng: np.random.Generator
+) -> float:
+    """Step for the gradient of the mean of squares, the paper's unit."""
+    if options.alpha is not None:
+        return options.alpha
+    m, n = problem.shape
+    alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
+    if method.preconditioner is identity:
+        # Without a preconditioner the curvature is that of the other factor, the largest singular value.
+        alpha /= initialize.largest_singular_value(problem, rng)
+    return alpha

@@ -1,0 +1,106 @@
+"""Names under which files keep the scales of a stack, and the options that override them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from usdenoise.errors import InputError
+from usdenoise.formats.description import Metadata
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "frame_rate_hz": (
+        "frame_rate_hz",
+        "frame_rate",
+        "framerate",
+        "compound_sampling_frequency",
+        "framerateuf",
+    ),
+    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
+    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
+    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
+    "axes": ("axes",),
+}
+
+
+def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+    """Sort what a file says into known metadata, their sources, and the rest.
+
+    Parameters
+    ----------
+    found : mapping
+        Name in the file -> (value, where it stands).
+
+    Returns
+    -------
+    values, sources, others : dicts
+        See :class:`usdenoise.formats.description.Metadata`. A spacing is still a list here, in the order
+        of the spatial axes.
+    """
+    by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    others: dict[str, Any] = {}
+    for name, (value, place) in found.items():
+        key = by_alias.get(name.lower())
+        if key is None or key in values:
+            others[name] = value
+            continue
+        if key == "axes":
+            known: Any = value.decode() if isinstance(value, bytes) else value
+            usable = isinstance(known, str)
+        else:
+            numbers = _numbers(value)
+            usable = bool(numbers) and all(math.isfinite(n) and n > 0 for n in numbers)
+            known = numbers if key == "spacing_mm" else next(iter(numbers), None)
+        if usable:
+            values[key], sources[key] = known, f"file: {place}"
+    return values, sources, others
+
+
+def with_options(
+    values: dict[str, Any],
+    sources: dict[str, str],
+    attributes: Mapping[str, Any],
+    *,
+    axes: str | None,
+    guessed_axes: str,
+    frame_rate_hz: float | None,
+    spacing_mm: tuple[float, ...] | None,
+) -> Metadata:
+    """Metadata with the user's options over the file's, and axes guessed where neither tells.
+
+    Raises
+    ------
+    InputError
+        If the number of pitches given does not fit the axes.
+    """
+    values, sources = dict(values), dict(sources)
+    for key, option in (("axes", axes), ("frame_rate_hz", frame_rate_hz), ("spacing_mm", spacing_mm)):
+        if option is not None:
+            values[key], sources[key] = option, "option"
+    if "axes" not in values:
+        values["axes"], sources["axes"] = guessed_axes, "assumed"
+    spatial = values["axes"].replace("t", "")
+    if "spacing_mm" in values:
+        pitches = list(values["spacing_mm"])
+        pitches = pitches * len(spatial) if len(pitches) == 1 else pitches
+        if len(pitches) != len(spatial):
+            if sources["spacing_mm"] == "option":
+                raise InputError(
+                    f"{len(pitches)} pixel pitches for the {len(spatial)} spatial axes {spatial}; "
+                    "give --spacing one number, or one for each"
+                )
+            del values["spacing_mm"], sources["spacing_mm"]
+        else:
+            values["spacing_mm"] = dict(zip(spatial, pitches, strict=True))
+    return Metadata(values, sources, attributes)
+
+
+def _numbers(value: Any) -> list[float]:
+    try:
+        array = np.asarray(value, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        return []
+    return [float(number) for number in array] if array.size <= 3 else []

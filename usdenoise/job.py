@@ -1,0 +1,231 @@
+"""One job: an acquisition file in, a folder of results out."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from usdenoise.acquisition import Acquisition
+from usdenoise.casorati import from_casorati
+from usdenoise.completion.solve import Iteration
+from usdenoise.denoising import DenoiseResult, denoise
+from usdenoise.doppler import decibels
+from usdenoise.formats import load
+from usdenoise.formats.files import OutputFolder, sha256
+from usdenoise.formats.results import write_matlab, write_stack
+from usdenoise.options import DenoiseOptions
+from usdenoise.provenance import peak_memory_bytes, record, software
+from usdenoise.rendering import power_doppler_png, tiff
+from usdenoise.sampling import unpack
+
+
+@dataclass(frozen=True)
+class Display:
+    """How power Doppler pictures look.
+
+    Attributes
+    ----------
+    dynamic_range : float
+        dB below the maximum that are shown.
+    db_factor : float
+        10 for decibels of power, 20 for the paper's formula.
+    """
+
+    dynamic_range: float = 40.0
+    db_factor: float = 10.0
+
+
+class Watcher(Protocol):
+    """What a job tells its caller on the way."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins: load, solve or write."""
+
+    def loaded(self, acquisition: Acquisition) -> None:
+        """The acquisition was read."""
+
+    def iteration(self, line: Iteration) -> None:
+        """The solver made a step."""
+
+
+class Silence:
+    """A watcher that keeps it all to itself."""
+
+    def stage(self, name: str) -> None:
+        """Nothing."""
+
+    def loaded(self, acquisition: Acquisition) -> None:
+        """Nothing."""
+
+    def iteration(self, line: Iteration) -> None:
+        """Nothing."""
+
+
+def run(
+    path: str | Path,
+    folder: str | Path | None = None,
+    *,
+    options: DenoiseOptions | None = None,
+    display: Display | None = None,
+    reading: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    command: list[str] | None = None,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Denoise one acquisition file and write the results.
+
+    Parameters
+    ----------
+    path : str or Path
+        The acquisition.
+    folder : str or Path, optional
+        Where results go; by default ``<stem>-usdenoise`` in the current folder.
+    options : DenoiseOptions, optional
+        Of the denoiser.
+    display : Display, optional
+        Of the pictures.
+    reading : mapping, optional
+        Fields of :class:`usdenoise.formats.reading.ReadOptions`.
+    overwrite : bool
+        Whether existing results may be replaced.
+    command : list of str, optional
+        The command line, for the record.
+    watcher : Watcher, optional
+        Told about progress.
+
+    Returns
+    -------
+    dict
+        The report, as written to ``<stem>_report.json``.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    began = time.perf_counter()
+    path = Path(path)
+    options, display = options or DenoiseOptions(), display or Display()
+    watcher = watcher or Silence()
+    folder = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
+    with OutputFolder(folder, overwrite) as outputs:
+        suffix = ".mat" if path.suffix.lower() == ".mat" else ".h5"
+        places = {
+            "denoised": outputs.reserve(f"{path.stem}_denoised{suffix}"),
+            "power_doppler_png": outputs.reserve(f"{path.stem}_power_doppler.png"),
+            "power_doppler_tif": outputs.reserve(f"{path.stem}_power_doppler.tif"),
+            "report": outputs.reserve(f"{path.stem}_report.json"),
+        }
+        names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
+
+        watcher.stage("load")
+        acquisition = load(path, dtype=options.precision, **(reading or {}))
+        source = _source(path, acquisition)
+        watcher.loaded(acquisition)
+        loaded = time.perf_counter()
+
+        watcher.stage("solve")
+        result = denoise(acquisition, options=options, in_place=True, on_iteration=watcher.iteration)
+        watcher.stage("write")
+        writing = time.perf_counter()
+        # The memory is the filtered stack's by now.
+        del acquisition
+        parameters = {**asdict(result.options), **asdict(display)}
+        provenance = json.dumps(record(command, parameters, source))
+        write = write_matlab if suffix == ".mat" else write_stack
+        write(places["denoised"], result.acquisition, _arrays(result), provenance)
+        spatial = result.acquisition.spatial_axes
+        places["power_doppler_png"].write_bytes(
+            power_doppler_png(
+                decibels(result.power_doppler, display.db_factor),
+                spatial,
+                dynamic_range_db=display.dynamic_range,
+                spacing_mm=result.acquisition.spacing_mm,
+                title=_title(path.stem, result),
+            )
+        )
+        places["power_doppler_tif"].write_bytes(tiff(result.power_doppler, spatial))
+        done = time.perf_counter()
+        timings = {
+            "load": loaded - began,
+            **result.timings_s,
+            "write": done - writing,
+            "total": done - began,
+        }
+        report = _report(result, source, names, timings, command)
+        places["report"].write_text(json.dumps(report, indent=2) + "\n")
+        outputs.commit()
+    return report
+
+
+def _source(path: Path, acquisition: Acquisition) -> dict[str, Any]:
+    dtype = acquisition.stored_dtype or acquisition.iq.dtype
+    return {
+        "path": str(path),
+        "sha256": sha256(path),
+        "dataset": acquisition.name,
+        "shape": list(acquisition.iq.shape),
+        "axes": acquisition.axes,
+        "dtype": str(dtype),
+        "frame_rate_hz": acquisition.frame_rate_hz,
+        "spacing_mm": dict(acquisition.spacing_mm),
+        "assumptions": list(acquisition.assumptions),
+    }
+
+
+def _arrays(result: DenoiseResult) -> dict[str, Any]:
+    arrays: dict[str, Any] = {
+        "power_doppler": result.power_doppler,
+        "singular_values": result.model.singular_values,
+    }
+    if result.observed is not None:
+        unobserved = ~unpack(result.observed, result.acquisition.n_frames)
+        arrays["unobserved"] = from_casorati(unobserved, result.acquisition).astype(np.uint8)
+    return arrays
+
+
+def _title(stem: str, result: DenoiseResult) -> str:
+    options = result.options
+    high = {"rank": str(result.model.rank), "none": "all"}.get(
+        str(options.high_cutoff), str(options.high_cutoff)
+    )
+    return f"{stem}: {options.method}, components [{options.low_cutoff}, {high})"
+
+
+def _report(
+    result: DenoiseResult,
+    source: Mapping[str, Any],
+    outputs: Mapping[str, str],
+    timings: Mapping[str, float],
+    command: list[str] | None,
+) -> dict[str, Any]:
+    solution, options = result.solution, result.options
+    high = options.high_cutoff
+    return {
+        "method": options.method,
+        "rank": result.model.rank,
+        "sampling": options.sampling,
+        "seed": options.seed,
+        "low_cutoff": options.low_cutoff,
+        "high_cutoff": result.model.rank if high == "rank" else high,
+        "iterations": solution.iterations if solution else 0,
+        "passes": solution.passes if solution else 0,
+        "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
+        "held_out_rmse": result.held_out_rmse,
+        "noise_floor": result.noise_floor,
+        "n_sampled": result.n_sampled,
+        "n_unobserved": result.n_unobserved,
+        "trace": [asdict(line) for line in solution.trace] if solution else [],
+        "singular_values": [float(value) for value in result.model.singular_values],
+        "parameters": asdict(options),
+        "timings_s": dict(timings),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "input": dict(source),
+        "output": dict(outputs),
+        "software": software(),
+        "command": command,
+    }

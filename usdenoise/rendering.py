@@ -1,0 +1,107 @@
+"""Arrays to pictures: the encoded bytes of PNG and TIFF images."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.acquisition import SPATIAL_LETTERS, spatial_order
+
+COLOR_MAP = "hot"
+_AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
+_WIDTH_INCHES, _DPI = 6.0, 150
+
+
+def power_doppler_png(
+    decibels: NDArray[Any],
+    axes: str,
+    *,
+    dynamic_range_db: float = 40.0,
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+) -> bytes:
+    """Picture of a power Doppler image, depth downwards, with a colour bar in dB.
+
+    Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
+    maximum projections.
+
+    Parameters
+    ----------
+    decibels : 2-D or 3-D array
+        0 at the maximum.
+    axes : str
+        Its axis letters, for example "zx".
+    dynamic_range_db : float
+        What is this far below the maximum is black.
+    spacing_mm : mapping from axis letter to float, optional
+        Pixel pitch.
+    title : str
+        Above the picture.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.figure import Figure
+
+    spacing = spacing_mm or {}
+    panels = _panels(decibels, axes)
+    sizes = [
+        (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))
+        for image, rows, columns in panels
+    ]
+    aspect = max(min(height / width, 2.5) for height, width in sizes)
+    width = _WIDTH_INCHES * (1 + 0.6 * (len(panels) - 1))
+    height = (width / len(panels) - 1.2) * aspect + 1.1
+    figure = Figure(figsize=(width, max(height, 2.5)), dpi=_DPI, layout="compressed")
+    subplots = figure.subplots(1, len(panels), squeeze=False)[0]
+    for subplot, (image, rows, columns), (height, width) in zip(subplots, panels, sizes, strict=True):
+        shown = subplot.imshow(
+            np.maximum(image, -dynamic_range_db),
+            cmap=COLOR_MAP,
+            vmin=-dynamic_range_db,
+            vmax=0,
+            extent=(0, width, height, 0),
+            interpolation="nearest",
+        )
+        subplot.set_xlabel(_label(columns, spacing))
+        subplot.set_ylabel(_label(rows, spacing))
+    if title:
+        figure.suptitle(title, fontsize="medium")
+    figure.colorbar(shown, ax=list(subplots), label="power Doppler (dB)", shrink=0.9)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def tiff(image: NDArray[Any], axes: str) -> bytes:
+    """Linear float32 TIFF of a 2-D image, or of a volume with one page for each elevation.
+
+    Rows are depth, columns lateral, whatever the order of the axes of `image`.
+    """
+    import imageio.v3 as iio
+
+    order = "".join(letter for letter in "yzx" if letter in axes)
+    pages = np.ascontiguousarray(spatial_order(image, axes, order), dtype=np.float32)
+    return bytes(
+        iio.imwrite("<bytes>", pages, extension=".tif", plugin="pillow", mode="F", is_batch=pages.ndim == 3)
+    )
+
+
+def _panels(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str]]:
+    order = "".join(letter for letter in SPATIAL_LETTERS if letter in axes)
+    ordered = spatial_order(image, axes, order)
+    if ordered.ndim == 2:
+        return [(ordered, order[0], order[1])]
+    return [
+        (ordered.max(axis=2), order[0], order[1]),
+        (ordered.max(axis=1), order[0], order[2]),
+        (ordered.max(axis=0), order[1], order[2]),
+    ]
+
+
+def _label(letter: str, spacing: Mapping[str, float]) -> str:
+    return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing else 'pixels'})"
