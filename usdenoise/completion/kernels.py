@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SPARSE_BELOW_DENSITY = 0.12
-SPARSE_FROM_WORK = 1e8
+SPARSE_FROM_WORK = 3e7
 
 
 class BlockSums(NamedTuple):
@@ -56,6 +56,7 @@ def squared_norm(values: NDArray[Any]) -> float:
     return float(row_squared_norms(values).sum()) if values.size else 0.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def dense_block(
     u: NDArray[Any],
     v: NDArray[Any],
@@ -88,6 +89,7 @@ def dense_block(
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def sparse_block(
     u: NDArray[Any],
     v: NDArray[Any],

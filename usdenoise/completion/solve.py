@@ -151,10 +151,12 @@ def solve(
         directions = preconditioner(factors, current.gradients, eta)
         halvings = 0
         while True:
-            trial = tuple(
-                factor - np.asarray(step, factor.real.dtype) * direction
-                for factor, direction in zip(factors, directions, strict=True)
-            )
+            # An overflow shows as a non-finite objective, with its own error.
+            with np.errstate(over="ignore", invalid="ignore"):
+                trial = tuple(
+                    factor - np.asarray(step, factor.real.dtype) * direction
+                    for factor, direction in zip(factors, directions, strict=True)
+                )
             evaluation = _checked(problem.evaluate(trial), number + 1, step)
             passes += 1
             if evaluation.value <= current.value * (1 + rounding):

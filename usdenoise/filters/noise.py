@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_PIXELS = 512
-LOW_END = 0.3
+LOW_END = 0.5
+ROUNDS = 6
 
 
 def noise_rms(matrix: NDArray[Any], observed_fraction: float, rng: np.random.Generator) -> float:
     """Root mean square of the white noise in each entry (total of real and imaginary part).
 
-    The smallest 30 % of the eigenvalues of the Gram matrix of some random pixels are compared with the
-    quantiles of the Marchenko-Pastur law of the same aspect. Fewer pixels than frames are taken, so that
-    most of them lie outside vessels and their low end is noise even where blood fills a wide band. Noise
-    that is correlated between pixels has a wider law; the estimate is then low.
+    Eigenvalues of the Gram matrix of some random pixels are compared with the quantiles of the
+    Marchenko-Pastur law: those above the law's edge are signal, the lower half of the rest gives the
+    variance, and both are found in turn. Fewer pixels than frames are taken, so that most of them lie
+    outside vessels and blood that fills a wide band leaves room for noise. Noise that is correlated between
+    pixels has a wider law; the estimate is then low.
 
     Parameters
     ----------
@@ -30,10 +32,16 @@ def noise_rms(matrix: NDArray[Any], observed_fraction: float, rng: np.random.Gen
     count = min(n_pixels, max(n_frames // 2, 1), MAX_PIXELS)
     chosen = np.sort(rng.choice(n_pixels, count, replace=False))
     rows = matrix[chosen].astype(np.result_type(matrix.dtype, np.float64))
-    eigenvalues = np.linalg.eigvalsh(rows @ rows.conj().T)
-    low = max(int(LOW_END * count), 1)
-    expected = marchenko_pastur_quantiles(count / n_frames, (np.arange(low) + 0.5) / count)
-    variance = np.median(np.maximum(eigenvalues[:low], 0) / (n_frames * expected))
+    eigenvalues = np.maximum(np.linalg.eigvalsh(rows @ rows.conj().T), 0)
+    n_signal, variance = 0, 0.0
+    for _ in range(ROUNDS):
+        # What is orthogonal to the signal is a noise matrix with fewer rows and columns.
+        n_rows, n_columns = count - n_signal, n_frames - n_signal
+        low = max(int(LOW_END * n_rows), 1)
+        quantiles = marchenko_pastur_quantiles(n_rows / n_columns, (np.arange(low) + 0.5) / n_rows)
+        variance = float(np.median(eigenvalues[:low] / (n_columns * quantiles)))
+        edge = 1.05 * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
+        n_signal = min(int(np.count_nonzero(eigenvalues > edge)), count - 1)
     return float(np.sqrt(variance / max(observed_fraction, 1e-12)))
 
 

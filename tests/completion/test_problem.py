@@ -1,0 +1,113 @@
+"""Value and gradients against the textbook loop and a Taylor expansion, dense and sparse, real and complex."""
+
+import numpy as np
+import pytest
+
+from tests.reference import loops
+from usdenoise.completion import kernels
+from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.completion.initialize import gaussian
+from usdenoise.completion.problem import CompletionProblem
+from usdenoise.sampling import draw_entries
+
+DTYPES = [np.float32, np.complex64, np.float64, np.complex128]
+
+
+def make(dtype, shape=(37, 23), rank=4, fraction=0.4, seed=0, kernel="auto", threads=2, scale=1.0):
+    rng = np.random.default_rng(seed)
+    matrix = gaussian(rng, shape, dtype) * np.asarray(scale, np.dtype(dtype).type(0).real.dtype)
+    factors = tuple(
+        gaussian(rng, (n, rank), dtype) * np.asarray(np.sqrt(scale), matrix.real.dtype) for n in shape
+    )
+    sample = draw_entries(shape, fraction, seed)
+    return matrix, factors, sample, CompletionProblem(matrix, sample, ThreadExecutor(threads), kernel)
+
+
+def held_out_mask(sample):
+    mask = np.zeros(sample.shape, bool)
+    mask[sample.held_out_rows, sample.held_out_columns] = True
+    return mask
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_evaluation_equals_textbook_loop(dtype, kernel, scale):
+    matrix, (u, v), sample, problem = make(dtype, kernel=kernel, scale=scale)
+    mask = sample.mask(slice(0, matrix.shape[0]))
+    value, gradient_u, gradient_v = loops.value_and_gradients(u, v, matrix, mask)
+    evaluation = problem.evaluate((u, v))
+    rtol = 2e-5 if np.finfo(dtype).eps > 1e-10 else 1e-12
+    assert evaluation.value == pytest.approx(value, rel=rtol)
+    for ours, reference in zip(evaluation.gradients, (gradient_u, gradient_v), strict=True):
+        assert ours.dtype == np.dtype(dtype)
+        assert np.abs(ours - reference).max() <= rtol * np.abs(reference).max()
+    missed = (u @ v.conj().T - matrix)[held_out_mask(sample)]
+    assert evaluation.held_out_rmse == pytest.approx(np.sqrt(np.mean(np.abs(missed) ** 2)), rel=rtol)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+def test_gradient_passes_a_taylor_test(dtype, kernel):
+    # f is a quartic along a line: the remainder after the gradient falls with the square of the step.
+    _, factors, _, problem = make(dtype, kernel=kernel)
+    rng = np.random.default_rng(5)
+    direction = tuple(gaussian(rng, factor.shape, dtype) for factor in factors)
+    here = problem.evaluate(factors)
+    slope = sum(
+        np.vdot(gradient, step).real for gradient, step in zip(here.gradients, direction, strict=True)
+    )
+    steps = np.array([1e-2, 5e-3, 2.5e-3, 1.25e-3])
+    remainders = [
+        abs(
+            problem.evaluate(
+                tuple(factor + h * step for factor, step in zip(factors, direction, strict=True))
+            ).value
+            - here.value
+            - h * slope
+        )
+        for h in steps
+    ]
+    orders = np.diff(np.log(remainders)) / np.diff(np.log(steps))
+    assert np.all(np.abs(orders - 2.0) < 0.05)
+
+
+@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+def test_evaluation_does_not_depend_on_threads(kernel):
+    shape = (3000, 1500)
+    one, two = (make(np.complex64, shape, fraction=0.1, kernel=kernel, threads=n) for n in (1, 2))
+    first, second = one[3].evaluate(one[1]), two[3].evaluate(two[1])
+    assert first.value == second.value
+    assert first.held_out_rmse == second.held_out_rmse
+    assert all(np.array_equal(a, b) for a, b in zip(first.gradients, second.gradients, strict=True))
+
+
+def test_entries_outside_the_sample_do_not_matter():
+    matrix, factors, sample, problem = make(np.complex64)
+    before = problem.evaluate(factors)
+    unused = ~sample.mask(slice(0, matrix.shape[0])) & ~held_out_mask(sample)
+    matrix[unused] = 1e6
+    after = problem.evaluate(factors)
+    assert after.value == before.value
+    assert after.held_out_rmse == before.held_out_rmse
+    assert np.array_equal(after.gradients[0], before.gradients[0])
+
+
+def test_a_zero_is_a_sample():
+    matrix, factors, _, problem = make(np.float32)
+    matrix[:] = 0
+    u, v = factors
+    mask = problem.sample.mask(slice(0, matrix.shape[0]))
+    assert problem.evaluate(factors).value == pytest.approx(np.mean((u @ v.T)[mask] ** 2), rel=1e-5)
+
+
+def test_sum_of_squares_is_kept_in_double_precision():
+    # 2^24 ones and then a few more: a float32 running sum would stop at 2^24.
+    values = np.ones((1 << 13, (1 << 11) + 1), np.float32)
+    assert kernels.squared_norm(values) == values.size
+
+
+def test_few_samples_of_a_large_problem_are_taken_one_by_one():
+    assert kernels.prefers_sparse(0.05, 26000 * 2400, 20)
+    assert not kernels.prefers_sparse(0.5, 26000 * 2400, 20)
+    assert not kernels.prefers_sparse(0.05, 64 * 64 * 100, 20)

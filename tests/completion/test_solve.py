@@ -1,0 +1,194 @@
+"""The loop: the paper's iteration step by step, undone steps, divergence, stopping."""
+
+import numpy as np
+import pytest
+
+from tests.completion.test_problem import make
+from tests.reference import loops
+from usdenoise.completion import damping, initialize
+from usdenoise.completion.methods import METHODS
+from usdenoise.completion.preconditioners import damped_gram, damped_inverse, gram, identity
+from usdenoise.completion.problem import Evaluation
+from usdenoise.completion.solve import solve
+from usdenoise.completion.stopping import StoppingRule, StopReason
+from usdenoise.errors import DivergedError
+
+
+def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
+    rng = np.random.default_rng(seed)
+    u, v = (initialize.gaussian(rng, (n, rank), dtype) for n in shape)
+    return (u * np.array(scales, u.real.dtype)) @ v.conj().T
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_eta_decay_is_the_papers_iteration(dtype):
+    _, _, sample, problem = make(dtype, (60, 40), fraction=0.7)
+    problem.matrix = low_rank(dtype)
+    start = initialize.spectral(problem, 3, np.random.default_rng(0))
+    alpha = 0.3 * 60 * 40 / 2
+    u, v, values = loops.eta_decay(
+        *start, problem.matrix, sample.mask(slice(0, 60)), alpha, beta=0.05, iterations=12
+    )
+    solution = solve(
+        problem,
+        start,
+        preconditioner=damped_gram,
+        damping=damping.geometric(0.05),
+        step=alpha,
+        stopping=StoppingRule(12),
+    )
+    assert [line.objective for line in solution.trace[:-1]] == pytest.approx(values, rel=1e-8)
+    assert solution.iterations == 12
+    assert solution.passes == 13
+    assert np.abs(solution.factors[0] - u).max() < 1e-8
+    assert np.abs(solution.factors[1] - v).max() < 1e-8
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_recovers_a_low_rank_matrix_from_a_sample(name):
+    _, _, _, problem = make(np.complex128, (60, 40), fraction=0.7)
+    problem.matrix = low_rank(np.complex128)
+    rng = np.random.default_rng(0)
+    method = METHODS[name]
+    alpha = method.step_tau * 60 * 40 / 2
+    if method.preconditioner is identity:
+        alpha /= initialize.largest_singular_value(problem, rng)
+    solution = solve(
+        problem,
+        initialize.spectral(problem, 3, rng),
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(1e-3 if "lambda" in name or name == "precgd" else None, 0.5),
+        step=alpha,
+        stopping=StoppingRule(2500 if name == "gd" else 150),
+    )
+    product = solution.factors[0] @ solution.factors[1].conj().T
+    assert np.linalg.norm(product - problem.matrix) < 1e-3 * np.linalg.norm(problem.matrix)
+
+
+class Bowl:
+    """f(x) = |x|^2 / 2 for one factor: plain descent is stable up to a step of 2."""
+
+    def evaluate(self, factors):
+        (x,) = factors
+        return Evaluation(float(np.vdot(x, x).real) / 2, (x.copy(),))
+
+
+def descend(problem, start, step, iterations=20):
+    return solve(
+        problem,
+        (start,),
+        preconditioner=identity,
+        damping=damping.none(),
+        step=step,
+        stopping=StoppingRule(iterations),
+    )
+
+
+def test_a_step_that_raises_the_objective_is_undone_and_halved():
+    solution = descend(Bowl(), np.ones((3, 1)), step=7.0)
+    # 7 -> 3.5 -> 1.75, which shrinks |x| by 0.75 a step; it then stays.
+    assert [line.halvings for line in solution.trace] == [0, 2] + [0] * 19
+    assert all(line.step == 1.75 for line in solution.trace[1:])
+    assert np.allclose(solution.factors[0], (-0.75) ** 20)
+    assert solution.passes == 1 + 20 + 2
+
+
+def test_one_symmetric_factor_goes_through_the_same_loop():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((8, 2))
+    target = truth @ truth.T
+
+    class Symmetric:
+        def evaluate(self, factors):
+            (x,) = factors
+            residual = x @ x.T - target
+            return Evaluation(float(np.sum(residual**2)), (4 * residual @ x,))
+
+    solution = solve(
+        Symmetric(),
+        (truth + 0.3 * rng.standard_normal((8, 2)),),
+        preconditioner=damped_gram,
+        damping=damping.geometric(0.5),
+        step=0.1,
+        stopping=StoppingRule(200),
+    )
+    assert solution.trace[-1].objective < 1e-12
+
+
+def test_non_finite_iterate_is_an_error_that_names_the_step():
+    with pytest.raises(DivergedError, match=r"iteration 1 with step 1e\+300.*smaller --step"):
+        descend(Bowl(), np.full((2, 1), 1e100), step=1e300)
+
+
+def test_no_descent_ends_the_loop_with_its_reason():
+    class Wall:
+        calls = 0
+
+        def evaluate(self, factors):
+            Wall.calls += 1
+            return Evaluation(float(Wall.calls), (np.ones_like(factors[0]),))
+
+    solution = descend(Wall(), np.zeros((2, 1)), step=1.0)
+    assert solution.stop_reason is StopReason.NO_DESCENT
+    assert solution.iterations == 0
+
+
+def test_stopping_by_held_out_error_waits_its_patience():
+    rule = StoppingRule(100, patience=2)
+    errors = [1.0, 0.5, 0.5, 0.4999, 0.1]
+    reasons = [rule.check(k, error) for k, error in enumerate(errors[:4])]
+    assert reasons == [None, None, None, StopReason.HELD_OUT]
+
+
+def test_stopping_without_iterations_stops_at_once():
+    assert StoppingRule(0).check(0, None) is StopReason.ITERATIONS
+
+
+def test_schedules():
+    assert [damping.geometric(0.5)(t, 9.0, 16.0) for t in range(3)] == [4.0, 2.0, 1.0]
+    assert damping.geometric(0.5, 3.0)(1, 9.0, 16.0) == 1.5
+    assert damping.constant(0.1)(7, 9.0, 16.0) == 0.1
+    assert damping.none()(7, 9.0, 16.0) == 0.0
+    assert damping.residual(3.0)(0, 25.0, 0.0) == 4.0
+    assert damping.residual(5.0)(0, 9.0, 0.0) == 4.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+def test_damped_gram_equals_its_formula(dtype):
+    rng = np.random.default_rng(2)
+    u, v, gu, gv = (initialize.gaussian(rng, (n, 3), dtype) for n in (9, 7, 9, 7))
+    du, dv = damped_gram((u, v), (gu, gv), 0.3)
+    wide = [a.astype(np.complex128) for a in (u, v, gu, gv)]
+    tolerance = 50 * np.finfo(dtype).eps
+    for ours, gradient, other in ((du, wide[2], wide[1]), (dv, wide[3], wide[0])):
+        expected = gradient @ np.linalg.inv(other.conj().T @ other + 0.3 * np.eye(3))
+        assert np.abs(ours - expected).max() < tolerance * np.abs(expected).max() * 10
+
+
+def test_singular_gram_gives_a_finite_direction():
+    factor = np.ones((6, 3), np.float32)
+    inverse = damped_inverse(gram(factor), 0.0, np.float32)
+    assert np.isfinite(inverse).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
+    matrix, _, sample, problem = make(dtype, (80, 50), fraction=0.9)
+    problem.matrix = matrix + low_rank(dtype, (80, 50), scales=(30, 20, 15)).astype(dtype)
+    u, v = initialize.spectral(problem, 3, np.random.default_rng(0))
+    scaled = np.where(sample.mask(slice(0, 80)), problem.matrix, 0) / problem.density
+    left, singular, right = loops.truncated_svd(scaled, 3)
+    assert np.linalg.norm(u @ v.conj().T - (left * singular) @ right.conj().T) < 1e-3 * np.linalg.norm(
+        singular
+    )
+    for factor in (u, v):
+        product = factor.conj().T @ factor
+        assert np.abs(product - np.diag(singular)).max() < 2e-3 * singular[0]
+
+
+def test_random_starts_have_the_scale_of_the_data():
+    matrix, _, _, problem = make(np.complex64, (400, 300), scale=1e4)
+    for make_start, scale in ((initialize.random, 1.0), (initialize.small, initialize.SMALL)):
+        u, v = make_start(problem, 5, np.random.default_rng(0))
+        rms = np.sqrt(np.mean(np.abs(u @ v.conj().T) ** 2))
+        assert rms == pytest.approx(scale * np.sqrt(np.mean(np.abs(matrix) ** 2)), rel=0.2)

@@ -1,0 +1,124 @@
+"""Orthogonalisation, bands, refit, SVD and the noise level, against numpy."""
+
+import numpy as np
+import pytest
+
+from tests.reference import loops
+from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.completion.initialize import gaussian
+from usdenoise.filters.band import keep_band
+from usdenoise.filters.lowrank import LowRank
+from usdenoise.filters.noise import marchenko_pastur_quantiles, noise_rms
+from usdenoise.filters.refit import refit_left
+from usdenoise.filters.svd import truncated_svd
+
+
+def stack(dtype, shape=(300, 40), rank=6, noise=0.01, seed=0):
+    rng = np.random.default_rng(seed)
+    u, v = (gaussian(rng, (n, rank), dtype) for n in shape)
+    scales = np.logspace(2, 0, rank).astype(u.real.dtype)
+    return (u * scales) @ v.conj().T + gaussian(rng, shape, dtype) * u.real.dtype.type(noise)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+def test_from_factors_gives_the_svd_of_the_product(dtype):
+    rng = np.random.default_rng(0)
+    u, v = (gaussian(rng, (n, 5), dtype) for n in (50, 30))
+    model = LowRank.from_factors(u, v)
+    product = u.astype(np.complex128) @ v.astype(np.complex128).conj().T
+    assert model.singular_values == pytest.approx(np.linalg.svd(product)[1][:5], rel=1e-5)
+    a, b_h = model.band(0, 5)
+    assert np.abs(a @ b_h - product).max() < 1e-4
+    for side in (model.left, model.right):
+        assert np.abs(side.conj().T @ side - np.eye(5)).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize(("low", "high"), [(0, 6), (2, 6), (3, 5), (2, None), (0, None), (6, None)])
+def test_band_equals_numpys_svd_filter(dtype, low, high):
+    matrix = stack(dtype)
+    left, singular, right = loops.truncated_svd(matrix, 6)
+    with ThreadExecutor(2) as executor:
+        model = truncated_svd(matrix, 6, executor)
+        out = np.empty_like(matrix)
+        power = keep_band(matrix, model, low, high, executor, None, out)
+    clutter = (left[:, :low] * singular[:low]) @ right[:, :low].conj().T
+    kept = (left[:, low:high] * singular[low:high]) @ right[:, low:high].conj().T
+    expected = matrix - clutter if high is None else kept
+    assert np.linalg.norm(out - expected) < 1e-4 * max(
+        np.linalg.norm(expected), 1e-2 * np.linalg.norm(matrix)
+    )
+    assert power == pytest.approx(np.mean(np.abs(out) ** 2, axis=1), rel=1e-5)
+
+
+def test_band_may_overwrite_the_data_and_fills_what_is_missing():
+    matrix = stack(np.complex64, noise=0.0)
+    truth = matrix.copy()
+    missing = np.random.default_rng(1).random(matrix.shape) < 0.1
+    observed = np.packbits(~missing, axis=1, bitorder="little")
+    with ThreadExecutor(2) as executor:
+        model = truncated_svd(truth, 6, executor)
+        matrix[missing] = 0
+        keep_band(matrix, model, 2, None, executor, observed, out=matrix)
+    a, b_h = model.band(2, 6)
+    assert np.abs(matrix - a @ b_h)[missing].max() < 1e-3
+    assert np.linalg.norm(matrix - a @ b_h) < 1e-3 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (30, 90)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_svd_of_tall_and_wide_stacks(dtype, shape):
+    matrix = stack(dtype, shape)
+    with ThreadExecutor(2) as executor:
+        model = truncated_svd(matrix, 8, executor)
+    left, singular, right = loops.truncated_svd(matrix, 8)
+    assert model.singular_values == pytest.approx(singular, rel=1e-4)
+    a, b_h = model.band(0, 8)
+    difference = a @ b_h - (left * singular) @ right.conj().T
+    assert np.linalg.norm(difference) < 1e-4 * np.linalg.norm(singular)
+
+
+def test_svd_keeps_components_a_million_times_smaller():
+    rng = np.random.default_rng(0)
+    left = np.linalg.qr(gaussian(rng, (400, 2), np.complex128))[0]
+    right = np.linalg.qr(gaussian(rng, (50, 2), np.complex128))[0]
+    matrix = (left * [1e6, 1.0]) @ right.conj().T
+    with ThreadExecutor(1) as executor:
+        assert truncated_svd(matrix, 2, executor).singular_values == pytest.approx([1e6, 1.0], rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_refit_with_the_true_subspace_is_least_squares(dtype):
+    matrix = stack(dtype)
+    right = loops.truncated_svd(matrix, 6)[2].astype(dtype)
+    missing = np.random.default_rng(1).random(matrix.shape) < 0.2
+    missing[7], missing[11], missing[11, :3] = True, True, False
+    observed = np.packbits(~missing, axis=1, bitorder="little")
+    matrix[missing] = 0
+    with ThreadExecutor(2) as executor:
+        model = refit_left(matrix, right, executor, observed)
+    a, b_h = model.band(0, 6)
+    product = a @ b_h
+    for row in (0, 5, 200, 299):
+        seen = ~missing[row]
+        expected = np.linalg.lstsq(right.conj()[seen].astype(complex), matrix[row, seen], rcond=None)[0]
+        assert np.abs(product[row] - right.conj() @ expected).max() < 2e-3 * np.abs(matrix[row]).max()
+    assert np.abs(product[7]).max() < 1e-3
+    # Three observations determine no six coefficients: the smallest solution goes through them.
+    assert np.abs(product[11, :3] - matrix[11, :3]).max() < 1e-2 * np.abs(matrix[11, :3]).max()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("shape", [(3000, 100), (2000, 400)])
+@pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
+def test_noise_level_of_tissue_blood_and_noise(dtype, shape, sigma):
+    matrix = stack(dtype, shape, rank=12, noise=1.0)
+    matrix = (matrix * sigma).astype(dtype)
+    assert noise_rms(matrix, 1.0, np.random.default_rng(0)) == pytest.approx(sigma, rel=0.05)
+
+
+def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
+    noise = np.random.default_rng(0).standard_normal((300, 900))
+    eigenvalues = np.linalg.eigvalsh(noise @ noise.T / 900)
+    levels = (np.arange(300) + 0.5) / 300
+    assert np.abs(marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05

@@ -1,0 +1,145 @@
+"""The phantom against the physics it claims: levels, spectra, velocities, decorrelation."""
+
+import numpy as np
+import pytest
+
+from tests.conftest import all_frames
+from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.errors import OptionError
+from usdenoise.phantom import Phantom, PhantomSettings
+
+
+def singular_decibels(term):
+    matrix = term.reshape(len(term), -1)
+    singular = np.linalg.svd(matrix.astype(np.complex128), compute_uv=False)
+    return 20 * np.log10(singular / singular[0])
+
+
+def power(term):
+    return np.mean(np.abs(term.astype(np.complex128)) ** 2, axis=0)
+
+
+def test_iq_is_the_sum_of_its_terms(small_phantom):
+    _, terms = small_phantom
+    assert np.array_equal(terms.iq, terms.tissue + terms.blood + terms.noise)
+    assert terms.iq.dtype == np.complex64
+
+
+@pytest.mark.parametrize(("clutter", "noise"), [(30.0, 6.0), (60.0, -6.0)])
+@pytest.mark.parametrize("real", [False, True])
+def test_levels_are_those_asked_for(clutter, noise, real):
+    settings = PhantomSettings(
+        (64, 48, 200), clutter_to_blood_db=clutter, blood_to_noise_db=noise, real=real, seed=1
+    )
+    phantom, terms = all_frames(settings)
+    blood = power(terms.blood)[phantom.mask].mean()
+    assert 10 * np.log10(power(terms.tissue).mean() / blood) == pytest.approx(clutter, abs=0.7)
+    assert 10 * np.log10(blood / power(terms.noise).mean()) == pytest.approx(noise, abs=0.7)
+    assert terms.iq.dtype == (np.float32 if real else np.complex64)
+
+
+def test_tissue_falls_by_40_to_60_db_over_a_few_dozen_components_and_blood_does_not():
+    _, terms = all_frames(PhantomSettings((64, 48, 400), seed=2))
+    tissue, blood = singular_decibels(terms.tissue), singular_decibels(terms.blood)
+    assert -60 < tissue[10] < -20
+    assert tissue[30] < -55
+    assert tissue[2] > -40
+    assert blood[10] > -10
+    assert blood[30] > -20
+
+
+def test_tissue_decorrelates_slowly(small_phantom):
+    _, terms = small_phantom
+    first = terms.tissue[0].reshape(-1)
+
+    def similarity(frame):
+        other = terms.tissue[frame].reshape(-1)
+        return abs(np.vdot(first, other)) / np.linalg.norm(first) / np.linalg.norm(other)
+
+    assert similarity(1) > 0.999
+    assert 0.5 < similarity(len(terms.tissue) - 1) < 0.999
+
+
+def test_noise_is_white_circular_and_complex(small_phantom):
+    _, terms = small_phantom
+    noise = terms.noise.reshape(-1).astype(np.complex128)
+    variance = np.mean(np.abs(noise) ** 2)
+    assert abs(np.mean(noise**2)) < 0.02 * variance
+    shifted = terms.noise[1:].reshape(-1)
+    assert abs(np.vdot(terms.noise[:-1].reshape(-1), shifted)) < 0.02 * variance * len(shifted)
+
+
+def test_doppler_spectrum_has_the_mean_of_the_true_velocity_and_the_width_of_its_profile():
+    settings = PhantomSettings((96, 72, 512), frame_rate_hz=1000.0, seed=5)
+    phantom, terms = all_frames(settings)
+    lag_one = np.sum(np.conj(terms.blood[:-1]) * terms.blood[1:], axis=0)
+    measured_hz = np.angle(lag_one) * settings.frame_rate_hz / (2 * np.pi)
+    true_hz = 2 * phantom.velocity_mm_s / settings.wavelength_mm
+    strong = power(terms.blood) > 0.5
+    inside = phantom.mask & strong
+    assert inside.sum() > 300
+    assert np.corrcoef(measured_hz[inside], true_hz[inside])[0, 1] > 0.9
+    # The beam sees the whole parabola around the pixel, so the mean is below the centre's velocity.
+    slope = np.polyfit(true_hz[inside], measured_hz[inside], 1)[0]
+    assert 0.5 < slope < 1.05
+    # Wider than the tissue's by far: not a line, and not white either.
+    width = np.sqrt(np.mean(1 - np.abs(lag_one[inside]) / (settings.n_frames * power(terms.blood)[inside])))
+    assert 0.1 < width < 0.8
+
+
+def test_blood_stays_in_the_vessels(small_phantom):
+    phantom, terms = small_phantom
+    blood = power(terms.blood)
+    assert blood[phantom.mask].sum() > 0.6 * blood.sum()
+    far = np.ones_like(phantom.mask)
+    for dz in range(-4, 5):
+        for dx in range(-5, 6):
+            far &= ~np.roll(phantom.mask, (dz, dx), (0, 1))
+    if far.any():
+        assert blood[far].max() < 0.05
+
+
+def test_vessels_have_several_radii_angles_and_speeds():
+    with ThreadExecutor() as executor:
+        vessels = Phantom(PhantomSettings((128, 96, 10)), executor)._vessels
+    assert len(vessels) >= 5
+    radii = [vessel.radius for vessel in vessels]
+    assert max(radii) > 1.7 * min(radii)
+    angles = np.sort([np.arctan2(v.direction[1], v.direction[0]) % np.pi for v in vessels])
+    assert np.diff(angles).min() > 0.1
+    assert len({round(vessel.mean_speed, 6) for vessel in vessels}) == len(vessels)
+
+
+def test_frames_do_not_depend_on_blocks_or_threads():
+    settings = PhantomSettings((24, 16, 20), seed=9)
+    with ThreadExecutor(1) as one, ThreadExecutor(2) as two:
+        whole = Phantom(settings, one).frames(np.arange(20)).iq
+        blocks = np.concatenate([block.iq for block in Phantom(settings, two).blocks(7)])
+    assert np.array_equal(whole, blocks)
+
+
+def test_seeds_differ():
+    first, second = (all_frames(PhantomSettings((16, 16, 4), seed=seed))[1].iq for seed in (0, 1))
+    assert np.abs(first - second).mean() > 0.1 * np.abs(first).mean()
+
+
+def test_volumes():
+    phantom, terms = all_frames(PhantomSettings((16, 14, 12, 30), seed=1))
+    assert terms.iq.shape == (30, 16, 14, 12)
+    assert phantom.mask.shape == (16, 14, 12)
+    assert 0.0 < phantom.mask.mean() < 0.5
+    blood = power(terms.blood)
+    assert blood[phantom.mask].mean() == pytest.approx(1.0, rel=0.2)
+    assert blood[~phantom.mask].mean() < 0.5
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 10), (8, 8, 1), (8, 8), (8, 8, 2, 2, 2)])
+def test_impossible_shapes_are_refused(shape):
+    with pytest.raises(OptionError, match="give --shape as ZxXxT"):
+        PhantomSettings(shape)
+
+
+@pytest.mark.parametrize("name", ["frame_rate_hz", "center_frequency_hz"])
+def test_rates_must_be_positive(name):
+    with pytest.raises(OptionError, match="must be positive"):
+        PhantomSettings(**{name: 0.0})

@@ -1,0 +1,1 @@
+"""Slow textbook forms of what the package computes fast."""

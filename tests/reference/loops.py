@@ -1,0 +1,49 @@
+"""The completion objective and the method of the paper, entry by entry and step by step."""
+
+import numpy as np
+
+
+def value_and_gradients(U, V, M, mask):
+    """f = 1/|O| sum |(U V^H)_ij - M_ij|^2 and its gradients under <A, B> = Re tr(A^H B)."""
+    value = 0.0
+    gradient_u = np.zeros(U.shape, np.result_type(U, np.float64))
+    gradient_v = np.zeros(V.shape, np.result_type(V, np.float64))
+    n_observed = 0
+    for i in range(M.shape[0]):
+        for j in range(M.shape[1]):
+            if not mask[i, j]:
+                continue
+            n_observed += 1
+            model = 0.0
+            for k in range(U.shape[1]):
+                model += U[i, k] * np.conj(V[j, k])
+            error = model - M[i, j]
+            value += abs(error) ** 2
+            for k in range(U.shape[1]):
+                gradient_u[i, k] += 2 * error * V[j, k]
+                gradient_v[j, k] += 2 * np.conj(error) * U[i, k]
+    return value / n_observed, gradient_u / n_observed, gradient_v / n_observed
+
+
+def eta_decay(U, V, M, mask, alpha, beta, iterations):
+    """The paper's iteration: both factors move at once, eta starts at sqrt(f) and shrinks by beta."""
+    U, V = U.astype(np.complex128), V.astype(np.complex128)
+    identity = np.eye(U.shape[1])
+    eta = None
+    values = []
+    for _ in range(iterations):
+        R = np.where(mask, U @ V.conj().T - M, 0)
+        n_observed = mask.sum()
+        value = np.sum(np.abs(R) ** 2) / n_observed
+        eta = np.sqrt(value) if eta is None else beta * eta
+        values.append(value)
+        step_u = (2 / n_observed) * R @ V @ np.linalg.inv(V.conj().T @ V + eta * identity)
+        step_v = (2 / n_observed) * R.conj().T @ U @ np.linalg.inv(U.conj().T @ U + eta * identity)
+        U, V = U - alpha * step_u, V - alpha * step_v
+    return U, V, values
+
+
+def truncated_svd(M, rank):
+    """Best rank-r approximation by numpy's SVD in double precision."""
+    U, s, Vh = np.linalg.svd(M.astype(np.result_type(M, np.float64)), full_matrices=False)
+    return U[:, :rank], s[:rank], Vh[:rank].conj().T

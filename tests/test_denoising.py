@@ -1,0 +1,148 @@
+"""The library call on phantoms with known truth."""
+
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.reference import loops
+from usdenoise.acquisition import Acquisition
+from usdenoise.errors import InputError, OptionError
+
+
+@pytest.fixture(scope="module")
+def stack(small_phantom):
+    return small_phantom[1].iq
+
+
+def test_preset_paper_is_the_seeds_method():
+    options = usdenoise.denoise(
+        np.random.default_rng(0).standard_normal((130, 20, 15)).astype(np.float32),
+        axes="tzx",
+        preset="paper",
+        rank=2,
+        alpha=1e4,
+    ).options
+    assert (options.method, options.init, options.sampling) == ("eta-decay", "spectral", 0.5)
+    assert (options.iterations, options.decay, options.refit) == (30, 0.05, "none")
+    assert (options.low_cutoff, options.high_cutoff, options.alpha) == (0, "rank", 1e4)
+
+
+def test_input_is_left_alone_unless_in_place(stack):
+    for copy in (stack.copy(), np.ascontiguousarray(stack.transpose(1, 2, 0)).transpose(2, 0, 1)):
+        before = copy.copy()
+        usdenoise.denoise(copy, axes="tzx", rank=4, iterations=2)
+        assert np.array_equal(copy, before)
+
+
+def test_result_has_the_shape_axes_and_power_of_the_stack(stack):
+    result = usdenoise.denoise(stack, axes="tzx", rank=6, low_cutoff=2, iterations=5)
+    filtered = result.acquisition.iq
+    assert filtered.shape == stack.shape
+    assert result.acquisition.axes == "tzx"
+    assert result.power_doppler == pytest.approx(np.mean(np.abs(filtered) ** 2, axis=0), rel=1e-5)
+
+
+def test_svd_method_equals_numpys_filter(stack):
+    result = usdenoise.denoise(stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25)
+    matrix = stack.reshape(len(stack), -1).T
+    left, singular, right = loops.truncated_svd(matrix, 25)
+    expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
+    ours = result.acquisition.iq.reshape(len(stack), -1).T
+    assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
+
+
+def test_the_result_does_not_depend_on_axis_order_or_threads(stack):
+    first = usdenoise.denoise(stack, axes="tzx", rank=5, iterations=4, threads=1).power_doppler
+    turned = np.ascontiguousarray(stack.transpose(2, 1, 0))
+    second = usdenoise.denoise(turned, axes="xzt", rank=5, iterations=4, threads=2).power_doppler
+    assert np.array_equal(first, second.T)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scale_of_the_data_does_not_matter(stack, scale):
+    options = {"axes": "tzx", "rank": 10, "low_cutoff": 6, "iterations": 10}
+    reference = usdenoise.denoise(stack, **options)
+    scaled = usdenoise.denoise(stack * np.float32(scale), **options)
+    assert scaled.power_doppler / scale**2 == pytest.approx(reference.power_doppler, rel=0.05)
+    assert scaled.held_out_rmse / scale == pytest.approx(reference.held_out_rmse, rel=0.02)
+
+
+def test_missing_entries_are_never_used(stack):
+    holes = stack.copy()
+    rng = np.random.default_rng(0)
+    missing = rng.random(stack.shape) < 0.02
+    holes[missing] = np.nan
+    first = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    holes[missing] = np.inf
+    second = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    assert first.n_unobserved == missing.sum()
+    assert np.isfinite(first.acquisition.iq).all()
+    assert np.array_equal(first.acquisition.iq, second.acquisition.iq)
+
+
+def test_double_precision_agrees_with_single(stack):
+    options = {"axes": "tzx", "rank": 5, "iterations": 5}
+    single = usdenoise.denoise(stack, **options)
+    double = usdenoise.denoise(stack.astype(np.complex128), precision="double", **options)
+    assert double.acquisition.iq.dtype == np.complex128
+    assert single.power_doppler == pytest.approx(double.power_doppler, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "error", "words"),
+    [
+        (0.0, {}, InputError, "zero everywhere"),
+        (np.nan, {}, InputError, "no finite entry"),
+    ],
+)
+def test_stacks_without_content(values, options, error, words):
+    with pytest.raises(error, match=words):
+        usdenoise.denoise(np.full((8, 6, 12), values, np.float32), axes="zxt", rank=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rank": 49}, r"rank 49 is above min\(n_pixels, n_frames\) = 20"),
+        ({"rank": 49, "method": "svd"}, r"rank 49 is above min"),
+        ({"rank": 15, "sampling": 0.5}, "too few for rank 15; lower --rank to"),
+        ({"rank": 2, "sampling": 0.01}, "no rank is determined"),
+        ({"rank": 0}, "rank 0 must be at least 1"),
+        ({"low_cutoff": 20}, "low_cutoff 20 must be below rank 20; raise --rank or lower --low-cutoff"),
+        ({"low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
+        ({"high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
+        ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
+        ({"step": 0.5, "alpha": 1.0}, "give --step or --alpha, not both"),
+        ({"step": -1.0}, "step -1 must be positive"),
+        ({"damping": -1.0}, "damping -1 must not be negative"),
+        ({"decay": 0.0}, "decay 0 is outside"),
+        ({"threads": 0}, "threads 0 must be at least 1"),
+        ({"method": "magic"}, "method 'magic' is not known"),
+        ({"preset": "magic"}, "preset 'magic' is not known"),
+        ({"colour": 3}, "unknown option colour"),
+        ({"sampling": 2.0}, r"outside \(0, 1\]"),
+    ],
+)
+def test_bad_options_say_what_to_do(options, words):
+    stack = np.random.default_rng(0).standard_normal((20, 7, 8)).astype(np.float32)
+    with pytest.raises(OptionError, match=words):
+        usdenoise.denoise(stack, axes="tzx", **options)
+
+
+def test_svd_refuses_missing_entries():
+    stack = np.ones((20, 7, 8), np.float32)
+    stack[3, 2, 1] = np.nan
+    with pytest.raises(InputError, match="needs every entry, and 1 are NaN"):
+        usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)
+
+
+def test_an_array_needs_axes():
+    with pytest.raises(OptionError, match="give axes"):
+        usdenoise.denoise(np.ones((5, 4, 3)))
+
+
+def test_volumes_and_real_stacks(small_phantom):
+    stack = small_phantom[1].iq.real[:, :36].reshape(120, 36, 8, 4)
+    result = usdenoise.denoise(Acquisition(stack, "tzxy"), rank=4, iterations=3)
+    assert result.acquisition.iq.dtype == np.float32
+    assert result.power_doppler.shape == (36, 8, 4)
