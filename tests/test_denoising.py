@@ -6,7 +6,12 @@ import pytest
 import usdenoise
 from tests.reference import loops
 from usdenoise.acquisition import Acquisition
+from usdenoise.completion import initialize
+from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError, OptionError
+from usdenoise.metrics import correlation
+from usdenoise.sampling import draw_entries
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,34 @@ def test_preset_paper_is_the_seeds_method():
     assert (options.method, options.init, options.sampling) == ("eta-decay", "spectral", 0.5)
     assert (options.iterations, options.decay, options.refit) == (30, 0.05, "none")
     assert (options.low_cutoff, options.high_cutoff, options.alpha) == (0, "rank", 1e4)
+
+
+def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(stack):
+    rank, alpha = 20, 0.32 * 1280 * 120 / 2
+    result = usdenoise.denoise(stack, axes="tzx", preset="paper", rank=rank, alpha=alpha)
+    matrix = stack.transpose(1, 2, 0).reshape(-1, len(stack))
+    sample = draw_entries(matrix.shape, 0.5, 0)
+    with ThreadExecutor(1) as executor:
+        start = initialize.spectral(
+            CompletionProblem(matrix, sample, executor), rank, np.random.default_rng([0, 1])
+        )
+    u, v, _ = loops.eta_decay(*start, matrix, sample.mask(slice(0, 1280)), alpha, 0.05, 30)
+    a, b_h = result.model.band(0, rank)
+    left, singular, right = loops.truncated_svd(matrix, rank)
+    exact = (left * singular) @ right.conj().T
+    ours, textbook = (np.linalg.norm(x - exact) / np.linalg.norm(exact) for x in (a @ b_h, u @ v.conj().T))
+    assert ours == pytest.approx(textbook, rel=0.02)
+    assert np.linalg.norm(a @ b_h - u @ v.conj().T) < 1e-2 * np.linalg.norm(exact)
+
+
+def test_refit_reaches_the_svds_picture_from_a_fifth_of_the_entries(small_phantom):
+    phantom, terms = small_phantom
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    band = {"axes": "tzx", "rank": 20, "low_cutoff": 12, "high_cutoff": "none"}
+    exact = usdenoise.denoise(terms.iq, method="svd", **band)
+    ours = usdenoise.denoise(terms.iq, sampling=0.25, **band)
+    assert correlation(exact.power_doppler, truth) > 0.8
+    assert correlation(ours.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
 
 
 def test_input_is_left_alone_unless_in_place(stack):

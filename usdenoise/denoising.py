@@ -17,7 +17,7 @@ from usdenoise.filters.band import keep_band
 from usdenoise.filters.completion import complete
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.noise import noise_rms
-from usdenoise.filters.refit import refit_left
+from usdenoise.filters.refit import refit
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.options import DenoiseOptions, make_options
 from usdenoise.sampling import EntrySample, draw_entries
@@ -141,7 +141,7 @@ def denoise(
             solution = complete(matrix, sample, chosen, executor, on_iteration)
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
-                model = refit_left(matrix, model.right, executor, observed)
+                model = refit(matrix, model.right, executor, observed)
         floor = noise_rms(matrix, 1 - n_unobserved / matrix.size, np.random.default_rng([chosen.seed, 2]))
         solved = time.perf_counter()
         high = None if chosen.high_cutoff == "none" else _high(chosen)

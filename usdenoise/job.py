@@ -29,13 +29,13 @@ class Display:
 
     Attributes
     ----------
-    dynamic_range : float
-        dB below the maximum that are shown.
+    dynamic_range : float or None
+        dB below the maximum that are shown; None suits it to the image.
     db_factor : float
         10 for decibels of power, 20 for the paper's formula.
     """
 
-    dynamic_range: float = 40.0
+    dynamic_range: float | None = None
     db_factor: float = 10.0
 
 

@@ -53,7 +53,7 @@ class DenoiseOptions:
     high_cutoff : "rank", "none" or int
         End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all above low, residual included.
     refit : str
-        "all" fits the left factor again to all observed entries, "none" uses the samples alone.
+        "all" fits both factors again to all observed entries, in one step of subspace iteration; "none" uses the samples alone.
     precision : str
         "single" (float32, complex64) or "double" storage; sums are in double precision either way.
     threads : int or None

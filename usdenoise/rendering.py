@@ -18,7 +18,7 @@ def power_doppler_png(
     decibels: NDArray[Any],
     axes: str,
     *,
-    dynamic_range_db: float = 40.0,
+    dynamic_range_db: float | None = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
 ) -> bytes:
@@ -33,8 +33,9 @@ def power_doppler_png(
         0 at the maximum.
     axes : str
         Its axis letters, for example "zx".
-    dynamic_range_db : float
-        What is this far below the maximum is black.
+    dynamic_range_db : float, optional
+        What is this far below the maximum is black; by default the darkest 2 % of the pixels, but no less
+        than 10 and no more than 40 dB below it.
     spacing_mm : mapping from axis letter to float, optional
         Pixel pitch.
     title : str
@@ -48,6 +49,8 @@ def power_doppler_png(
     from matplotlib.figure import Figure
 
     spacing = spacing_mm or {}
+    if dynamic_range_db is None:
+        dynamic_range_db = float(np.clip(-np.percentile(decibels, 2, method="nearest"), 10, 40))
     panels = _panels(decibels, axes)
     sizes = [
         (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))

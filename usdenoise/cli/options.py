@@ -92,7 +92,7 @@ estimator_options = _stack(
     _estimator("init", "First factors."),
     _estimator("low_cutoff", "Components to remove as clutter, counted from the largest.", type=int),
     _estimator("high_cutoff", "End of the band; none keeps the residual too.", metavar="rank|none|N", callback=_high_cutoff),
-    _estimator("refit", "Fit the spatial factor again to all entries, or use the sample alone."),
+    _estimator("refit", "Fit the factors again to all entries, or use the sample alone."),
     _estimator("precision", "Precision of the computation."),
     _estimator("threads", "Threads; by default all processors.", type=int),
 )  # fmt: skip
@@ -123,7 +123,7 @@ display_options = _stack(
         type=click.FloatRange(0, min_open=True),
         default=None,
         metavar="DB",
-        help="dB shown below the maximum.  [default: 40]",
+        help="dB shown below the maximum; by default what suits the image.",
     ),
     click.option(
         "--db-factor",

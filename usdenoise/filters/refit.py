@@ -1,4 +1,4 @@
-"""Fitting the left factor again, to all observed entries, with the temporal subspace known."""
+"""Fitting the factors again, to all observed entries, from an approximate temporal subspace."""
 
 from typing import Any
 
@@ -6,9 +6,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
+from usdenoise.completion.initialize import orthonormal
 from usdenoise.completion.problem import block_rows
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.sampling import unpack
+
+
+def refit(
+    matrix: NDArray[Any],
+    right: NDArray[Any],
+    executor: Executor,
+    observed: NDArray[np.uint8] | None,
+) -> LowRank:
+    """Singular triplets near an approximate temporal subspace, from all observed entries.
+
+    One step of subspace iteration: U is fitted to the data with V known, V with that U, and U once more
+    with the new V. What an estimate from few samples gets wrong in V are directions near the noise level;
+    the step shrinks them by the square of the ratio of singular values.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        The data, 0 where they are unobserved.
+    right : (n_frames, r) array
+        Orthonormal columns that span about the temporal subspace.
+    executor : Executor
+        Maps over the row blocks.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries; None when all are. In the place of the others stands the model.
+    """
+
+    def moment(rows: slice) -> NDArray[Any]:
+        left = _fit_rows(matrix, rows, right, observed)
+        block = matrix[rows]
+        if observed is not None:
+            block = np.where(unpack(observed[rows], matrix.shape[1]), block, left @ right.conj().T)
+        # (U^H M)^H is M^H U; this order reads the block along its rows.
+        product: NDArray[Any] = left.conj().T @ block
+        return product
+
+    total: Any = 0.0
+    for part in executor.map(moment, block_rows(matrix.shape)):
+        total = total + part.astype(np.result_type(part.dtype, np.float64))
+    return refit_left(matrix, orthonormal(total.conj().T).astype(matrix.dtype), executor, observed)
 
 
 def refit_left(
@@ -25,32 +65,28 @@ def refit_left(
 
     Parameters
     ----------
-    matrix : (n_pixels, n_frames) array
-        The data, 0 where they are unobserved.
-    right : (n_frames, r) array
-        Orthonormal temporal vectors V.
-    executor : Executor
-        Maps over the row blocks.
-    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the observed entries; None when all are.
+    matrix, right, executor, observed
+        As for :func:`refit`.
     """
-    conjugate = np.ascontiguousarray(right.conj())
-
-    def fit(rows: slice) -> NDArray[Any]:
-        left: NDArray[Any] = matrix[rows] @ right
-        if observed is not None:
-            mask = unpack(observed[rows], matrix.shape[1])
-            for row in np.flatnonzero(~mask.all(axis=1)):
-                left[row] = _row_fit(left[row], conjugate[mask[row]])
-        return left
-
-    return LowRank.from_factors(np.concatenate(list(executor.map(fit, block_rows(matrix.shape)))), right)
+    parts = executor.map(lambda rows: _fit_rows(matrix, rows, right, observed), block_rows(matrix.shape))
+    return LowRank.from_factors(np.concatenate(list(parts)), right)
 
 
-def _row_fit(moment: NDArray[Any], seen: NDArray[Any]) -> NDArray[Any]:
-    wide = seen.astype(np.result_type(seen.dtype, np.float64))
-    normal = wide.conj().T @ wide
-    ridge = len(normal) * np.finfo(seen.dtype).eps
-    normal[np.diag_indices_from(normal)] += ridge
+def _fit_rows(
+    matrix: NDArray[Any], rows: slice, right: NDArray[Any], observed: NDArray[np.uint8] | None
+) -> NDArray[Any]:
+    left: NDArray[Any] = matrix[rows] @ right
+    if observed is not None:
+        mask = unpack(observed[rows], matrix.shape[1])
+        for row in np.flatnonzero(~mask.all(axis=1)):
+            left[row] = _row_fit(left[row], right[~mask[row]].conj())
+    return left
+
+
+def _row_fit(moment: NDArray[Any], unseen: NDArray[Any]) -> NDArray[Any]:
+    # The regressors are orthonormal over all frames: what the unseen ones take from the identity is left.
+    wide = unseen.astype(np.result_type(unseen.dtype, np.float64))
+    normal = -wide.conj().T @ wide
+    normal[np.diag_indices_from(normal)] += 1 + len(normal) * np.finfo(unseen.dtype).eps
     solution: NDArray[Any] = np.linalg.solve(normal, moment.astype(wide.dtype))
     return solution.astype(moment.dtype)
