@@ -16,7 +16,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.band import keep_band
 from usdenoise.filters.completion import complete
 from usdenoise.filters.lowrank import LowRank
-from usdenoise.filters.noise import noise_rms
+from usdenoise.filters.pixels import draw_pixels
 from usdenoise.filters.refit import refit
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.options import DenoiseOptions, make_options
@@ -142,7 +142,7 @@ def denoise(
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed)
-        floor = noise_rms(matrix, 1 - n_unobserved / matrix.size, np.random.default_rng([chosen.seed, 2]))
+        floor = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2])).noise_rms
         solved = time.perf_counter()
         high = None if chosen.high_cutoff == "none" else _high(chosen)
         power = keep_band(matrix, model, chosen.low_cutoff, high, executor, observed, out=matrix)

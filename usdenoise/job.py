@@ -1,6 +1,5 @@
 """One job: an acquisition file in, a folder of results out."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from usdenoise.formats import load
 from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.results import write_matlab, write_stack
 from usdenoise.options import DenoiseOptions
-from usdenoise.provenance import peak_memory_bytes, record, software
+from usdenoise.provenance import peak_memory_bytes, record, software, to_json
 from usdenoise.rendering import power_doppler_png, tiff
 from usdenoise.sampling import unpack
 
@@ -135,7 +134,7 @@ def run(
         # The memory is the filtered stack's by now.
         del acquisition
         parameters = {**asdict(result.options), **asdict(display)}
-        provenance = json.dumps(record(command, parameters, source))
+        provenance = to_json(record(command, parameters, source))
         write = write_matlab if suffix == ".mat" else write_stack
         write(places["denoised"], result.acquisition, _arrays(result), provenance)
         spatial = result.acquisition.spatial_axes
@@ -157,7 +156,7 @@ def run(
             "total": done - began,
         }
         report = _report(result, source, names, timings, command)
-        places["report"].write_text(json.dumps(report, indent=2) + "\n")
+        places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
 

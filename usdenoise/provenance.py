@@ -1,5 +1,7 @@
 """What made a file: software, parameters, input, environment and resources."""
 
+import json
+import math
 import os
 import platform
 import resource
@@ -23,6 +25,19 @@ def peak_memory_bytes() -> int:
     """Largest resident size of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON text of a value, with null for numbers that JSON does not have (NaN and infinities)."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def record(

@@ -1,6 +1,7 @@
 """Arrays to pictures: the encoded bytes of PNG and TIFF images."""
 
 import io
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,10 +74,13 @@ def power_doppler_png(
         subplot.set_xlabel(_label(columns, spacing))
         subplot.set_ylabel(_label(rows, spacing))
     if title:
-        figure.suptitle(title, fontsize="medium")
+        figure.suptitle(title, fontsize="medium", parse_math=False)
     figure.colorbar(shown, ax=list(subplots), label="power Doppler (dB)", shrink=0.9)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A file name may hold letters that the font does not have.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 

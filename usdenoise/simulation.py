@@ -1,6 +1,5 @@
 """One job: settings in, a phantom file with its truth out."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from usdenoise.doppler import power_doppler
 from usdenoise.formats.files import OutputFolder
 from usdenoise.formats.results import write_phantom
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.provenance import record
+from usdenoise.provenance import record, to_json
 
 FRAMES_A_BLOCK = 32
 
@@ -87,7 +86,7 @@ def simulate_to_file(
                 "center_frequency_hz": settings.center_frequency_hz,
                 "sound_speed_m_s": settings.sound_speed_m_s,
             },
-            json.dumps(record(command, asdict(settings), None)),
+            to_json(record(command, asdict(settings), None)),
         )
         outputs.commit()
     return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantom.mask))}

@@ -59,7 +59,9 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     m, n, r = arguments.pixels, arguments.frames, arguments.rank
-    print(f"{platform.machine()}, {available_threads()} threads, numpy {np.__version__}, scipy {scipy.__version__}")
+    print(
+        f"{platform.machine()}, {available_threads()} threads, numpy {np.__version__}, scipy {scipy.__version__}"
+    )
     print(f"{m} pixels x {n} frames, rank {r}, median of {arguments.repeats}")
     print(f"{'type':<10} {'p':>5} {'kernel':<7} {'ours (s)':>9} {'bare (s)':>9} {'ratio':>6}")
     with ThreadExecutor() as executor:

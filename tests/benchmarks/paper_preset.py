@@ -49,7 +49,9 @@ def main():
         exact = truncated_svd(matrix, 100, executor)
     for k in (0, 50, 99):
         image = matrix @ exact.right[:, k]
-        assert np.linalg.norm(image - exact.singular_values[k] * exact.left[:, k]) < 1e-3 * np.linalg.norm(image)
+        assert np.linalg.norm(image - exact.singular_values[k] * exact.left[:, k]) < 1e-3 * np.linalg.norm(
+            image
+        )
     relative = distance(result.model, exact) / np.linalg.norm(exact.singular_values)
     print(f"{arguments.phantom}: start {arguments.start}, decay {arguments.decay:g}")
     print(f"  relative distance to the rank-100 SVD   {relative:.4f}")

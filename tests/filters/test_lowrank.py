@@ -8,7 +8,8 @@ from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.completion.initialize import gaussian
 from usdenoise.filters.band import keep_band
 from usdenoise.filters.lowrank import LowRank
-from usdenoise.filters.noise import marchenko_pastur_quantiles, noise_rms
+from usdenoise.filters.noise import marchenko_pastur_quantiles
+from usdenoise.filters.pixels import draw_pixels
 from usdenoise.filters.refit import refit_left
 from usdenoise.filters.svd import truncated_svd
 
@@ -111,10 +112,29 @@ def test_refit_with_the_true_subspace_is_least_squares(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 @pytest.mark.parametrize("shape", [(3000, 100), (2000, 400)])
 @pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
-def test_noise_level_of_tissue_blood_and_noise(dtype, shape, sigma):
-    matrix = stack(dtype, shape, rank=12, noise=1.0)
-    matrix = (matrix * sigma).astype(dtype)
-    assert noise_rms(matrix, 1.0, np.random.default_rng(0)) == pytest.approx(sigma, rel=0.05)
+def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
+    matrix = (stack(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
+    subset = draw_pixels(matrix, None, np.random.default_rng(0))
+    assert subset.noise_rms == pytest.approx(sigma, rel=0.05)
+    assert subset.n_above_noise == 12
+    # The data are a sum of twelve products of independent unit vectors with scales from 100 to 1.
+    power = np.mean(np.abs(matrix.astype(np.complex128)) ** 2) * shape[1]
+    assert subset.signal_variances(12).sum() == pytest.approx(power - shape[1] * sigma**2, rel=0.3)
+
+
+def test_pixel_subset_sees_through_missing_entries():
+    matrix = stack(np.complex64, (1500, 120), rank=5, noise=0.1)
+    frames = np.linspace(0, 3, 120)
+    smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
+    rng = np.random.default_rng(0)
+    matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
+    complete = draw_pixels(matrix, None, np.random.default_rng(0))
+    missing = rng.random(matrix.shape) < 0.02
+    missing[:, 40:46] = True
+    matrix[missing] = 0
+    holes = draw_pixels(matrix, np.packbits(~missing, axis=1, bitorder="little"), np.random.default_rng(0))
+    assert holes.noise_rms == pytest.approx(complete.noise_rms, rel=0.15)
+    assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
 
 
 def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():

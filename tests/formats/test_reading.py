@@ -451,14 +451,19 @@ def add_raw(file: h5py.File, name: bytes, kind: Any) -> None:
     h5py.h5d.create(file.id, name, kind, h5py.h5s.create(h5py.h5s.SCALAR))
 
 
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+def test_an_attribute_whose_name_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "stack.h5"
     with h5py.File(path, "w") as file:
         file["iq"] = IQ
         scalar = h5py.h5s.create(h5py.h5s.SCALAR)
         h5py.h5a.create(file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, scalar)
     assert np.array_equal(load(path).iq, IQ)
-    with h5py.File(path, "r+") as file:
+
+
+def test_a_dataset_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "stack.h5"
+    with h5py.File(path, "w") as file:
+        file["iq"] = IQ
         add_raw(file, b"\xb5m", h5py.h5t.NATIVE_DOUBLE)
     assert np.array_equal(load(path).iq, IQ)
 

@@ -1,6 +1,5 @@
 """Narration and progress on stderr, results on stdout."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -79,7 +78,9 @@ class Console:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
-    click.echo(json.dumps(value))
+    from usdenoise.provenance import to_json
+
+    click.echo(to_json(value))
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:

@@ -21,9 +21,21 @@ def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> 
 
     description = describe(file, frames=frames, **reading)
     if as_json:
-        value = asdict(description)
-        value["metadata"]["attributes"] = sorted(description.metadata.attributes)
-        print_json(value)
+        metadata = description.metadata
+        print_json(
+            {
+                "path": description.path,
+                "container": description.container,
+                "candidates": [asdict(candidate) for candidate in description.candidates],
+                "chosen": None if description.chosen is None else asdict(description.chosen),
+                "problem": description.problem,
+                "metadata": {
+                    "values": metadata.values,
+                    "sources": metadata.sources,
+                    "attributes": sorted(metadata.attributes),
+                },
+            }
+        )
     else:
         rows = [("file", description.path), ("container", description.container)]
         for candidate in description.candidates:

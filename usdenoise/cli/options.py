@@ -1,5 +1,6 @@
 """Shared options, declared once, and their parameter types."""
 
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -36,6 +37,12 @@ def _frames(ctx: click.Context, param: click.Parameter, value: str | None) -> sl
     return slice(*numbers)
 
 
+def _positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value:g} is not a positive number")
+    return value
+
+
 def positive_numbers(
     form: str, separator: str, kind: type[int] | type[float], allowed: range
 ) -> Callable[[click.Context, click.Parameter, str | None], tuple[int | float, ...] | None]:
@@ -50,7 +57,7 @@ def positive_numbers(
             numbers = tuple(kind(part) for part in value.lower().split(separator))
         except ValueError:
             numbers = ()
-        if len(numbers) not in allowed or not all(number > 0 for number in numbers):
+        if len(numbers) not in allowed or not all(number > 0 and math.isfinite(number) for number in numbers):
             raise click.BadParameter(f"'{value}' is not {form} in positive numbers")
         return numbers
 
@@ -104,7 +111,8 @@ reading_options = _stack(
     click.option(
         "--frame-rate",
         "frame_rate_hz",
-        type=click.FloatRange(0, min_open=True),
+        type=float,
+        callback=_positive,
         metavar="HZ",
         help="Frames a second, where the file does not say.",
     ),
@@ -120,8 +128,8 @@ reading_options = _stack(
 display_options = _stack(
     click.option(
         "--dynamic-range",
-        type=click.FloatRange(0, min_open=True),
-        default=None,
+        type=float,
+        callback=_positive,
         metavar="DB",
         help="dB shown below the maximum; by default what suits the image.",
     ),

@@ -8,6 +8,9 @@ import numpy as np
 
 from usdenoise.errors import InputError
 
+RESULTS_AND_TRUTH = ("truth/", "usdenoise/", "#refs#/", "power_doppler", "unobserved")
+"""Names in our own files, and a group of MATLAB's, that are read only when they are asked for."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -96,6 +99,7 @@ def choose(candidates: list[Candidate], wanted: str | None, every: Mapping[str, 
     InputError
         If the name is not there or cannot be a stack, if there is no candidate, or more than one.
     """
+    unasked = [c for c in candidates if not c.name.startswith(RESULTS_AND_TRUTH)]
     if wanted is not None:
         for candidate in candidates:
             if candidate.name == wanted.strip("/"):
@@ -105,20 +109,20 @@ def choose(candidates: list[Candidate], wanted: str | None, every: Mapping[str, 
                 f"'{wanted}' in {path} is {every[wanted.strip('/')]}, but a stack is numeric with 3 axes "
                 "(2-D + time) or 4 (3-D + time); pick another one with --dataset"
             )
-        listing = ", ".join(candidate.name for candidate in candidates) or "none"
+        listing = ", ".join(candidate.name for candidate in unasked) or "none"
         raise InputError(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
-    if not candidates:
+    if not unasked:
         found = ", ".join(f"{name} ({what})" for name, what in list(every.items())[:8]) or "nothing"
         raise InputError(
             f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
             f"and the file holds {found}; check that this is the right file"
         )
-    called_iq = [c for c in candidates if c.name.rsplit("/", 1)[-1].lower() == "iq"]
-    is_complex = [c for c in candidates if c.dtype.startswith("complex")]
-    for group in (called_iq, is_complex, candidates):
+    called_iq = [c for c in unasked if c.name.rsplit("/", 1)[-1].lower() == "iq"]
+    is_complex = [c for c in unasked if c.dtype.startswith("complex")]
+    for group in (called_iq, is_complex, unasked):
         if len(group) == 1:
             return group[0]
-    listing = ", ".join(f"{c.name} {shape_text(c.shape)}" for c in candidates)
+    listing = ", ".join(f"{c.name} {shape_text(c.shape)}" for c in unasked)
     raise InputError(f"{path} holds several stacks: {listing}; pick one with --dataset")
 
 

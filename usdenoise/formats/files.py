@@ -6,14 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from usdenoise.errors import OutputError
+from usdenoise.errors import InputError, OutputError
 
 
 class OutputFolder:
     """A folder in which a set of files appears at once.
 
     Each file is written under a temporary name in the same folder; `commit` renames them. Leaving the
-    context without it removes them, and the folder too if it was made here and is empty.
+    context without it removes them, and the folders that were made for them and are empty.
 
     Parameters
     ----------
@@ -26,12 +26,13 @@ class OutputFolder:
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
         self.folder = folder
         self.overwrite = overwrite
-        self._made = False
+        self._made: list[Path] = []
         self._waiting: dict[Path, Path] = {}
 
     def __enter__(self) -> Self:
         try:
-            self._made = not self.folder.exists()
+            above = [self.folder, *self.folder.absolute().parents]
+            self._made = [folder for folder in above if not folder.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
@@ -72,8 +73,9 @@ class OutputFolder:
     ) -> None:
         for waiting in self._waiting.values():
             waiting.unlink(missing_ok=True)
-        if self._made and kind is not None and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        for folder in self._made if kind is not None else []:
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
         if isinstance(error, OSError):
             raise OutputError(
                 f"the results could not be written to {self.folder} ({error.strerror or error}); "
@@ -82,6 +84,15 @@ class OutputFolder:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Hexadecimal SHA-256 digest of a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error

@@ -1,5 +1,6 @@
 """HDF5 files of h5py users, of MATLAB 7.3, and our own."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats.description import Candidate, is_stack, shape_text
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
-# Groups and datasets of our own files that are results or truth, never the stack.
-_NOT_STACKS = ("truth/", "usdenoise/", "#refs#/", "power_doppler", "unobserved")
-_MAX_METADATA_ITEMS = 3
+_MAX_METADATA_ITEMS = 4
 
 
 @contextmanager
@@ -30,7 +29,10 @@ def open_file(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, RuntimeError, KeyError) as error:
+    except (UsdenoiseError, MemoryError):
+        raise
+    except Exception as error:
+        # h5py turns damage into errors of every kind: of the file, of keys, of types, of text.
         reason = "truncated" if "truncated" in str(error) else "corrupt"
         raise InputError(
             f"{path} is {reason}: the HDF5 library could not read it; copy or write it anew"
@@ -44,8 +46,21 @@ def is_matlab(file: h5py.File) -> bool:
 
 def _items(group: h5py.Group) -> Iterator[Any]:
     for name in group:
-        if isinstance(group.get(name, getlink=True), h5py.HardLink):
-            yield group[name]
+        try:
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                yield group[name]
+        except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+            # What cannot be opened, or has a name that is no text, is not what we look for.
+            continue
+
+
+def _attributes(item: Any) -> Iterator[tuple[str, Any]]:
+    for name in item.attrs:
+        try:
+            if isinstance(name, str):
+                yield name, item.attrs[name]
+        except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+            continue
 
 
 def value_dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
@@ -62,12 +77,18 @@ def value_dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """All datasets by their full names, each once."""
     found: dict[str, h5py.Dataset] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            found[name] = item
-
-    file.visititems(visit)
+    seen = set()
+    waiting = [file["/"]]
+    while waiting:
+        for item in _items(waiting.pop(0)):
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                continue
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                waiting.append(item)
+            elif isinstance(item, h5py.Dataset):
+                found[item.name.strip("/")] = item
     return found
 
 
@@ -77,10 +98,14 @@ def survey(file: h5py.File) -> tuple[list[Candidate], dict[str, str]]:
     candidates, every = [], {}
     for name, dataset in datasets(file).items():
         shape = (dataset.shape or ())[:: -1 if matlab else 1]
-        dtype = value_dtype(dataset)
+        try:
+            dtype = value_dtype(dataset)
+        except (TypeError, ValueError):
+            every[name] = f"{len(shape)}-D of a type that NumPy does not know"
+            continue
         kind = f"{dtype}" if not dtype.names else "compound"
         every[name] = f"{len(shape)}-D {kind}" + (f" ({shape_text(shape)})" if shape else "")
-        if is_stack(shape, dtype) and not any(name.startswith(prefix) for prefix in _NOT_STACKS):
+        if is_stack(shape, dtype):
             candidates.append(Candidate(name, shape, str(dtype)))
     return candidates, every
 
@@ -104,9 +129,11 @@ def check_stored(dataset: h5py.Dataset, path: Path) -> None:
     InputError
         If chunks, or bytes of an uncompressed dataset, are missing.
     """
-    claimed = dataset.size * dataset.dtype.itemsize
+    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+    if dataset.is_virtual:
+        return
     if dataset.chunks is not None:
-        expected = int(np.prod([-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)]))
+        expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
         complete = dataset.id.get_num_chunks() >= expected
     else:
         complete = dataset.id.get_storage_size() >= claimed
@@ -126,10 +153,10 @@ def nearby_metadata(file: h5py.File, dataset: h5py.Dataset) -> Mapping[str, tupl
         if not name.startswith(("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")):
             found.setdefault(name, (value, place))
 
-    for name, value in dataset.attrs.items():
+    for name, value in _attributes(dataset):
         add(name, value, f"attribute {name} of {dataset.name.strip('/')}")
     for owner in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
-        for name, value in owner.attrs.items():
+        for name, value in _attributes(owner):
             add(name, value, f"attribute {name} of {owner.name}")
         for item in _items(owner):
             if isinstance(item, h5py.Dataset):
@@ -142,6 +169,13 @@ def nearby_metadata(file: h5py.File, dataset: h5py.Dataset) -> Mapping[str, tupl
 
 
 def _add_small(item: h5py.Dataset, add: Any) -> None:
-    if item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= _MAX_METADATA_ITEMS:
-        name = item.name.strip("/")
-        add(name.rsplit("/", 1)[-1], np.asarray(item[()]).reshape(-1), f"dataset {name}")
+    name = item.name.strip("/")
+    try:
+        small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= _MAX_METADATA_ITEMS
+        value: Any = np.asarray(item[()]).reshape(-1) if small else None
+        if small and item.attrs.get("MATLAB_class") == b"char":
+            value = value.astype("<u2").tobytes().decode("utf-16-le")
+    except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+        return
+    if value is not None:
+        add(name.rsplit("/", 1)[-1], value, f"dataset {name}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.description import Candidate, is_stack, shape_text
+from usdenoise.formats.matlab_tags import check_tags
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file, less room for its header."""
@@ -32,6 +33,7 @@ def survey(path: Path) -> tuple[list[Candidate], dict[str, str]]:
     from scipy.io import whosmat
 
     with _guard(path):
+        check_tags(path)
         variables = whosmat(str(path))
     candidates, every = [], {}
     for name, shape, kind in variables:
@@ -72,7 +74,7 @@ def nearby_metadata(path: Path) -> Mapping[str, tuple[Any, str]]:
 
     found: dict[str, tuple[Any, str]] = {}
     with _guard(path):
-        small = [name for name, shape, _ in whosmat(str(path)) if int(np.prod(shape, dtype=object)) <= 3]
+        small = [name for name, shape, _ in whosmat(str(path)) if int(np.prod(shape, dtype=object)) <= 4]
         values = (
             loadmat(str(path), variable_names=small, squeeze_me=True, struct_as_record=True) if small else {}
         )
@@ -82,7 +84,7 @@ def nearby_metadata(path: Path) -> Mapping[str, tuple[Any, str]]:
             for member in value.dtype.names if name == "UF" else ():
                 found[member] = (value[member][()], f"variable {name}.{member}")
         else:
-            found[name] = (value, f"variable {name}")
+            found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return found
 
 
@@ -100,7 +102,7 @@ def write(path: Path, variables: Mapping[str, NDArray[Any] | str]) -> None:
 
 def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str]) -> None:
     """Write a MATLAB 7.3 file: HDF5 with a user block, axes reversed, complex as {real, imag}."""
-    with h5py.File(path, "w", userblock_size=512) as file:
+    with path.open("w+b") as whole, h5py.File(whole, "w", userblock_size=512) as file:
         for name, value in variables.items():
             if isinstance(value, str):
                 data: NDArray[Any] = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)

@@ -48,11 +48,11 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
             others[name] = value
             continue
         if key == "axes":
-            known: Any = value.decode() if isinstance(value, bytes) else value
-            usable = isinstance(known, str)
+            known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
+            usable = isinstance(known, str) and known.isascii()
         else:
-            numbers = _numbers(value)
-            usable = bool(numbers) and all(math.isfinite(n) and n > 0 for n in numbers)
+            numbers = positive_numbers(value)
+            usable = bool(numbers)
             known = numbers if key == "spacing_mm" else next(iter(numbers), None)
         if usable:
             values[key], sources[key] = known, f"file: {place}"
@@ -98,9 +98,11 @@ def with_options(
     return Metadata(values, sources, attributes)
 
 
-def _numbers(value: Any) -> list[float]:
+def positive_numbers(value: Any) -> list[float]:
+    """The numbers in a value, if there are one to three and all are finite and positive; else none."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         return []
-    return [float(number) for number in array] if array.size <= 3 else []
+    numbers = [float(number) for number in array] if array.size <= 3 else []
+    return numbers if all(math.isfinite(number) and number > 0 for number in numbers) else []

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.acquisition import Acquisition
+from usdenoise.acquisition import Acquisition, check_axes
 from usdenoise.errors import InputError
 from usdenoise.formats import hdf5, matlab
 from usdenoise.formats.description import Candidate, FileDescription, Metadata, choose, guess_axes
 from usdenoise.formats.layout import read_stack, storage_dtype
-from usdenoise.formats.metadata import interpret, with_options
+from usdenoise.formats.metadata import interpret, positive_numbers, with_options
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -115,8 +115,9 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
         try:
             chosen = choose(candidates, how.dataset, every, str(path))
             metadata = _matlab_metadata(path, chosen, how)
+            check_axes(metadata.values["axes"], chosen.shape)
         except InputError as error:
-            problem = str(error)
+            chosen, problem = None, str(error)
         return FileDescription(str(path), "MATLAB before 7.3", tuple(candidates), chosen, problem, metadata)
     with hdf5.open_file(path) as file:
         candidates, every = hdf5.survey(file)
@@ -124,8 +125,10 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
         try:
             chosen = choose(candidates, how.dataset, every, str(path))
             metadata = _hdf5_metadata(file, chosen, how)
+            check_axes(metadata.values["axes"], chosen.shape)
+            hdf5.check_stored(file[chosen.name], path)
         except InputError as error:
-            problem = str(error)
+            chosen, problem = None, str(error)
         return FileDescription(str(path), kind, tuple(candidates), chosen, problem, metadata)
 
 
@@ -186,8 +189,10 @@ def _with_options(
     time_last: bool | None,
 ) -> Metadata:
     if "TwFreq" in others and "center_frequency_hz" not in values:
-        values["center_frequency_hz"] = float(np.asarray(others["TwFreq"]).reshape(-1)[0]) * 1e6
-        sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
+        megahertz = positive_numbers(others["TwFreq"])
+        if megahertz:
+            values["center_frequency_hz"] = megahertz[0] * 1e6
+            sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
     return with_options(
         values,
         sources,

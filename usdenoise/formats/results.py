@@ -1,6 +1,7 @@
 """Writing a filtered stack, with its power Doppler and where it came from, and writing phantoms."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write_stack(path: Path, stack: Acquisition, results: Mapping[str, NDArray[An
     provenance : str
         JSON text on what made this file.
     """
-    with h5py.File(path, "w") as file:
+    with create_file(path) as file:
         dataset = file.create_dataset(stack.name, shape=stack.iq.shape, dtype=_output_dtype(stack))
         _write_slabs(dataset, stack.iq)
         describe_stack(dataset, stack)
@@ -45,7 +46,22 @@ def write_matlab(
     """As :func:`write_stack`, to a file that MATLAB's load opens."""
     name = stack.name.rsplit("/", 1)[-1]
     values = stack.iq.astype(_output_dtype(stack), copy=False)
-    matlab.write(path, {name: values, **results, "usdenoise_provenance": provenance})
+    scales = {key: np.atleast_1d(value) for key, value in _scales(stack).items()}
+    matlab.write(
+        path,
+        {name: values, **results, "axes": stack.axes, **scales, "usdenoise_provenance": provenance},
+    )
+
+
+@contextmanager
+def create_file(path: Path) -> Iterator[h5py.File]:
+    """Create an HDF5 file.
+
+    The library writes through a file object of Python's: when the disk is full that raises an OSError,
+    where the library's own driver fails on closing, and again when the process ends.
+    """
+    with path.open("w+b") as raw, h5py.File(raw, "w") as file:
+        yield file
 
 
 def write_phantom(
@@ -73,7 +89,7 @@ def write_phantom(
     provenance : str
         JSON text on what made this file.
     """
-    with h5py.File(path, "w") as file:
+    with create_file(path) as file:
         start = 0
         for block in blocks:
             for name, values in block.items():
@@ -94,11 +110,16 @@ def describe_stack(dataset: h5py.Dataset, stack: Acquisition) -> None:
         if isinstance(value, str | bytes | int | float | np.generic | np.ndarray):
             dataset.attrs[name] = value
     dataset.attrs["axes"] = stack.axes
-    for name in ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s"):
-        if (value := getattr(stack, name)) is not None:
-            dataset.attrs[name] = value
+    for name, value in _scales(stack).items():
+        dataset.attrs[name] = value
+
+
+def _scales(stack: Acquisition) -> dict[str, Any]:
+    names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
+    scales = {name: getattr(stack, name) for name in names if getattr(stack, name) is not None}
     if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
-        dataset.attrs["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
+        scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
+    return scales
 
 
 def _output_dtype(stack: Acquisition) -> np.dtype[Any]:

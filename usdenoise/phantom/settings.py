@@ -1,5 +1,6 @@
 """What a phantom is made to: its size, its scales, and the levels of its three terms."""
 
+import math
 from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
@@ -59,8 +60,14 @@ class PhantomSettings:
             ("frame rate", self.frame_rate_hz),
             ("centre frequency", self.center_frequency_hz),
         ):
-            if not value > 0:
+            if not 0 < value < math.inf:
                 raise OptionError(f"the {name} {value:g} Hz must be positive")
+        clutter, noise = self.clutter_to_blood_db, self.blood_to_noise_db
+        if not abs(clutter) <= 200 or not (noise == math.inf or abs(noise) <= 200):
+            raise OptionError(
+                f"levels of {clutter:g} and {noise:g} dB cannot be made; give --clutter-to-blood and "
+                "--blood-to-noise within 200 dB"
+            )
 
     @property
     def wavelength_mm(self) -> float:

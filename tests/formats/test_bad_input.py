@@ -1,0 +1,561 @@
+"""Whatever is wrong with a file, one sentence says so; nothing else ever comes out of reading."""
+
+import re
+import select
+import struct
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from usdenoise import Acquisition, denoise, load
+from usdenoise.cli import main
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.formats import describe
+
+_RNG = np.random.default_rng(8)
+IQ = (_RNG.standard_normal((9, 4, 3)) + 1j * _RNG.standard_normal((9, 4, 3))).astype(np.complex64)
+MATLAB_IQ = IQ.transpose(1, 2, 0)
+UF = {"FrameRateUF": 500.0, "TwFreq": 15.0}
+
+
+def write_hdf5(path: Path, **datasets: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file.create_dataset(name, data=values)
+    return path
+
+
+# ---------------------------------------------------------------- the wrong file, or nothing to read in it
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent\.h5 does not exist; check the path"):
+        load(tmp_path / "absent.h5")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read .*directory.*; check the path"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x.mat", "x"])
+def test_empty_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"neither an HDF5 nor a MATLAB file .*no content.*convert"):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize(("name", "n_bytes"), [("x.h5", 5000), ("x.h5", 7), ("x.mat", 127), ("x.npy", 5000)])
+def test_random_bytes(name: str, n_bytes: int, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(np.random.default_rng(0).bytes(n_bytes))
+    with pytest.raises(InputError, match=r"neither an HDF5 nor a MATLAB file.*convert it to HDF5"):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize("n_bytes", [128, 5000])
+def test_random_bytes_called_mat(n_bytes: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    path.write_bytes(np.random.default_rng(0).bytes(n_bytes))
+    with pytest.raises(InputError, match=r"x\.mat .*(corrupt|holds no stack)"):
+        load(path)
+
+
+def test_no_such_dataset_lists_the_candidates(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", first=IQ, second=IQ, picture=IQ[0])
+    with pytest.raises(InputError, match=r"no dataset 'third'.*candidates are: first, second$"):
+        load(path, dataset="third")
+
+
+def test_no_such_variable_lists_the_candidates(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"A": MATLAB_IQ, "B": MATLAB_IQ})
+    with pytest.raises(InputError, match=r"no dataset 'C'.*candidates are: A, B$"):
+        load(tmp_path / "x.mat", dataset="C")
+
+
+def test_no_such_dataset_and_no_candidate(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no dataset 'iq'.*candidates are: none"):
+        load(write_hdf5(tmp_path / "x.h5", picture=IQ[0]), dataset="iq")
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".mat"])
+def test_several_candidates_are_listed(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"A": MATLAB_IQ, "B": MATLAB_IQ})
+    else:
+        write_hdf5(path, A=MATLAB_IQ, B=MATLAB_IQ)
+    with pytest.raises(InputError, match="several stacks: A 4 x 3 x 9, B 4 x 3 x 9; pick one with --dataset"):
+        load(path)
+    assert describe(path).chosen is None
+    assert [candidate.name for candidate in describe(path).candidates] == ["A", "B"]
+    for command in ("run", "info"):
+        result = CliRunner().invoke(main, [command, str(path)])
+        assert result.exit_code == 1
+        assert re.search("several stacks: A .*, B .*--dataset", result.stderr)
+
+
+def test_several_called_iq(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", **{"a/iq": IQ, "b/IQ": IQ})
+    with pytest.raises(InputError, match=r"several stacks: a/iq .*, b/IQ .*--dataset"):
+        load(path)
+
+
+NOT_A_STACK = {
+    "scalar": (np.float32(1), "0-D float32"),
+    "1-D": (IQ[:, 0, 0], r"1-D complex64 \(9\)"),
+    "2-D": (IQ[0], r"2-D complex64 \(4 x 3\)"),
+    "5-D": (IQ[:, :, :, None, None], r"5-D complex64 \(9 x 4 x 3 x 1 x 1\)"),
+    "strings": (np.full((9, 4, 3), b"text"), r"3-D \|S4"),
+    "words": (np.full((9, 4, 3), "text", h5py.string_dtype()), "3-D object"),
+    "truth values": (np.ones((9, 4, 3), bool), "3-D bool"),
+    "three members": (np.zeros((9, 4, 3), [("r", "f4"), ("i", "f4"), ("j", "f4")]), "3-D compound"),
+    "unlike members": (np.zeros((9, 4, 3), [("r", "f4"), ("i", "f8")]), "3-D compound"),
+    "whole members": (np.zeros((9, 4, 3), [("r", "i2"), ("i", "i2")]), "3-D compound"),
+    "no frames": (IQ[:0], r"3-D complex64 \(0 x 4 x 3\)"),
+    "no pixels": (IQ[:, :, :0], r"3-D complex64 \(9 x 4 x 0\)"),
+}
+
+
+@pytest.mark.parametrize("key", NOT_A_STACK)
+def test_not_a_stack(key: str, tmp_path: Path) -> None:
+    values, what = NOT_A_STACK[key]
+    path = write_hdf5(tmp_path / "x.h5", IQ=values)
+    with pytest.raises(InputError, match=f"holds no stack.*numeric with 3 axes.*IQ .{what}.*right file"):
+        load(path)
+    with pytest.raises(InputError, match=f"'IQ' in .* is {what}.*numeric with 3 axes.*--dataset"):
+        load(path, dataset="IQ")
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (np.ones(5), "2-D double"),
+        (np.ones((5, 4, 3, 2, 2)), r"5-D double \(5 x 4 x 3 x 2 x 2\)"),
+        ("words", "1-D char"),
+        (np.array([["a", 1.0]], object), "2-D cell"),
+        (UF, "2-D struct"),
+        (np.ones((5, 4, 0)), r"3-D double \(5 x 4 x 0\)"),
+        (np.ones((5, 4, 3), bool), "3-D logical"),
+    ],
+    ids=["vector", "5-D", "char", "cell", "struct", "empty", "logical"],
+)
+def test_not_a_stack_of_matlab(values: Any, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": values})
+    with pytest.raises(InputError, match=f"holds no stack.*IQ .{what}.*right file"):
+        load(path)
+    with pytest.raises(InputError, match=f"'IQ' in .* is {what}.*numeric with 3 axes"):
+        load(path, dataset="IQ")
+
+
+def test_nothing_in_the_file(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {})
+    for path in (write_hdf5(tmp_path / "x.h5"), tmp_path / "x.mat"):
+        with pytest.raises(InputError, match=r"holds no stack.*the file holds nothing"):
+            load(path)
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", other=IQ[0])
+    with h5py.File(path, "r+") as file:
+        file["iq"] = h5py.ExternalLink("absent.h5", "/iq")
+        file["soft"] = h5py.SoftLink("/absent")
+    with pytest.raises(InputError, match="holds no stack"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "axes", "error", "says"),
+    [
+        (IQ[0], "zx", InputError, r"2-D \(4 x 3\).*3 axes"),
+        (IQ[:, :, :, None, None], "tzxy", InputError, "5-D"),
+        (np.full((3, 4, 5), "a"), "tzx", InputError, "not numbers.*--dataset"),
+        (IQ[:0], "tzx", InputError, "empty"),
+        (IQ[:1], "tzx", InputError, "one frame.*at least two.*--axes"),
+        (IQ, None, OptionError, "give axes"),
+        (IQ, "tzz", InputError, "axes 'tzz'.*distinct.*--axes"),
+    ],
+)
+def test_arrays_are_checked_as_files_are(
+    values: Any, axes: str | None, error: type[UsdenoiseError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        denoise(values, axes=axes)
+
+
+def odd_float() -> h5py.h5t.TypeFloatID:
+    """A float that HDF5 can describe and numpy cannot."""
+    kind = h5py.h5t.IEEE_F64LE.copy()
+    kind.set_ebias(60_000)
+    return kind
+
+
+def test_floats_that_numpy_lacks(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5")
+    with h5py.File(path, "r+") as file:
+        h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
+    with pytest.raises(InputError, match=r"holds no stack|corrupt"):
+        load(path)
+
+
+def test_an_attribute_that_numpy_lacks_is_left_out(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with h5py.File(path, "r+") as file:
+        h5py.h5a.create(file["iq"].id, b"gain", odd_float(), h5py.h5s.create(h5py.h5s.SCALAR))
+    assert np.array_equal(load(path).iq, IQ)
+
+
+def test_axes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with h5py.File(path, "r+") as file:
+        file["iq"].attrs["axes"] = np.bytes_(b"\x80\xff")
+    assert "--axes" in load(path).assumptions[0]
+
+
+# ---------------------------------------------------------------- axes and frames
+
+
+@pytest.mark.parametrize(
+    ("axes", "says"),
+    [
+        ("abc", "axes 'abc' must be distinct letters of z, x, y and t.*--axes"),
+        ("TZX", "axes 'TZX' must be distinct letters"),
+        ("tzz", "axes 'tzz' must be distinct letters"),
+        ("zxy", "with t among them"),
+        ("", "axes '' must be distinct letters"),
+        ("tz", r"names 2 axes, but the data have 3 \(9 x 4 x 3\); give --axes one letter for each"),
+        ("tzxy", "names 4 axes, but the data have 3"),
+    ],
+)
+def test_axes_that_do_not_fit(axes: str, says: str, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": MATLAB_IQ})
+    with pytest.raises(InputError, match=says):
+        load(path, axes=axes)
+    with pytest.raises(InputError, match=says.replace("9 x 4 x 3", "4 x 3 x 9")):
+        load(tmp_path / "x.mat", axes=axes)
+
+
+@pytest.mark.parametrize("axes", ["abc", "tz"])
+def test_info_refuses_the_axes_that_run_refuses(axes: str, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    result = CliRunner().invoke(main, ["info", str(path), "--axes", axes])
+    assert result.exit_code == 1
+    assert f"axes '{axes}'" in result.stderr
+
+
+def test_axes_of_the_file_that_do_not_fit(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with h5py.File(path, "r+") as file:
+        file["iq"].attrs["axes"] = "time"
+    with pytest.raises(InputError, match=r"axes 'time'.*--axes"):
+        load(path)
+    assert load(path, axes="tzx").axes == "tzx"
+
+
+@pytest.mark.parametrize("axes", [None, "zxt"])
+def test_one_frame(axes: str | None, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ.transpose(2, 1, 0)[..., :1])
+    with pytest.raises(InputError, match=r"holds 1 frame, .*at least two; check --axes"):
+        load(path, axes=axes)
+
+
+@pytest.mark.parametrize(
+    ("frames", "says"),
+    [
+        (slice(0, 1), "--frames leaves 1 of 9 frames.*at least two; widen --frames"),
+        (slice(8, None), "--frames leaves 1 of 9 frames"),
+        (slice(0, 9, 9), "--frames leaves 1 of 9 frames"),
+        (slice(5, 5), "--frames leaves 0 of 9 frames"),
+        (slice(100, 200), "--frames leaves 0 of 9 frames"),
+        (slice(None, None, -1), "the step -1 of --frames must be positive"),
+        (slice(None, None, 0), "the step 0 of --frames must be positive"),
+    ],
+    ids=str,
+)
+def test_too_few_frames(frames: slice, says: str, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": MATLAB_IQ})
+    for name in (path, tmp_path / "x.mat"):
+        with pytest.raises(InputError, match=says):
+            load(name, frames=frames)
+
+
+@pytest.mark.parametrize("spacing", [(0.1, 0.2, 0.3), (0.1, 0.2, 0.3, 0.4)])
+def test_too_many_pitches(spacing: tuple[float, ...], tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with pytest.raises(
+        InputError, match=f"{len(spacing)} pixel pitches for the 2 spatial axes zx.*--spacing"
+    ):
+        load(path, spacing_mm=spacing)
+
+
+# ---------------------------------------------------------------- files that claim more than they hold
+
+
+def test_chunks_that_were_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", shape=(10**6, 1000, 1250), chunks=(1, 1000, 1250), dtype="c8")
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    began = time.perf_counter()
+    try:
+        with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it anew"):
+            load(path)
+        assert time.perf_counter() - began < 1
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_chunks_than_a_64_bit_number_counts(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", shape=(2**31, 2**31, 2**31), chunks=(1, 1, 1), dtype="c8")
+    with pytest.raises(InputError, match=r"claims .* bytes.*holds 0 of them"):
+        load(path)
+
+
+def test_bytes_that_were_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", shape=(10**6, 1000, 1250), dtype="c8")
+    with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it anew"):
+        load(path)
+
+
+def test_a_recording_that_stopped_half_way(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        stack = file.create_dataset("iq", shape=IQ.shape, chunks=(1, *IQ.shape[1:]), dtype="c8")
+        stack[:5] = IQ[:5]
+    with pytest.raises(InputError, match=f"claims {IQ.nbytes} bytes.*holds {IQ[:5].nbytes} of them"):
+        load(path)
+
+
+def patched_v5(path: Path, shape: tuple[int, int, int]) -> Path:
+    """A version 5 file whose header gives IQ another shape than it has."""
+    scipy.io.savemat(path, {"IQ": MATLAB_IQ})
+    raw = path.read_bytes()
+    written = struct.pack("<II3i", 5, 12, *MATLAB_IQ.shape)
+    assert raw.count(written) == 1
+    path.write_bytes(raw.replace(written, struct.pack("<II3i", 5, 12, *shape)))
+    return path
+
+
+@pytest.mark.parametrize("shape", [(10**5, 10**4, 10**3), (2**31 - 1,) * 3])
+def test_a_v5_header_that_claims_far_more(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    path = patched_v5(tmp_path / "x.mat", shape)
+    began = time.perf_counter()
+    with pytest.raises(
+        InputError, match=r"'IQ' in .* claims .* bytes.*can hold; it is corrupt: write it anew"
+    ):
+        load(path)
+    assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 10), (4, 3, 8), (40, 30, 90), (-4, -3, 9), (0, 3, 9)], ids=str)
+def test_a_v5_header_that_claims_something_else(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"corrupt|holds no stack"):
+        load(patched_v5(tmp_path / "x.mat", shape))
+
+
+# ---------------------------------------------------------------- damaged files
+
+
+class LoadServer:
+    """Loads files in a process of its own, so that a crash or a hang there is an outcome like any other."""
+
+    program = (
+        "import sys, usdenoise\n"
+        "for line in sys.stdin:\n"
+        "    try:\n"
+        "        usdenoise.load(line.rstrip('\\n'))\n"
+        "        outcome = 'loaded'\n"
+        "    except usdenoise.UsdenoiseError as error:\n"
+        "        outcome = 'refused'\n"
+        "    except BaseException as error:\n"
+        "        outcome = ascii(f'{type(error).__name__}: {error}')\n"
+        "    print(outcome, flush=True)\n"
+    )
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def load(self, path: Path) -> str:
+        """What loading gave: loaded, refused, or what it should not have given."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", self.program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], 20)[0]:
+            self.close()
+            return "did not return"
+        outcome = process.stdout.readline().strip()
+        if outcome:
+            return outcome
+        self.close()
+        return f"the process ended with {process.returncode}"
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LoadServer]:
+    server = LoadServer()
+    yield server
+    server.close()
+
+
+def contiguous(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        # Fixed-length text: a damaged heap of variable-length text can make the HDF5 library hang.
+        attributes = {"axes": np.bytes_("tzx"), "frame_rate_hz": 500.0, "spacing_mm": [0.1, 0.2]}
+        file.create_dataset("iq", data=IQ).attrs.update(attributes)
+        file["center_frequency"] = 15e6
+
+
+def chunked(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("group/iq", data=IQ, chunks=(4, 4, 3), compression="gzip")
+
+
+DAMAGED: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "HDF5": ("x.h5", contiguous),
+    "HDF5 in chunks": ("x.h5", chunked),
+    "v5": ("x.mat", lambda path: scipy.io.savemat(path, {"UF": UF, "IQ": MATLAB_IQ})),
+    "v5 compressed": (
+        "x.mat",
+        lambda path: scipy.io.savemat(path, {"UF": UF, "IQ": MATLAB_IQ}, do_compression=True),
+    ),
+}
+
+
+def valid_bytes(key: str, folder: Path) -> bytes:
+    name, write = DAMAGED[key]
+    write(folder / name)
+    return (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("key", DAMAGED)
+def test_the_files_to_be_damaged_are_sound(key: str, tmp_path: Path, server: LoadServer) -> None:
+    valid_bytes(key, tmp_path)
+    path = tmp_path / DAMAGED[key][0]
+    assert server.load(path) == "loaded"
+    assert isinstance(load(path), Acquisition)
+
+
+@pytest.mark.parametrize("left", [0.05, 0.2, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("key", ["HDF5", "HDF5 in chunks"])
+def test_truncated_hdf5(key: str, left: float, tmp_path: Path) -> None:
+    raw = valid_bytes(key, tmp_path)
+    path = tmp_path / DAMAGED[key][0]
+    path.write_bytes(raw[: int(left * len(raw))])
+    with pytest.raises(InputError, match=r"x\.h5 is (truncated|corrupt).*copy or write it anew"):
+        load(path)
+
+
+@pytest.mark.parametrize("key", ["HDF5", "HDF5 in chunks"])
+def test_hdf5_without_its_last_byte(key: str, tmp_path: Path) -> None:
+    raw = valid_bytes(key, tmp_path)
+    path = tmp_path / DAMAGED[key][0]
+    path.write_bytes(raw[:-1])
+    with pytest.raises(InputError, match="is truncated"):
+        load(path)
+
+
+@pytest.mark.parametrize("key", ["v5", "v5 compressed"])
+def test_truncated_v5(key: str, tmp_path: Path) -> None:
+    raw = valid_bytes(key, tmp_path)
+    path = tmp_path / DAMAGED[key][0]
+    for length in [*range(128, len(raw), 37), len(raw) - 1]:
+        path.write_bytes(raw[:length])
+        with pytest.raises(InputError, match=r"x\.mat (is truncated or corrupt|holds no stack)"):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    "kind", [b"\x07\x01\x00\x00", b"\xff\xff\xff\xff", b"\x14\x00\x00\x00"], ids=bytes.hex
+)
+@pytest.mark.parametrize("place", ["values", "name"])
+def test_a_data_type_that_v5_does_not_have(
+    kind: bytes, place: str, tmp_path: Path, server: LoadServer
+) -> None:
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": MATLAB_IQ})
+    raw = bytearray(path.read_bytes())
+    size = struct.pack("<I", MATLAB_IQ.size * 4)
+    tags = {"values": struct.pack("<I", 7) + size, "name": struct.pack("<HH", 1, 2) + b"IQ"}
+    start = raw.index(tags[place])
+    raw[start : start + 4] = kind
+    path.write_bytes(raw)
+    assert server.load(path) == "refused"
+
+
+def test_a_compressed_v5_with_another_content(tmp_path: Path, server: LoadServer) -> None:
+    raw = valid_bytes("v5 compressed", tmp_path)
+    path = tmp_path / "x.mat"
+    for position in range(128, len(raw), 11):
+        damaged = bytearray(raw)
+        damaged[position] ^= 0xFF
+        path.write_bytes(damaged)
+        assert server.load(path) in ("loaded", "refused")
+
+
+Changes = list[tuple[float, int]]
+# Where, as a fraction of the length, and what; headers are at the front.
+CHANGES: st.SearchStrategy[Changes] = st.lists(
+    st.tuples(
+        st.floats(0, 1, exclude_max=True) | st.floats(0, 0.3),
+        st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("key", DAMAGED)
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(changes=CHANGES, left=st.sampled_from([1.0] * 9 + [0.3, 0.9]))
+def test_a_damaged_file_is_loaded_or_refused(
+    key: str, changes: Changes, left: float, tmp_path: Path, server: LoadServer
+) -> None:
+    raw = bytearray(valid_bytes(key, tmp_path))
+    for where, value in changes:
+        raw[int(where * len(raw))] = value
+    path = tmp_path / f"damaged-{DAMAGED[key][0]}"
+    path.write_bytes(raw[: round(left * len(raw))])
+    assert server.load(path) in ("loaded", "refused")

@@ -1,0 +1,546 @@
+"""What a run leaves behind: the filtered stack in the input's own terms; after a failure, nothing at all."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import numpy as np
+import pytest
+import scipy.io
+from numpy.typing import NDArray
+
+from usdenoise import denoise, job, load
+from usdenoise.acquisition import Acquisition
+from usdenoise.errors import InputError, OutputError
+from usdenoise.formats.files import OutputFolder, sha256
+from usdenoise.formats.matlab import write_v73
+from usdenoise.options import DenoiseOptions
+from usdenoise.phantom import Phantom, Terms
+
+OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)
+_RNG = np.random.default_rng(2)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time of a small job: only the tests that ask for `pictures` do it."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+
+
+@pytest.fixture
+def pictures() -> None:
+    """Let the job draw."""
+
+
+def low_rank(shape: tuple[int, ...]) -> NDArray[np.complex64]:
+    """A complex stack, time first, of a few strong components and some noise."""
+
+    def draw(*size: int) -> NDArray[np.complex128]:
+        values: NDArray[np.complex128] = _RNG.standard_normal(size) + 1j * _RNG.standard_normal(size)
+        return values
+
+    n_pixels = int(np.prod(shape[1:]))
+    matrix = draw(shape[0], 3) * [500, 200, 80] @ draw(3, n_pixels) + 0.1 * draw(shape[0], n_pixels)
+    return matrix.reshape(shape).astype(np.complex64)
+
+
+IQ = low_rank((30, 10, 9))
+VOLUMES = low_rank((30, 9, 8, 4))
+
+
+def write(path: Path, name: str, values: NDArray[Any], **attributes: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        file.create_dataset(name, data=values).attrs.update(attributes)
+    return path
+
+
+def run(path: Path, **more: Any) -> dict[str, Any]:
+    report = job.run(path, path.parent / "out", options=more.pop("options", OPTIONS), **more)
+    for name in report["output"].values():
+        assert Path(name).is_file()
+    return report
+
+
+def mean_power(stack: NDArray[Any], axes: str) -> NDArray[np.float64]:
+    power: NDArray[np.float64] = np.mean(np.abs(stack.astype(np.complex128)) ** 2, axis=axes.index("t"))
+    return power
+
+
+INPUTS = {
+    "tzx complex64": ("iq", IQ, "tzx", "c8"),
+    "zxt complex128": ("iq", IQ.transpose(1, 2, 0).astype("c16"), "zxt", "c16"),
+    "xtz big-endian": ("iq", IQ.transpose(2, 0, 1).astype(">c8"), "xtz", "c8"),
+    "in a group": ("data/set 1/iq", IQ, "tzx", "c8"),
+    "int16": ("rf", IQ.real.astype("i2"), "tzx", "f4"),
+    "float64": ("rf", IQ.real.astype("f8"), "tzx", "f8"),
+    "volumes tzxy": ("iq", VOLUMES, "tzxy", "c8"),
+    "volumes yxzt": ("iq", VOLUMES.transpose(3, 2, 1, 0), "yxzt", "c8"),
+}
+
+
+@pytest.mark.parametrize("key", INPUTS)
+def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
+    name, values, axes, dtype = INPUTS[key]
+    path = write(tmp_path / "x.h5", name, values, axes=axes)
+    report = run(path)
+    with h5py.File(report["output"]["denoised"]) as file:
+        assert file[name].shape == values.shape
+        assert file[name].dtype == np.dtype(dtype)
+        assert file[name].attrs["axes"] == axes
+        stack = file[name][()]
+        power = file["power_doppler"][()]
+        singular = file["singular_values"][()]
+    assert power.dtype == np.float32
+    assert power.shape == tuple(n for n, letter in zip(values.shape, axes, strict=True) if letter != "t")
+    np.testing.assert_allclose(power, mean_power(stack, axes), rtol=1e-5)
+    assert singular.shape == (3,)
+    assert np.all(np.diff(singular) < 0)
+    np.testing.assert_allclose(singular, report["singular_values"])
+    # The largest component is gone.
+    assert 0 < np.linalg.norm(stack) < 0.9 * np.linalg.norm(values.astype(np.complex128))
+
+
+@pytest.mark.parametrize("axes", ["tzx", "zxt", "xtz", "txz"])
+def test_every_axis_order_gives_the_same_numbers(axes: str, tmp_path: Path) -> None:
+    order = ["tzx".index(letter) for letter in axes]
+    reference = load(run(write(tmp_path / "x.h5", "iq", IQ, axes="tzx"))["output"]["denoised"])
+    other = load(
+        run(write(tmp_path / "y.h5", "iq", IQ.transpose(order), axes=axes))["output"]["denoised"],
+    )
+    assert np.array_equal(other.iq, reference.iq.transpose(order))
+
+
+def test_double_precision_in_and_single_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    report = run(path, options=DenoiseOptions(rank=3, iterations=1, precision="double"))
+    with h5py.File(report["output"]["denoised"]) as file:
+        assert file["iq"].dtype == np.complex64
+    assert report["input"]["dtype"] == "complex64"
+
+
+def test_provenance_is_in_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    command = ["usdenoise", "run", "x.h5"]
+    report = run(path, command=command)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sha256(path) == digest
+    with h5py.File(report["output"]["denoised"]) as file:
+        provenance = json.loads(file.attrs["usdenoise_provenance"])
+    for record in (provenance, report):
+        assert record["input"]["sha256"] == digest
+        assert record["input"]["path"] == str(path)
+        assert record["input"]["dataset"] == "iq"
+        assert record["input"]["shape"] == list(IQ.shape)
+        assert record["input"]["axes"] == "tzx"
+        assert record["command"] == command
+        assert record["parameters"]["seed"] == 11
+        assert {"usdenoise", "numpy", "scipy", "python"} <= set(record["software"])
+    assert json.loads(Path(report["output"]["report"]).read_text()) == json.loads(json.dumps(report))
+
+
+def test_attributes_are_carried(tmp_path: Path) -> None:
+    attributes = {"probe": "L22-14v", "gain": 3, "angles": [-2.0, 0.0, 2.0], "labels": ["a", "b"]}
+    path = write(tmp_path / "x.h5", "iq", IQ, frame_rate=500.0, spacing_mm=[0.1, 0.2], **attributes)
+    with h5py.File(path, "r+") as file:
+        # What cannot be carried does no harm.
+        file["iq"].attrs["self"] = file["iq"].ref
+        file["iq"].attrs["nothing"] = h5py.Empty("f4")
+    report = run(path)
+    with h5py.File(report["output"]["denoised"]) as file:
+        carried = dict(file["iq"].attrs)
+    for name, value in attributes.items():
+        assert np.array_equal(carried[name], value)
+    result = load(report["output"]["denoised"])
+    assert result.frame_rate_hz == 500.0
+    assert result.spacing_mm == {"z": 0.1, "x": 0.2}
+
+
+def test_options_are_carried(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    report = run(path, reading={"frame_rate_hz": 80.0, "spacing_mm": (0.3,), "frames": slice(0, 20)})
+    result = load(report["output"]["denoised"])
+    assert result.frame_rate_hz == 80.0
+    assert result.spacing_mm == {"z": 0.3, "x": 0.3}
+    assert result.n_frames == 20
+
+
+def test_results_can_be_run_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "data/iq", IQ)
+    first = Path(run(path)["output"]["denoised"])
+    again = job.run(first, tmp_path / "again", options=DenoiseOptions(rank=2, iterations=2))
+    assert again["input"]["dataset"] == "data/iq"
+
+
+# ---------------------------------------------------------------- MATLAB
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "dtype"),
+    [
+        ("IQ", IQ.transpose(1, 2, 0), "c8"),
+        ("IQData", IQ.transpose(1, 2, 0).astype("c16"), "c16"),
+        ("RF", IQ.transpose(1, 2, 0).real.astype("i2"), "f4"),
+        ("V", VOLUMES.transpose(1, 2, 3, 0), "c8"),
+    ],
+)
+@pytest.mark.parametrize("version", ["5", "7.3"])
+def test_matlab_in_matlab_out(
+    version: str, name: str, values: NDArray[Any], dtype: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.mat"
+    if version == "5":
+        scipy.io.savemat(path, {name: values})
+    else:
+        write_v73(path, {name: values})
+    report = run(path)
+    assert report["output"]["denoised"].endswith("x_denoised.mat")
+    contents = scipy.io.loadmat(report["output"]["denoised"])
+    assert contents[name].shape == values.shape
+    assert contents[name].dtype == np.dtype(dtype)
+    assert contents["power_doppler"].dtype == np.float32
+    axes = "zxyt" if values.ndim == 4 else "zxt"
+    np.testing.assert_allclose(contents["power_doppler"], mean_power(contents[name], axes), rtol=1e-5)
+    assert np.all(np.diff(contents["singular_values"].ravel()) < 0)
+    provenance = json.loads(str(contents["usdenoise_provenance"][0]))
+    assert provenance["input"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_matlab_results_keep_their_scales(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": IQ.transpose(1, 2, 0), "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
+    report = run(path, reading={"spacing_mm": (0.1, 0.2)})
+    result = load(report["output"]["denoised"])
+    assert result.frame_rate_hz == 500.0
+    assert result.center_frequency_hz == pytest.approx(15e6)
+    assert result.spacing_mm == {"z": 0.1, "x": 0.2}
+
+
+def test_matlab_results_keep_their_axes(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": IQ})
+    report = run(path, reading={"axes": "tzx"})
+    result = load(report["output"]["denoised"])
+    assert result.iq.shape == IQ.shape
+    assert result.axes == "tzx"
+    assert result.assumptions == ()
+
+
+@pytest.mark.parametrize(
+    "values", [IQ, IQ.astype("c16"), IQ.real, IQ.real.astype("f8")], ids=lambda v: v.dtype.name
+)
+def test_v73_is_what_h5py_and_matlab_expect(values: NDArray[Any], tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    write_v73(path, {"IQ": values, "line": np.arange(3.0), "note": "text"})
+    assert path.read_bytes()[:19] == b"MATLAB 7.3 MAT-file"
+    assert path.read_bytes()[124:128] == b"\x00\x02IM"
+    with h5py.File(path) as file:
+        assert file.userblock_size == 512
+        stored = file["IQ"]
+        assert stored.shape == values.shape[::-1]
+        member = np.dtype(values.real.dtype)
+        assert stored.attrs["MATLAB_class"] == {4: b"single", 8: b"double"}[member.itemsize]
+        if np.iscomplexobj(values):
+            assert stored.dtype == np.dtype([("real", member), ("imag", member)])
+            content = stored["real"] + 1j * stored["imag"]
+        else:
+            content = stored[()]
+        assert np.array_equal(content, values.transpose())
+        assert file["line"].shape == (1, 3)
+        assert file["note"].attrs["MATLAB_class"] == b"char"
+        assert file["note"][()].tobytes().decode("utf-16-le") == "text"
+
+
+# ---------------------------------------------------------------- pictures
+
+
+@pytest.mark.parametrize("axes", ["tzx", "xzt"])
+def test_tiff_is_the_power_doppler_with_depth_downwards(axes: str, tmp_path: Path) -> None:
+    values = IQ.transpose(["tzx".index(letter) for letter in axes])
+    report = run(write(tmp_path / "x.h5", "iq", values, axes=axes))
+    with h5py.File(report["output"]["denoised"]) as file:
+        power = file["power_doppler"][()]
+    image = iio.imread(report["output"]["power_doppler_tif"], plugin="pillow")
+    assert image.dtype == np.float32
+    assert np.array_equal(image, power if axes == "tzx" else power.transpose())
+
+
+def test_tiff_of_volumes_has_a_page_for_each_elevation(tmp_path: Path) -> None:
+    report = run(write(tmp_path / "x.h5", "iq", VOLUMES, axes="tzxy"))
+    with h5py.File(report["output"]["denoised"]) as file:
+        power = file["power_doppler"][()]
+    pages = list(iio.imiter(report["output"]["power_doppler_tif"], plugin="pillow"))
+    assert np.array_equal(pages, power.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(("values", "axes"), [(IQ, "tzx"), (VOLUMES, "tzxy")], ids=["image", "volume"])
+@pytest.mark.usefixtures("pictures")
+def test_png_is_a_picture(values: NDArray[Any], axes: str, tmp_path: Path) -> None:
+    report = run(write(tmp_path / "x.h5", "iq", values, axes=axes, spacing_mm=0.1))
+    image = iio.imread(report["output"]["power_doppler_png"])
+    assert image.dtype == np.uint8
+    assert min(image.shape[:2]) > 100
+    assert len(np.unique(image[::5, ::5].reshape(-1, image.shape[-1]), axis=0)) > 50
+
+
+@pytest.mark.parametrize("stem", ["a$_$", r"b\frac", "c{}%", "d 1.5 mm.tar"])
+@pytest.mark.usefixtures("pictures")
+def test_any_file_name_can_be_the_title(stem: str, tmp_path: Path) -> None:
+    report = run(write(tmp_path / f"{stem}.h5", "iq", IQ))
+    assert Path(report["output"]["power_doppler_png"]).name == f"{stem}_power_doppler.png"
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_name_in_another_script_draws_no_warning(tmp_path: Path) -> None:
+    # Warnings are errors here; on the command line they would stand on stderr.
+    run(write(tmp_path / "大鼠.h5", "iq", IQ))
+
+
+# ---------------------------------------------------------------- unobserved entries
+
+
+@pytest.mark.parametrize("high", ["rank", "none"])
+@pytest.mark.parametrize("axes", ["tzx", "xzt"])
+def test_unobserved_entries_are_marked_and_filled(axes: str, high: str, tmp_path: Path) -> None:
+    values = IQ.transpose(["tzx".index(letter) for letter in axes]).copy()
+    missing = np.random.default_rng(1).random(values.shape) < 0.02
+    values[missing] = np.nan
+    values[0, 0, 0], missing[0, 0, 0] = np.inf, True
+    values[1, 1, 1], missing[1, 1, 1] = complex(1, np.nan), True
+    report = run(
+        write(tmp_path / "x.h5", "iq", values, axes=axes),
+        options=DenoiseOptions(rank=3, iterations=20, high_cutoff=high),
+    )
+    assert report["n_unobserved"] == np.count_nonzero(missing)
+    with h5py.File(report["output"]["denoised"]) as file:
+        assert np.array_equal(file["unobserved"][()] != 0, missing)
+        stack = file["iq"][()]
+        assert np.isfinite(stack).all()
+        assert np.isfinite(file["power_doppler"][()]).all()
+    # The stack is of rank 3 and little noise: what was missing is known.
+    truth = IQ.transpose(["tzx".index(letter) for letter in axes])
+    assert np.abs(stack - truth)[missing].max() < 0.02 * np.abs(truth).max()
+
+
+@pytest.mark.parametrize("sampling", [0.5, 1.0])
+def test_more_samples_do_not_spoil_what_is_filled_in(
+    sampling: float, small_phantom: tuple[Phantom, Terms]
+) -> None:
+    _, terms = small_phantom
+    values = terms.iq.copy()
+    missing = np.random.default_rng(1).random(values.shape) < 0.02
+    values[missing] = np.nan
+    result = denoise(values, axes="tzx", sampling=sampling)
+    error = np.abs(result.acquisition.iq - terms.tissue - terms.blood)[missing]
+    # Clutter is 200 times the noise here, and the phantom has some more components than the rank.
+    assert np.sqrt(np.mean(error**2)) < 3 * np.sqrt(np.mean(np.abs(terms.noise) ** 2))
+
+
+def test_unobserved_entries_of_matlab(tmp_path: Path) -> None:
+    values = IQ.transpose(1, 2, 0).copy()
+    values[2, 3, 4] = np.nan
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": values})
+    contents = scipy.io.loadmat(run(path)["output"]["denoised"])
+    assert np.array_equal(contents["unobserved"] != 0, np.isnan(values))
+
+
+def test_nothing_is_marked_where_all_was_observed(tmp_path: Path) -> None:
+    report = run(write(tmp_path / "x.h5", "iq", IQ))
+    with h5py.File(report["output"]["denoised"]) as file:
+        assert "unobserved" not in file
+
+
+# ---------------------------------------------------------------- all or nothing
+
+
+def test_commit_gives_all_files_their_names(tmp_path: Path) -> None:
+    with OutputFolder(tmp_path / "out") as outputs:
+        for name in ("a", "b"):
+            outputs.reserve(name).write_text(name)
+        assert not (tmp_path / "out" / "a").exists()
+        assert outputs.finals == [tmp_path / "out" / "a", tmp_path / "out" / "b"]
+        outputs.commit()
+    assert sorted(os.listdir(tmp_path / "out")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, InputError])
+def test_nothing_is_left_after_a_failure(failure: type[BaseException], tmp_path: Path) -> None:
+    def fail() -> None:
+        with OutputFolder(tmp_path / "out") as outputs:
+            outputs.reserve("a").write_text("a")
+            outputs.reserve("b")
+            raise failure("x")
+
+    with pytest.raises(failure):
+        fail()
+    assert os.listdir(tmp_path) == []
+
+
+def test_folders_on_the_way_are_removed_after_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        job.run(tmp_path / "absent.h5", tmp_path / "a" / "b" / "c")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError):
+        job.run(tmp_path / "absent.h5", tmp_path / "out")
+    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_a_folder_that_someone_else_wrote_to_stays(tmp_path: Path) -> None:
+    def fail() -> None:
+        with OutputFolder(tmp_path / "out") as outputs:
+            outputs.reserve("a").write_text("a")
+            (tmp_path / "out" / "theirs").write_text("mine")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert os.listdir(tmp_path / "out") == ["theirs"]
+
+
+def test_leaving_without_commit_leaves_no_file(tmp_path: Path) -> None:
+    with OutputFolder(tmp_path) as outputs:
+        outputs.reserve("a").write_text("a")
+    assert os.listdir(tmp_path) == []
+
+
+RESULTS = ("x_denoised.h5", "x_power_doppler.png", "x_power_doppler.tif", "x_report.json")
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("precious")
+    with pytest.raises(OutputError, match=rf"{name} exists; give --overwrite to replace it, or .* -o"):
+        run(path)
+    assert os.listdir(tmp_path / "out") == [name]
+    assert (tmp_path / "out" / name).read_text() == "precious"
+    run(path, overwrite=True)
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
+    assert (tmp_path / "out" / name).read_bytes() != b"precious"
+
+
+class Fails(job.Silence):
+    """A watcher in whose time the job comes to an end."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def stage(self, name: str) -> None:
+        if name == self._stage:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stage", ["load", "solve", "write"])
+def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    (tmp_path / "out").mkdir()
+    for name in RESULTS:
+        (tmp_path / "out" / name).write_text("precious")
+    with pytest.raises(KeyboardInterrupt):
+        run(path, overwrite=True, watcher=Fails(stage))
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
+    assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
+
+
+@pytest.mark.parametrize("step", ["write_stack", "power_doppler_png", "tiff"])
+def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(job, step, full)
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    with pytest.raises(
+        OutputError, match=r"could not be written to .*out \(No space left.*\).*another folder"
+    ):
+        run(path)
+    assert os.listdir(tmp_path) == ["x.h5"]
+
+
+class Limits(job.Silence):
+    """A watcher that lets files grow no further than this, as on a disk that fills up."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def stage(self, name: str) -> None:
+        if name == "write":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit, self._limit))
+
+
+# Where the limit strikes: at once, within the stack, at what follows it, when the file is closed.
+@pytest.mark.parametrize("limit", [300, 9_000, 21_700, 24_000])
+@pytest.mark.parametrize("suffix", [".h5", ".mat"])
+def test_a_disk_that_fills_up_while_writing(suffix: str, limit: int, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"IQ": IQ.transpose(1, 2, 0)})
+    else:
+        write(path, "iq", IQ)
+    program = (
+        "import sys\n"
+        "from usdenoise import job\n"
+        "from usdenoise.errors import OutputError\n"
+        "from tests.formats.test_results import OPTIONS, Limits\n"
+        "try:\n"
+        f"    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=Limits({limit}))\n"
+        "except OutputError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    # Neither a traceback nor, at the end of the process, a crash in the HDF5 library.
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert re.fullmatch(r"the results could not be written to .*out \(File too large\).*\n", done.stdout)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("below", [(), ("deeper",), ("deeper", "still")])
+def test_a_folder_that_cannot_be_made(below: tuple[str, ...], tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(OutputError, match=r"folder .*file.* cannot be made .*choose another one with -o"):
+        job.run(path, tmp_path.joinpath("file", *below), options=OPTIONS)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o500)
+    with pytest.raises(OutputError, match=r"cannot be written; choose another one with -o"):
+        run(write(tmp_path / "x.h5", "iq", IQ))
+
+
+def test_no_temporary_name_is_seen_by_a_reader(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    class Looks(job.Silence):
+        def stage(self, name: str) -> None:
+            seen.append(sorted(n for n in os.listdir(tmp_path / "out") if not n.startswith(".")))
+
+        def loaded(self, acquisition: Acquisition) -> None:
+            seen.append(os.listdir(tmp_path / "out"))
+
+    run(write(tmp_path / "x.h5", "iq", IQ), watcher=Looks())
+    assert seen == [[]] * 4
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)

@@ -1,0 +1,154 @@
+"""The low-rank Gaussian model: rows by their posterior means, and a sweep of expectation maximisation."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion.preconditioners import gram
+from usdenoise.completion.problem import CompletionProblem
+
+MAX_STEPS = 40
+TOLERANCE = 0.01
+COLUMN_STEPS = 2
+LEADING = 24
+
+
+def fit_rows(
+    problem: CompletionProblem,
+    right: NDArray[Any],
+    variances: NDArray[np.float64],
+    noise_variance: float,
+) -> tuple[NDArray[Any], float]:
+    """Posterior means of the coefficients x of every row, a row of M being x V^H plus white noise.
+
+    They minimise sum over the sample |M - X V^H|^2 + sum_k (noise variance / variance_k) |x_k|^2. Solved by conjugate gradients over all rows of a block at once, each row
+    with its own step. The preconditioner is exact for the LEADING columns of each row, whose coefficients
+    are thousands of times larger than the rest, and the average normal matrix's diagonal for the others.
+
+    Parameters
+    ----------
+    problem : CompletionProblem
+        Gives the matrix, the sample and the executor.
+    right : (n, r) array
+        Orthonormal columns V.
+    variances : (r,) array
+        Prior variance of each component of x.
+    noise_variance : float
+        Of an entry.
+
+    Returns
+    -------
+    rows : (m, r) array
+        X.
+    passes : float
+        Conjugate-gradient steps, averaged over the rows; each is an evaluation of the sampled model. They
+        end when what is left is a hundredth of the posterior's own spread.
+    """
+    ridge = noise_variance / variances
+    right_h = np.ascontiguousarray(right.conj().T)
+    real = right.real.dtype
+    weight = ridge.astype(real)
+    inverse = (1 / (problem.density + ridge)).astype(real)
+    n_leading = min(len(ridge), LEADING)
+    leading = np.ascontiguousarray(right[:, :n_leading])
+    # Row j holds conj(conj(V_jk)) conj(V_jl) for all k, l: a row's mask times it is the row's normal matrix.
+    outer = (leading[:, :, None] * leading.conj()[:, None, :]).reshape(len(right), -1).view(real)
+    wide = np.result_type(right.dtype, np.float64)
+    tiny = np.finfo(real).tiny
+
+    enough = TOLERANCE * len(ridge) * noise_variance
+
+    def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
+        mask = problem.sample.mask(rows)
+        residual: NDArray[Any] = (problem.matrix[rows] * mask) @ right
+        solution = np.zeros_like(residual)
+        normal = (mask.astype(real) @ outer).view(right.dtype).reshape(-1, n_leading, n_leading)
+        blocks = np.linalg.inv(normal.astype(wide) + np.diag(ridge[:n_leading])).astype(right.dtype)
+
+        def precondition(values: NDArray[Any]) -> NDArray[Any]:
+            scaled: NDArray[Any] = values * inverse
+            # x A^-1 for a row vector x: the coefficients stand in rows.
+            scaled[:, :n_leading] = np.matvec(blocks, values[:, :n_leading])
+            return scaled
+
+        preconditioned = precondition(residual)
+        direction = preconditioned
+        energy = _row_products(residual, preconditioned)
+        steps = 0
+        while steps < MAX_STEPS and np.mean(energy) > enough:
+            steps += 1
+            image = direction @ right_h
+            image *= mask
+            curved = image @ right + direction * weight
+            length = (energy / np.maximum(_row_products(direction, curved), tiny))[:, None].astype(real)
+            solution += length * direction
+            residual = residual - length * curved
+            preconditioned = precondition(residual)
+            before, energy = energy, _row_products(residual, preconditioned)
+            direction = preconditioned + (energy / np.maximum(before, tiny))[:, None].astype(real) * direction
+        return solution, steps
+
+    parts, steps = zip(*problem.executor.map(solve_block, problem.blocks), strict=True)
+    sizes = [rows.stop - rows.start for rows in problem.blocks]
+    return np.concatenate(parts), float(np.average(steps, weights=sizes))
+
+
+def posterior_sweep(
+    problem: CompletionProblem,
+    right: NDArray[Any],
+    variances: NDArray[np.float64],
+    noise_variance: float,
+) -> tuple[NDArray[Any], NDArray[np.float64], float]:
+    """One sweep of expectation maximisation for the low-rank Gaussian model, from the sample alone.
+
+    Every row is x V^H plus white noise, x Gaussian with independent components. The rows' posterior means
+    are fitted first. The right factor then minimises the expected error, in which the posterior covariance
+    of the rows acts as a ridge on it: without that the components that the samples hardly determine grow
+    from sweep to sweep. (Tipping and Bishop, J. R. Stat. Soc. B 61(3), 1999, with missing entries.) The
+    covariance is taken alike for all rows.
+
+    Parameters
+    ----------
+    problem : CompletionProblem
+        Gives the matrix, the sample and the executor.
+    right : (n, r) array
+        Orthonormal columns V.
+    variances : (r,) array
+        Prior variance of each component of x.
+    noise_variance : float
+        Of an entry.
+
+    Returns
+    -------
+    right : (n, r) array
+        New orthonormal columns, by decreasing variance.
+    variances : (r,) array
+        New prior variances.
+    passes : float
+        Evaluations of the sampled model.
+    """
+    m, n = problem.shape
+    rank = len(variances)
+    density = problem.density
+    rows, passes = fit_rows(problem, right, variances, noise_variance)
+    # An exact fit of r numbers to p n samples has 1 / (1 - r / (p n)) times the variance of a long one.
+    crowding = 1 - min(rank / (density * n), 0.8)
+    covariance = np.diag(noise_variance / (density * crowding + noise_variance / variances))
+    moment = gram(rows) + m * covariance
+    inverse = np.linalg.inv(density * moment)
+    columns = right.astype(inverse.dtype)
+    for _ in range(COLUMN_STEPS):
+        gradient = problem.evaluate((rows, columns.astype(right.dtype))).gradients[1]
+        residual = gradient.astype(inverse.dtype) * (problem.sample.n_fitted / 2)
+        columns = columns - (residual + density * m * columns @ covariance) @ inverse
+    basis, triangle = np.linalg.qr(columns)
+    values, turn = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
+    floor = 1e-3 * noise_variance + np.finfo(np.float64).tiny
+    turned = np.ascontiguousarray((basis @ turn[:, ::-1]).astype(right.dtype))
+    return turned, np.maximum(values[::-1], floor), passes + COLUMN_STEPS
+
+
+def _row_products(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    products: NDArray[np.float64] = np.vecdot(a, b).real.astype(np.float64)
+    return products

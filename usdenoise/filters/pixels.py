@@ -1,0 +1,122 @@
+"""A few pixels with all of their frames: a small exact problem that starts the large one.
+
+From them come the noise level, the rank, and a first temporal subspace.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.filters.noise import noise_from_spectrum
+from usdenoise.sampling import unpack
+
+FEWEST, MOST, FRACTION = 256, 640, 20
+RANK_LIMIT = 100
+EDGE_MARGIN = 1.05
+FILL_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class PixelSubset:
+    """The spectrum of some pixels, spread over the image.
+
+    Attributes
+    ----------
+    n_pixels : int
+        Number of pixels in the subset.
+    singular_values : (k,) float64 array
+        Of the subset's Casorati matrix, k the smaller of n_pixels and n_frames.
+    right : (n_frames, k) array
+        Temporal singular vectors.
+    noise_rms : float
+        Estimated noise in an entry.
+    """
+
+    n_pixels: int
+    singular_values: NDArray[np.float64]
+    right: NDArray[Any]
+    noise_rms: float
+
+    @property
+    def n_above_noise(self) -> int:
+        """Number of singular values above the largest that noise alone would have."""
+        edge = self.noise_rms * (np.sqrt(self.n_pixels) + np.sqrt(self.right.shape[0]))
+        return int(np.count_nonzero(self.singular_values > EDGE_MARGIN * edge))
+
+    def signal_variances(self, rank: int) -> NDArray[np.float64]:
+        """Mean power of each leading component in a pixel's coefficients, the noise's part taken off."""
+        power = self.singular_values[:rank] ** 2 / self.n_pixels
+        return np.maximum(power - self.noise_rms**2, 1e-3 * self.noise_rms**2 + np.finfo(np.float64).tiny)
+
+
+def draw_pixels(
+    matrix: NDArray[Any], observed: NDArray[np.uint8] | None, rng: np.random.Generator
+) -> PixelSubset:
+    """Choose pixels at random over the image, and factorise what they hold.
+
+    Of pixels with unobserved entries the most complete are taken. What is missing in them is filled by
+    interpolation over time, tissue being slow, and then by the low-rank model of the subset itself.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        The data, 0 where they are unobserved.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries; None when all are.
+    rng : numpy.random.Generator
+        Chooses the pixels.
+    """
+    n_pixels, n_frames = matrix.shape
+    count = min(n_pixels, int(np.clip(n_pixels // FRACTION, FEWEST, MOST)))
+    order = rng.permutation(n_pixels)
+    if observed is None:
+        chosen = np.sort(order[:count])
+        rows = _wide(matrix[chosen])
+        singular, right = _spectrum(rows)
+    else:
+        n_seen = np.bitwise_count(observed).sum(axis=1, dtype=np.int64)
+        # Padding bits are set, so the counts are comparable between rows but not exact.
+        chosen = np.sort(order[np.argsort(-n_seen[order], kind="stable")][:count])
+        mask = unpack(observed[chosen], n_frames)
+        rows = _interpolated(_wide(matrix[chosen]), mask)
+        singular, right = _spectrum(rows)
+        for _ in range(FILL_ROUNDS):
+            noise = noise_from_spectrum(singular, rows.shape)
+            rank = max(1, int(np.count_nonzero(singular > noise * sum(np.sqrt(rows.shape)))))
+            model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
+            rows = np.where(mask, rows, model)
+            singular, right = _spectrum(rows)
+    narrow: NDArray[Any] = right.astype(matrix.dtype)
+    return PixelSubset(count, singular, narrow, noise_from_spectrum(singular, rows.shape))
+
+
+def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:
+    """Number of components to estimate: those above the noise, within what the sample can tell apart.
+
+    An average pixel is asked for more samples than components, and no more than RANK_LIMIT components are
+    estimated: clutter has a few dozen, and what lies above the rank stays in the residual.
+    """
+    n_pixels, n_frames = shape
+    by_sample = int(n_fitted / (1.25 * max(n_pixels, n_frames)))
+    highest = max(1, min(RANK_LIMIT, by_sample, min(shape) // 2))
+    return int(np.clip(subset.n_above_noise, min(4, highest), highest))
+
+
+def _wide(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.astype(np.result_type(rows.dtype, np.float64))
+
+
+def _spectrum(rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    _, singular, right_h = np.linalg.svd(rows, full_matrices=False)
+    return singular, right_h.conj().T
+
+
+def _interpolated(rows: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
+    frames = np.arange(rows.shape[1])
+    filled = rows.copy()
+    for row, seen in zip(filled, mask, strict=True):
+        if seen.any() and not seen.all():
+            row[~seen] = np.interp(frames[~seen], frames[seen], row[seen])
+    return filled
