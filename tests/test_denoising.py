@@ -51,7 +51,7 @@ def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(
 
 
 def test_refit_reaches_the_svds_picture_from_a_fifth_of_the_entries(small_phantom):
-    phantom, terms = small_phantom
+    terms = small_phantom[1]
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
     band = {"axes": "tzx", "rank": 20, "low_cutoff": 12, "high_cutoff": "none"}
     exact = usdenoise.denoise(terms.iq, method="svd", **band)
@@ -141,9 +141,12 @@ def test_stacks_without_content(values, options, error, words):
         ({"rank": 15, "sampling": 0.5}, "too few for rank 15; lower --rank to"),
         ({"rank": 2, "sampling": 0.01}, "no rank is determined"),
         ({"rank": 0}, "rank 0 must be at least 1"),
-        ({"low_cutoff": 20}, "low_cutoff 20 must be below rank 20; raise --rank or lower --low-cutoff"),
-        ({"low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
-        ({"high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
+        (
+            {"low_cutoff": 20, "rank": 20, "high_cutoff": "rank"},
+            "low_cutoff 20 must be below rank 20; raise --rank or lower --low-cutoff",
+        ),
+        ({"rank": 20, "low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
+        ({"rank": 20, "low_cutoff": 0, "high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
         ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
         ({"step": 0.5, "alpha": 1.0}, "give --step or --alpha, not both"),
         ({"step": -1.0}, "step -1 must be positive"),

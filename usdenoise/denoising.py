@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
 from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.completion.kernels import row_squared_norms
+from usdenoise.completion.problem import block_rows
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.band import keep_band
 from usdenoise.filters.completion import complete
+from usdenoise.filters.cutoff import CutoffChoice, choose_low_cutoff
+from usdenoise.filters.judgement import Judgement, judge
 from usdenoise.filters.lowrank import LowRank
-from usdenoise.filters.pixels import draw_pixels
+from usdenoise.filters.pixels import PixelSubset, automatic_rank, draw_pixels
 from usdenoise.filters.refit import refit
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.options import DenoiseOptions, make_options
@@ -39,9 +43,13 @@ class DenoiseResult:
     model : LowRank
         The singular triplets that were estimated.
     options : DenoiseOptions
-        As used.
+        As used, with numbers in the place of what was automatic.
     solution : Solution or None
         What the iterative method ended with; None for the SVD.
+    cutoff : CutoffChoice or None
+        How the low cutoff was chosen; None where it was given.
+    judgement : Judgement
+        The held-out error against what is possible, and the verdict.
     noise_floor : float
         Estimated rms of the noise in an entry, in the units of the data.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
@@ -59,6 +67,8 @@ class DenoiseResult:
     model: LowRank
     options: DenoiseOptions
     solution: Solution | None
+    cutoff: CutoffChoice | None
+    judgement: Judgement
     noise_floor: float
     observed: NDArray[np.uint8] | None
     n_unobserved: int
@@ -68,7 +78,7 @@ class DenoiseResult:
     @property
     def held_out_rmse(self) -> float | None:
         """Error of the samples' own factors on the held-out entries, None for the SVD."""
-        return None if self.solution is None else self.solution.trace[-1].held_out_rmse
+        return _held_out(self.solution)
 
 
 def denoise(
@@ -125,51 +135,91 @@ def denoise(
     if not in_place and np.may_share_memory(matrix, acquisition.iq):
         matrix = matrix.copy()
     observed, n_unobserved = blank_unobserved(matrix)
+    if n_unobserved == matrix.size:
+        raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
+    if not matrix.any():
+        raise InputError(f"'{acquisition.name}' is zero everywhere; check --dataset and --frames")
     with ThreadExecutor(chosen.threads) as executor:
-        if n_unobserved == matrix.size:
-            raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
-        if not matrix.any():
-            raise InputError(f"'{acquisition.name}' is zero everywhere; check --dataset and --frames")
         began = time.perf_counter()
+        subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]))
         sample: EntrySample | None = None
         solution: Solution | None = None
+        n_sampled = matrix.size - n_unobserved
         if chosen.method == "svd":
-            _check_complete(chosen, matrix.shape, n_unobserved)
-            model = truncated_svd(matrix, chosen.rank, executor)
+            rank = _rank(chosen, subset, matrix.shape, n_sampled)
+            _check_complete(rank, matrix.shape, n_unobserved)
+            model = truncated_svd(matrix, rank, executor)
         else:
             sample = draw_entries(matrix.shape, chosen.sampling, chosen.seed, observed)
-            solution = complete(matrix, sample, chosen, executor, on_iteration)
+            n_sampled = sample.n_fitted + sample.n_held_out
+            rank = _rank(chosen, subset, matrix.shape, sample.n_fitted)
+            solution = complete(matrix, sample, subset, rank, chosen, executor, on_iteration)
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed)
-        floor = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2])).noise_rms
+        energy = _row_energy(matrix, executor)
+        cutoff: CutoffChoice | None = None
+        low = chosen.low_cutoff
+        high = {"rank": rank, "none": None}.get(str(chosen.high_cutoff), chosen.high_cutoff)
+        if isinstance(low, str):
+            highest = rank if high is None else int(high) - 1
+            cutoff = choose_low_cutoff(model, energy, subset.noise_rms, highest)
+            low = cutoff.low
+        used = replace(chosen, rank=rank, low_cutoff=low)
+        judgement = judge(
+            held_out_rmse=_held_out(solution),
+            residual_energy=float(energy.sum() - np.sum(model.singular_values**2)),
+            shape=matrix.shape,
+            rank=rank,
+            n_sampled=n_sampled,
+            refitted=chosen.refit == "all",
+        )
         solved = time.perf_counter()
-        high = None if chosen.high_cutoff == "none" else _high(chosen)
-        power = keep_band(matrix, model, chosen.low_cutoff, high, executor, observed, out=matrix)
+        power = keep_band(
+            matrix, model, low, None if high is None else int(high), executor, observed, out=matrix
+        )
     filtered = replace(acquisition, iq=from_casorati(matrix, acquisition))
     return DenoiseResult(
         filtered,
         image_from_pixels(power, acquisition).astype(np.float32),
         model,
-        chosen,
+        used,
         solution,
-        floor,
+        cutoff,
+        judgement,
+        subset.noise_rms,
         observed,
         n_unobserved,
-        matrix.size - n_unobserved if sample is None else sample.n_fitted + sample.n_held_out,
+        n_sampled,
         {"solve": solved - began, "filter": time.perf_counter() - solved},
     )
 
 
-def _high(options: DenoiseOptions) -> int:
-    return options.rank if isinstance(options.high_cutoff, str) else options.high_cutoff
+def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:
+    """The rank asked for, or the automatic one, with room for the cutoffs that were given."""
+    if not isinstance(options.rank, str):
+        return options.rank
+    wanted = [automatic_rank(subset, shape, n_fitted)]
+    if not isinstance(options.low_cutoff, str):
+        wanted.append(options.low_cutoff + 1)
+    if not isinstance(options.high_cutoff, str):
+        wanted.append(options.high_cutoff)
+    return max(wanted)
 
 
-def _check_complete(options: DenoiseOptions, shape: tuple[int, int], n_unobserved: int) -> None:
-    if options.rank > min(shape):
+def _row_energy(matrix: NDArray[Any], executor: ThreadExecutor) -> NDArray[np.float64]:
+    parts = executor.map(lambda rows: row_squared_norms(matrix[rows]), block_rows(matrix.shape))
+    return np.concatenate(list(parts))
+
+
+def _held_out(solution: Solution | None) -> float | None:
+    return None if solution is None else solution.held_out_rmse
+
+
+def _check_complete(rank: int, shape: tuple[int, int], n_unobserved: int) -> None:
+    if rank > min(shape):
         raise OptionError(
-            f"rank {options.rank} is above min(n_pixels, n_frames) = {min(shape)}; "
-            "lower --rank or widen --frames"
+            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
         )
     if n_unobserved:
         raise InputError(

@@ -195,6 +195,20 @@ def _title(stem: str, result: DenoiseResult) -> str:
     return f"{stem}: {options.method}, components [{options.low_cutoff}, {high})"
 
 
+def _cutoff(result: DenoiseResult) -> dict[str, Any]:
+    choice = result.cutoff
+    if choice is None:
+        return {"low": result.options.low_cutoff, "reason": "as given", "certainty": "given"}
+    return {
+        "low": choice.low,
+        "reason": choice.reason,
+        "certainty": choice.certainty,
+        "two_squares": choice.two_squares,
+        "similarity_profile": [float(value) for value in choice.profile],
+        "doppler_cycles_a_frame": [float(value) for value in choice.doppler_cycles],
+    }
+
+
 def _report(
     result: DenoiseResult,
     source: Mapping[str, Any],
@@ -215,6 +229,11 @@ def _report(
         "passes": solution.passes if solution else 0,
         "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
         "held_out_rmse": result.held_out_rmse,
+        "held_out_allowed": result.judgement.allowed_rmse,
+        "held_out_ratio": result.judgement.held_out_ratio,
+        "residual_rms": result.judgement.residual_rms,
+        "verdict": result.judgement.verdict if solution else "the full SVD itself",
+        "cutoff": _cutoff(result),
         "noise_floor": result.noise_floor,
         "n_sampled": result.n_sampled,
         "n_unobserved": result.n_unobserved,

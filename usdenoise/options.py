@@ -13,7 +13,7 @@ from usdenoise.errors import OptionError
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "method": ("eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"),
-        "init": ("spectral", "random", "small"),
+        "init": ("pixels", "spectral", "random", "small"),
         "refit": ("all", "none"),
         "precision": ("single", "double"),
     }
@@ -28,8 +28,8 @@ class DenoiseOptions:
     ----------
     method : str
         A row of METHODS, or "svd" for the truncated SVD of the whole stack.
-    rank : int
-        Number of components that are estimated.
+    rank : "auto" or int
+        Number of components that are estimated; "auto" takes those above the noise, 100 at most.
     sampling : float
         Fraction of the observed entries that is used, in (0, 1].
     seed : int
@@ -46,14 +46,22 @@ class DenoiseOptions:
         default. Not together with `alpha`.
     alpha : float or None
         Step in the paper's units, tau n_pixels n_frames / 2.
+    ridge : "auto" or float
+        Penalty on the factors' squared norms, in units of the largest singular value of the sampled noise;
+        it decays with the damping to this value. "auto" is 0.5, or none from the start "pixels", which
+        has a ridge of its own for each component.
     init : str
-        Start: spectral, random or small.
-    low_cutoff : int
+        Start: pixels (all frames of a few pixels, then the sample's posterior), spectral, random or small.
+    patience : int
+        Iterations without a fall of the held-out error after which to stop, the best factors being kept;
+        0 does all iterations and keeps the last ones.
+    low_cutoff : "auto" or int
         Components removed as clutter: the band [low, high) is kept, counted from 0.
     high_cutoff : "rank", "none" or int
         End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all above low, residual included.
     refit : str
-        "all" fits both factors again to all observed entries, in one step of subspace iteration; "none" uses the samples alone.
+        "all" fits both factors again to all observed entries, in one step of subspace iteration; "none"
+        uses the samples alone.
     precision : str
         "single" (float32, complex64) or "double" storage; sums are in double precision either way.
     threads : int or None
@@ -66,17 +74,19 @@ class DenoiseOptions:
     """
 
     method: str = "eta-decay"
-    rank: int = 20
+    rank: str | int = "auto"
     sampling: float = 0.5
     seed: int = 0
-    iterations: int = 30
+    iterations: int = 10
     decay: float = 0.5
     damping: float | None = None
     step: float | None = None
     alpha: float | None = None
-    init: str = "spectral"
-    low_cutoff: int = 0
-    high_cutoff: str | int = "rank"
+    ridge: str | float = "auto"
+    init: str = "pixels"
+    patience: int = 1
+    low_cutoff: str | int = "auto"
+    high_cutoff: str | int = "none"
     refit: str = "all"
     precision: str = "single"
     threads: int | None = None
@@ -91,11 +101,14 @@ class DenoiseOptions:
             raise OptionError(
                 f"sampling {self.sampling:g} is outside (0, 1]; give --sampling the fraction of entries to use"
             )
-        for name, lowest in (("rank", 1), ("seed", 0), ("iterations", 0), ("low_cutoff", 0)):
-            if getattr(self, name) < lowest:
-                raise OptionError(
-                    f"{name} {getattr(self, name)} must be at least {lowest}; change {flag(name)}"
-                )
+        lowest = {"rank": 1, "seed": 0, "iterations": 0, "patience": 0, "low_cutoff": 0, "ridge": 0}
+        for name, least in lowest.items():
+            value = getattr(self, name)
+            if isinstance(value, str):
+                if value != "auto":
+                    raise OptionError(f"{name} '{value}' is not known; give {flag(name)} auto or a number")
+            elif not value >= least:
+                raise OptionError(f"{name} {value} must be at least {least}; change {flag(name)}")
         if self.threads is not None and self.threads < 1:
             raise OptionError(f"threads {self.threads} must be at least 1; change --threads")
         if not 0 < self.decay <= 1:
@@ -112,18 +125,17 @@ class DenoiseOptions:
 
     def _check_band(self) -> None:
         low, high = self.low_cutoff, self.high_cutoff
-        if isinstance(high, str):
-            if high not in ("rank", "none"):
-                raise OptionError(
-                    f"high_cutoff '{high}' is not known; give --high-cutoff rank, none or a number"
-                )
-            end = self.rank
-        else:
-            if high > self.rank:
-                raise OptionError(
-                    f"high_cutoff {high} must not be above rank {self.rank}; raise --rank or lower --high-cutoff"
-                )
-            end = high
+        if isinstance(high, str) and high not in ("rank", "none"):
+            raise OptionError(f"high_cutoff '{high}' is not known; give --high-cutoff rank, none or a number")
+        # What is automatic is made to fit once it is known.
+        rank = None if isinstance(self.rank, str) else self.rank
+        if rank is not None and not isinstance(high, str) and high > rank:
+            raise OptionError(
+                f"high_cutoff {high} must not be above rank {rank}; raise --rank or lower --high-cutoff"
+            )
+        end = rank if isinstance(high, str) else high
+        if end is None or isinstance(low, str):
+            return
         if low > end or (low == end and high != "none"):
             name = "rank" if isinstance(high, str) else "high_cutoff"
             raise OptionError(
@@ -140,6 +152,8 @@ PAPER = MappingProxyType(
         "iterations": 30,
         "alpha": 1e7,
         "decay": 0.05,
+        "ridge": 0.0,
+        "patience": 0,
         "refit": "none",
         "low_cutoff": 0,
         "high_cutoff": "rank",

@@ -12,6 +12,7 @@ import argparse
 import platform
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 import scipy
@@ -82,7 +83,7 @@ def main():
                 check(problem, factors, matrix)
                 bare()
                 pairs = [
-                    (seconds(lambda problem=problem: problem.evaluate(factors)), seconds(bare))
+                    (seconds(partial(problem.evaluate, factors)), seconds(bare))
                     for _ in range(arguments.repeats)
                 ]
                 ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))

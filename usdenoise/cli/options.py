@@ -24,6 +24,20 @@ def _high_cutoff(ctx: click.Context, param: click.Parameter, value: str | None) 
         raise click.BadParameter(f"'{value}' is not rank, none or a number") from None
 
 
+def _auto(
+    kind: type[int] | type[float],
+) -> Callable[[click.Context, click.Parameter, str | None], str | int | float | None]:
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | float | None:
+        if value is None or value == "auto":
+            return value
+        try:
+            return kind(value)
+        except ValueError:
+            raise click.BadParameter(f"'{value}' is not auto or a number") from None
+
+    return convert
+
+
 def _frames(ctx: click.Context, param: click.Parameter, value: str | None) -> slice | None:
     if value is None:
         return None
@@ -87,7 +101,7 @@ def _estimator(name: str, help_text: str, short: str | None = None, **settings: 
 estimator_options = _stack(
     _estimator("method", "Estimator of the low-rank matrix."),
     click.option("--preset", type=click.Choice(list(PRESETS)), help="Settings of the paper's experiment."),
-    _estimator("rank", "Components to estimate.", type=int),
+    _estimator("rank", "Components to estimate.", metavar="auto|N", callback=_auto(int)),
     _estimator("sampling", "Fraction of the entries to use.", type=float, metavar="P"),
     _estimator("seed", "Seed of every random choice.", type=int),
     _estimator("iterations", "Steps at most.", type=int),
@@ -97,7 +111,11 @@ estimator_options = _stack(
     _estimator("step", "Step for the sum of squares over the sampling fraction.", type=float, metavar="TAU"),
     _estimator("alpha", "Step in the paper's units, in place of --step.", type=float),
     _estimator("init", "First factors."),
-    _estimator("low_cutoff", "Components to remove as clutter, counted from the largest.", type=int),
+    _estimator("ridge", "Penalty on the factors, in units of the noise's edge.", metavar="auto|X",
+               callback=_auto(float)),
+    _estimator("patience", "Steps without a better held-out error; 0 does all.", type=int),
+    _estimator("low_cutoff", "Components to remove as clutter, counted from the largest.", metavar="auto|N",
+               callback=_auto(int)),
     _estimator("high_cutoff", "End of the band; none keeps the residual too.", metavar="rank|none|N", callback=_high_cutoff),
     _estimator("refit", "Fit the factors again to all entries, or use the sample alone."),
     _estimator("precision", "Precision of the computation."),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from usdenoise.acquisition import Acquisition
     from usdenoise.completion.solve import Iteration
 
+_GOOD = ("as good as", "the full SVD")
 _READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
 _DISPLAY = ("dynamic_range", "db_factor")
 
@@ -94,6 +95,12 @@ def command(
             f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
             "from the low-rank model"
         )
+    if not report["verdict"].startswith(_GOOD):
+        console.warn(report["verdict"])
+    if report["cutoff"]["certainty"] == "unsure":
+        console.warn(
+            f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
+        )
     if as_json:
         print_json(report)
     elif not quiet:
@@ -105,12 +112,15 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     source = report["input"]
     shape = " x ".join(f"{letter}{n}" for letter, n in zip(source["axes"], source["shape"], strict=True))
     error = report["held_out_rmse"]
+    cutoff = report["cutoff"]
     rows = [
         ("input", f"{source['path']} ({source['dataset']}, {shape}, {source['dtype']})"),
         ("method", f"{report['method']}, rank {report['rank']}, sampling {report['sampling']:g}"),
-        ("kept", f"components {report['low_cutoff']} to {high}, {report['low_cutoff']} removed as clutter"),
+        ("kept", f"components {report['low_cutoff']} to {high}"),
+        ("clutter", f"{report['low_cutoff']} removed, {cutoff['certainty']}: {cutoff['reason']}"),
         ("stopped", f"after {report['iterations']} iterations: {report['stop_reason']}"),
         ("error", f"held-out {'-' if error is None else f'{error:.4g}'}, noise {report['noise_floor']:.4g}"),
+        ("verdict", report["verdict"]),
         ("time", summary(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]

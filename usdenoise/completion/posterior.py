@@ -22,9 +22,10 @@ def fit_rows(
 ) -> tuple[NDArray[Any], float]:
     """Posterior means of the coefficients x of every row, a row of M being x V^H plus white noise.
 
-    They minimise sum over the sample |M - X V^H|^2 + sum_k (noise variance / variance_k) |x_k|^2. Solved by conjugate gradients over all rows of a block at once, each row
-    with its own step. The preconditioner is exact for the LEADING columns of each row, whose coefficients
-    are thousands of times larger than the rest, and the average normal matrix's diagonal for the others.
+    They minimise sum over the sample |M - X V^H|^2 + sum_k (noise variance / variance_k) |x_k|^2. Solved by
+    conjugate gradients over all rows of a block at once, each row with its own step. The preconditioner is
+    exact for the LEADING columns of each row, whose coefficients are thousands of times larger than the
+    rest, and the average normal matrix's diagonal for the others.
 
     Parameters
     ----------

@@ -60,19 +60,30 @@ class Solution:
     Attributes
     ----------
     factors : tuple of arrays
-        The last accepted factors.
+        The last accepted factors, or those with the smallest held-out error.
     trace : tuple of Iteration
         One line for the start and one for each accepted step.
     passes : int
         Number of evaluations of value and gradients, undone steps included.
     stop_reason : StopReason
         Why it ended.
+    kept_best : bool
+        Whether `factors` are those with the smallest held-out error.
     """
 
     factors: Factors
     trace: tuple[Iteration, ...]
     passes: int
     stop_reason: StopReason
+    kept_best: bool = False
+
+    @property
+    def held_out_rmse(self) -> float | None:
+        """Error of `factors` on the held-out entries, None without such."""
+        errors = [line.held_out_rmse for line in self.trace if line.held_out_rmse is not None]
+        if not errors:
+            return None
+        return min(errors) if self.kept_best else errors[-1]
 
     @property
     def iterations(self) -> int:
@@ -88,6 +99,7 @@ def solve(
     damping: Damping,
     step: float,
     stopping: StoppingRule,
+    ridge: Callable[[int], float] | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Solution:
     """Descend from `start`.
@@ -106,7 +118,10 @@ def solve(
     step : float
         Step length for the gradient of the problem's own value (the paper's alpha).
     stopping : StoppingRule
-        When to end.
+        When to end, and whether the best or the last factors are returned.
+    ridge : callable, optional
+        Weight of the sum of the factors' squared norms that is added to the objective, from the iteration's
+        number counted from 0.
     on_iteration : callable, optional
         Called with every line of the trace as it is made.
 
@@ -138,17 +153,24 @@ def solve(
         if on_iteration is not None:
             on_iteration(line)
 
-    factors = start
+    def finished(why: StopReason) -> Solution:
+        kept = best if stopping.keeps_best else factors
+        return Solution(kept, tuple(trace), passes, why, stopping.keeps_best)
+
+    factors = best = start
     current = _checked(problem.evaluate(factors), 0, step)
     passes = 1
     first = current.value
     rounding = 16 * float(np.finfo(start[0].dtype).eps)
     record(0, current, None, None, 0)
     reason = stopping.check(0, current.held_out_rmse)
+    smallest = current.held_out_rmse or math.inf
     while reason is None:
         number = trace[-1].iteration
         eta = damping(number, current.value, first)
-        directions = preconditioner(factors, current.gradients, eta)
+        weight = 0.0 if ridge is None else ridge(number)
+        here = _penalised(current, factors, weight)
+        directions = preconditioner(factors, here.gradients, eta)
         halvings = 0
         while True:
             # An overflow shows as a non-finite objective, with its own error.
@@ -159,16 +181,29 @@ def solve(
                 )
             evaluation = _checked(problem.evaluate(trial), number + 1, step)
             passes += 1
-            if evaluation.value <= current.value * (1 + rounding):
+            if _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
                 break
             if halvings == MAX_HALVINGS:
-                return Solution(factors, tuple(trace), passes, StopReason.NO_DESCENT)
+                return finished(StopReason.NO_DESCENT)
             halvings += 1
             step /= 2
         factors, current = trial, evaluation
         record(number + 1, current, eta, step, halvings)
         reason = stopping.check(number + 1, current.held_out_rmse)
-    return Solution(factors, tuple(trace), passes, reason)
+        if current.held_out_rmse is None or current.held_out_rmse < smallest:
+            best, smallest = factors, current.held_out_rmse or math.inf
+    return finished(reason)
+
+
+def _penalised(evaluation: Evaluation, factors: Factors, weight: float) -> Evaluation:
+    if weight == 0:
+        return evaluation
+    norms = sum(float(np.vdot(factor, factor).real) for factor in factors)
+    gradients = tuple(
+        gradient + np.asarray(2 * weight, factor.real.dtype) * factor
+        for gradient, factor in zip(evaluation.gradients, factors, strict=True)
+    )
+    return Evaluation(evaluation.value + weight * norms, gradients, evaluation.held_out_rmse)
 
 
 def _checked(evaluation: Evaluation, iteration: int, step: float) -> Evaluation:

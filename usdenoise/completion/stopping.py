@@ -33,6 +33,11 @@ class StoppingRule:
     _best: float = field(default=math.inf, init=False)
     _waited: int = field(default=0, init=False)
 
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the factors with the smallest held-out error are wanted, not the last ones."""
+        return self.patience is not None
+
     def check(self, iteration: int, held_out_rmse: float | None) -> StopReason | None:
         """The reason to stop after `iteration` steps, or None to go on."""
         if held_out_rmse is not None and self.patience is not None:

@@ -1,6 +1,7 @@
 """The low-rank estimate from a random sample of the entries."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ from numpy.typing import NDArray
 from usdenoise.completion import initialize
 from usdenoise.completion.executor import Executor
 from usdenoise.completion.methods import METHODS, Method
-from usdenoise.completion.preconditioners import identity
+from usdenoise.completion.posterior import fit_rows, posterior_sweep
+from usdenoise.completion.preconditioners import gram, identity
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.errors import OptionError
+from usdenoise.filters.pixels import PixelSubset
 from usdenoise.options import DenoiseOptions
 from usdenoise.sampling import EntrySample
 
+RIDGE = 0.5
 _STARTS = {"spectral": initialize.spectral, "random": initialize.random, "small": initialize.small}
 
 
@@ -57,6 +61,8 @@ def determines(shape: tuple[int, int], rank: int, n_fitted: int) -> bool:
 def complete(
     matrix: NDArray[Any],
     sample: EntrySample,
+    subset: PixelSubset,
+    rank: int,
     options: DenoiseOptions,
     executor: Executor,
     on_iteration: Callable[[Iteration], None] | None = None,
@@ -69,8 +75,12 @@ def complete(
         Finite everywhere; entries outside the sample are not used.
     sample : EntrySample
         The fitted and held-out entries.
+    subset : PixelSubset
+        The exact spectrum of a few pixels, for the start and the noise level.
+    rank : int
+        Number of components.
     options : DenoiseOptions
-        Method, rank, start, step, damping and iterations.
+        Method, start, step, damping, ridge, iterations and patience.
     executor : Executor
         Maps over the row blocks.
     on_iteration : callable, optional
@@ -83,21 +93,66 @@ def complete(
     DivergedError
         If the iterate leaves the finite numbers.
     """
-    rank = options.rank
     check_rank(sample.shape, rank, sample)
     method = METHODS[options.method]
     problem = CompletionProblem(matrix, sample, executor)
     rng = np.random.default_rng([options.seed, 1])
-    start: Factors = _STARTS[options.init](problem, rank, rng)
-    return solve(
+    start, passes = _start(problem, subset, rank, options, rng)
+    solution = solve(
         problem,
         start,
         preconditioner=method.preconditioner,
         damping=method.make_damping(options.damping, options.decay),
         step=_alpha(problem, method, options, rng),
-        stopping=StoppingRule(options.iterations),
+        stopping=StoppingRule(options.iterations, options.patience or None),
+        ridge=_ridge(problem, subset, options, start),
         on_iteration=on_iteration,
     )
+    return replace(solution, passes=solution.passes + passes)
+
+
+def _start(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    rank: int,
+    options: DenoiseOptions,
+    rng: np.random.Generator,
+) -> tuple[Factors, int]:
+    """First factors, and the passes over the sample that they took."""
+    if options.init != "pixels":
+        return _STARTS[options.init](problem, rank, rng), 0
+    if rank > subset.right.shape[1]:
+        raise OptionError(
+            f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
+            f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
+        )
+    noise = max(subset.noise_rms**2, np.finfo(problem.matrix.dtype).eps ** 2 * subset.singular_values[0] ** 2)
+    right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), 1e-3 * noise)
+    right, variances, sweep = posterior_sweep(problem, right, variances, noise)
+    rows, fit = fit_rows(problem, right, variances, noise)
+    # Balanced: both factors get the square root of the component's size.
+    size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
+        rows.real.dtype
+    )
+    return (rows / size, right * size), round(sweep + fit)
+
+
+def _ridge(
+    problem: CompletionProblem, subset: PixelSubset, options: DenoiseOptions, start: Factors
+) -> Callable[[int], float] | None:
+    """Weight of the squared norms: from the size of the start down to the noise's, by the decay."""
+    automatic = 0.0 if options.init == "pixels" else RIDGE
+    units = automatic if isinstance(options.ridge, str) else options.ridge
+    if units == 0:
+        return None
+    m, n = problem.shape
+    edge = subset.noise_rms * np.sqrt(problem.density) * (np.sqrt(m) + np.sqrt(n))
+    floor = units * edge / problem.sample.n_fitted
+    first = max(
+        float(gram(start[1]).diagonal().real.max()) * problem.density / problem.sample.n_fitted, floor
+    )
+    decay = options.decay
+    return lambda iteration: max(floor, 0.1 * first * decay**iteration)
 
 
 def _alpha(

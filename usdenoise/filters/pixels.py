@@ -15,6 +15,8 @@ from usdenoise.sampling import unpack
 FEWEST, MOST, FRACTION = 256, 640, 20
 RANK_LIMIT = 100
 EDGE_MARGIN = 1.05
+BEYOND_NOISE = 16
+SAMPLES_A_COMPONENT = 1.25
 FILL_ROUNDS = 3
 
 
@@ -95,13 +97,18 @@ def draw_pixels(
 def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:
     """Number of components to estimate: those above the noise, within what the sample can tell apart.
 
-    An average pixel is asked for more samples than components, and no more than RANK_LIMIT components are
-    estimated: clutter has a few dozen, and what lies above the rank stays in the residual.
+    BEYOND_NOISE more are added, since all pixels together see components that a few do not, and the cutoff
+    is chosen by what lies on both sides of it. An average pixel is asked for more samples than components,
+    and no more than RANK_LIMIT components are estimated: clutter has a few dozen, and what lies above the
+    rank stays in the residual.
     """
     n_pixels, n_frames = shape
-    by_sample = int(n_fitted / (1.25 * max(n_pixels, n_frames)))
-    highest = max(1, min(RANK_LIMIT, by_sample, min(shape) // 2))
-    return int(np.clip(subset.n_above_noise, min(4, highest), highest))
+    both = n_pixels + n_frames
+    # r (m + n - r) unknowns at most.
+    by_unknowns = (both - np.sqrt(max(both**2 - 4.0 * n_fitted, 0.0))) / 2
+    by_pixel = n_fitted / (SAMPLES_A_COMPONENT * max(n_pixels, n_frames))
+    highest = max(1, min(RANK_LIMIT, int(by_unknowns), int(by_pixel), min(shape) // 2))
+    return int(min(subset.n_above_noise + BEYOND_NOISE, highest, subset.right.shape[1]))
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:
