@@ -13,12 +13,13 @@ from usdenoise.casorati import from_casorati
 from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import DenoiseResult, denoise
 from usdenoise.doppler import decibels
+from usdenoise.errors import OptionError
 from usdenoise.formats import load
 from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.results import write_matlab, write_stack
 from usdenoise.options import DenoiseOptions
 from usdenoise.provenance import peak_memory_bytes, record, software, to_json
-from usdenoise.rendering import power_doppler_png, tiff
+from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
 from usdenoise.sampling import unpack
 
 
@@ -32,10 +33,13 @@ class Display:
         dB below the maximum that are shown; None suits it to the image.
     db_factor : float
         10 for decibels of power, 20 for the paper's formula.
+    cutoff_figure : bool
+        Whether to draw how the low cutoff was chosen, as ``<stem>_cutoff.png``.
     """
 
     dynamic_range: float | None = None
     db_factor: float = 10.0
+    cutoff_figure: bool = False
 
 
 class Watcher(Protocol):
@@ -119,6 +123,10 @@ def run(
             "power_doppler_tif": outputs.reserve(f"{path.stem}_power_doppler.tif"),
             "report": outputs.reserve(f"{path.stem}_report.json"),
         }
+        if display.cutoff_figure:
+            if not isinstance(options.low_cutoff, str):
+                raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
+            places["cutoff_png"] = outputs.reserve(f"{path.stem}_cutoff.png")
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
@@ -148,6 +156,10 @@ def run(
             )
         )
         places["power_doppler_tif"].write_bytes(tiff(result.power_doppler, spatial))
+        if (choice := result.cutoff) is not None and "cutoff_png" in places:
+            places["cutoff_png"].write_bytes(
+                cutoff_png(result.model.singular_values, choice.similarity, choice.profile, choice.low)
+            )
         done = time.perf_counter()
         timings = {
             "load": loaded - began,

@@ -157,6 +157,7 @@ display_options = _stack(
         default=None,
         help="Decibels of power, or the paper's 20 log10 of it.  [default: 10]",
     ),
+    click.option("--cutoff-figure", is_flag=True, help="Draw how the low cutoff was chosen."),
 )
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace results that exist.")

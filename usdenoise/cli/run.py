@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _GOOD = ("as good as", "the full SVD")
 _READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
-_DISPLAY = ("dynamic_range", "db_factor")
+_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 
 
 class _Narrator:
@@ -84,7 +84,7 @@ def command(
             acquisition,
             output,
             options=options,
-            display=Display(**{name: float(value) for name, value in display.items()}),
+            display=Display(**{**display, "db_factor": float(display.get("db_factor", 10))}),
             reading=reading,
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],

@@ -26,7 +26,7 @@ TYPICAL_SIMILARITY = 0.4
 EARLIEST, USUAL, LATEST = 0.8, 0.6, 0.4
 BLOOD_BELOW = 0.1
 BLOOD_COMPONENTS = 12
-BLOOD_VISIBLE = 0.2
+BLOOD_VISIBLE = 0.16
 SQUARE_REACH = 4
 SPLIT_PIXELS, SPLIT_ROUNDS = 6000, 60
 
@@ -131,7 +131,7 @@ def choose_low_cutoff(
         how = "from there on the power Doppler fits the map of the blood best"
     elif squares:
         # Noise takes from the resemblance of weak tissue: the square's edge lies late, this one early.
-        low = usual + int(np.clip(squares[0] - usual, 0, SQUARE_REACH) + 1) // 2
+        low = usual + int(np.clip(squares[0] - usual, 0, SQUARE_REACH)) // 2
         how = "between the fall of resemblance to the leading components and the edge of the tissue square"
     distance = abs(low - squares[0]) if squares else 0
     certainty = "sure" if distance <= 2 else "likely" if distance <= 5 else "unsure"
