@@ -60,6 +60,14 @@ def test_refit_reaches_the_svds_picture_from_a_fifth_of_the_entries(small_phanto
     assert correlation(ours.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
 
 
+def test_a_warm_start_goes_on_where_an_earlier_run_ended(stack):
+    options = {"axes": "tzx", "rank": 10, "patience": 0, "refit": "none", "init": "random", "low_cutoff": 6}
+    long = usdenoise.denoise(stack, iterations=30, **options)
+    first = usdenoise.denoise(stack, iterations=25, **options)
+    second = usdenoise.denoise(stack, iterations=5, start=first.solution.factors, damping=1e-6, **options)
+    assert second.held_out_rmse == pytest.approx(long.held_out_rmse, rel=0.05)
+
+
 def test_input_is_left_alone_unless_in_place(stack):
     for copy in (stack.copy(), np.ascontiguousarray(stack.transpose(1, 2, 0)).transpose(2, 0, 1)):
         before = copy.copy()

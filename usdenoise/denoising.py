@@ -12,7 +12,7 @@ from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
 from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.completion.kernels import row_squared_norms
-from usdenoise.completion.problem import block_rows
+from usdenoise.completion.problem import Factors, block_rows
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.band import keep_band
@@ -87,6 +87,7 @@ def denoise(
     axes: str | None = None,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
+    start: Factors | None = None,
     in_place: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     **given: Any,
@@ -105,6 +106,9 @@ def denoise(
         "paper" for the settings of the paper.
     options : DenoiseOptions, optional
         All options at once, in place of a preset and single ones.
+    start : pair of arrays, optional
+        Factors U (n_pixels, r) and V (n_frames, r) to start from, of an earlier or a similar stack, r at
+        most the rank; U V^H is the estimate.
     in_place : bool
         Let the result take the memory of the input.
     on_iteration : callable, optional
@@ -153,7 +157,7 @@ def denoise(
             sample = draw_entries(matrix.shape, chosen.sampling, chosen.seed, observed)
             n_sampled = sample.n_fitted + sample.n_held_out
             rank = _rank(chosen, subset, matrix.shape, sample.n_fitted)
-            solution = complete(matrix, sample, subset, rank, chosen, executor, on_iteration)
+            solution = complete(matrix, sample, subset, rank, chosen, executor, on_iteration, start)
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed)

@@ -11,7 +11,7 @@ from usdenoise.completion.preconditioners import damped_gram, damped_inverse, gr
 from usdenoise.completion.problem import Evaluation
 from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
-from usdenoise.errors import DivergedError
+from usdenoise.errors import DivergedError, OptionError
 
 
 def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
@@ -184,6 +184,24 @@ def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
     for factor in (u, v):
         product = factor.conj().T @ factor
         assert np.abs(product - np.diag(singular)).max() < 2e-3 * singular[0]
+
+
+def test_warm_start_keeps_the_given_factors_and_fills_up_the_rank():
+    _, factors, _, problem = make(np.complex64, (60, 40), rank=3)
+    u, v = initialize.warm(problem, 5, np.random.default_rng(0), factors)
+    assert u.shape == (60, 5)
+    assert np.array_equal(u[:, :3], factors[0])
+    assert np.array_equal(v[:, :3], factors[1])
+    assert 0 < np.abs(u[:, 3:] @ v[:, 3:].conj().T).max() < 1e-4
+    same = initialize.warm(problem, 3, np.random.default_rng(0), factors)
+    assert np.array_equal(same[0], factors[0])
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_warm_start_of_another_size_is_refused(rank):
+    _, (u, v), _, problem = make(np.complex64, (60, 40), rank=3)
+    with pytest.raises(OptionError, match="cannot start a matrix of 60 pixels x 40 frames at rank"):
+        initialize.warm(problem, rank, np.random.default_rng(0), (u, v) if rank == 2 else (v, u))
 
 
 def test_random_starts_have_the_scale_of_the_data():

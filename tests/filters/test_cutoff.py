@@ -75,7 +75,7 @@ def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
         if sampling == 0.5:
             assert result.judgement.verdict == "as good as the full SVD"
             assert result.judgement.held_out_ratio < 1.1
-        assert result.solution.passes <= 40
+        assert result.solution.passes <= 60
 
 
 def test_samples_alone_follow_the_svd():

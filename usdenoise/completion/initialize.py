@@ -1,4 +1,4 @@
-"""First factors: spectral, random, small random, or given ones padded to the rank (warm)."""
+"""First factors: spectral, random, small random, or given ones filled up to the rank (warm)."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.kernels import squared_norm
 from usdenoise.completion.preconditioners import gram
 from usdenoise.completion.problem import CompletionProblem, Factors
+from usdenoise.errors import OptionError
 
 OVERSAMPLING = 10
 POWER_PASSES = 3
@@ -71,6 +72,28 @@ def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scal
 def small(problem: CompletionProblem, rank: int, rng: np.random.Generator) -> Factors:
     """Gaussian factors close to zero: their product has a millionth of the rms of the data."""
     return random(problem, rank, rng, SMALL)
+
+
+def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factors: Factors) -> Factors:
+    """Given factors, with small random columns added up to the rank.
+
+    Raises
+    ------
+    OptionError
+        If the factors do not have the lengths of the matrix, or more columns than the rank.
+    """
+    u, v = factors
+    m, n = problem.shape
+    given = u.shape[1]
+    if u.shape != (m, given) or v.shape != (n, given) or given > rank:
+        raise OptionError(
+            f"factors of {u.shape} and {v.shape} cannot start a matrix of {m} pixels x {n} frames at rank {rank}; "
+            "give an (n_pixels, r) and an (n_frames, r) array with r at most the rank"
+        )
+    more = small(problem, rank - given, rng) if rank > given else (u[:, :0], v[:, :0])
+    return tuple(
+        np.hstack([old, new]).astype(problem.matrix.dtype) for old, new in zip(factors, more, strict=True)
+    )
 
 
 def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:

@@ -76,18 +76,20 @@ def fit_rows(
         preconditioned = precondition(residual)
         direction = preconditioned
         energy = _row_products(residual, preconditioned)
+        # A row that is solved to rounding stands still: its next direction would be a ratio of rounding errors.
+        floor = np.finfo(real).eps ** 2 * energy + tiny
         steps = 0
         while steps < MAX_STEPS and np.mean(energy) > enough:
             steps += 1
             image = direction @ right_h
             image *= mask
             curved = image @ right + direction * weight
-            length = (energy / np.maximum(_row_products(direction, curved), tiny))[:, None].astype(real)
+            length = _ratio(energy, _row_products(direction, curved), energy > floor).astype(real)
             solution += length * direction
             residual = residual - length * curved
             preconditioned = precondition(residual)
             before, energy = energy, _row_products(residual, preconditioned)
-            direction = preconditioned + (energy / np.maximum(before, tiny))[:, None].astype(real) * direction
+            direction = preconditioned + _ratio(energy, before, energy > floor).astype(real) * direction
         return solution, steps
 
     parts, steps = zip(*problem.executor.map(solve_block, problem.blocks), strict=True)
@@ -148,6 +150,16 @@ def posterior_sweep(
     floor = 1e-3 * noise_variance + np.finfo(np.float64).tiny
     turned = np.ascontiguousarray((basis @ turn[:, ::-1]).astype(right.dtype))
     return turned, np.maximum(values[::-1], floor), passes + COLUMN_STEPS
+
+
+def _ratio(
+    numerator: NDArray[np.float64], denominator: NDArray[np.float64], wanted: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Column of ratios, 0 where they are not wanted or not defined."""
+    wanted = wanted & (denominator > 0)
+    ratio = np.zeros_like(numerator)
+    np.divide(numerator, denominator, out=ratio, where=wanted)
+    return ratio[:, None]
 
 
 def _row_products(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

@@ -66,6 +66,7 @@ def complete(
     options: DenoiseOptions,
     executor: Executor,
     on_iteration: Callable[[Iteration], None] | None = None,
+    factors: Factors | None = None,
 ) -> Solution:
     """Factors (U, V) of the matrix from its sampled entries, by the method of the options.
 
@@ -85,6 +86,8 @@ def complete(
         Maps over the row blocks.
     on_iteration : callable, optional
         Called with each line of the trace.
+    factors : pair of arrays, optional
+        A warm start in place of the options'.
 
     Raises
     ------
@@ -97,7 +100,10 @@ def complete(
     method = METHODS[options.method]
     problem = CompletionProblem(matrix, sample, executor)
     rng = np.random.default_rng([options.seed, 1])
-    start, passes = _start(problem, subset, rank, options, rng)
+    if factors is None:
+        start, passes = _start(problem, subset, rank, options, rng)
+    else:
+        start, passes = initialize.warm(problem, rank, rng, factors), 0
     solution = solve(
         problem,
         start,
@@ -105,7 +111,7 @@ def complete(
         damping=method.make_damping(options.damping, options.decay),
         step=_alpha(problem, method, options, rng),
         stopping=StoppingRule(options.iterations, options.patience or None),
-        ridge=_ridge(problem, subset, options, start),
+        ridge=_ridge(problem, subset, options, start if factors is None else None),
         on_iteration=on_iteration,
     )
     return replace(solution, passes=solution.passes + passes)
@@ -138,9 +144,12 @@ def _start(
 
 
 def _ridge(
-    problem: CompletionProblem, subset: PixelSubset, options: DenoiseOptions, start: Factors
+    problem: CompletionProblem, subset: PixelSubset, options: DenoiseOptions, start: Factors | None
 ) -> Callable[[int], float] | None:
-    """Weight of the squared norms: from the size of the start down to the noise's, by the decay."""
+    """Weight of the squared norms: from the size of the start down to the noise's, by the decay.
+
+    Without a start it is the noise's at once.
+    """
     automatic = 0.0 if options.init == "pixels" else RIDGE
     units = automatic if isinstance(options.ridge, str) else options.ridge
     if units == 0:
@@ -148,6 +157,8 @@ def _ridge(
     m, n = problem.shape
     edge = subset.noise_rms * np.sqrt(problem.density) * (np.sqrt(m) + np.sqrt(n))
     floor = units * edge / problem.sample.n_fitted
+    if start is None:
+        return lambda iteration: floor
     first = max(
         float(gram(start[1]).diagonal().real.max()) * problem.density / problem.sample.n_fitted, floor
     )

@@ -63,7 +63,7 @@ def judge(
     allowed = None
     if held_out_rmse is not None and per_pixel > rank:
         allowed = residual_rms * math.sqrt(1 + rank / (per_pixel - rank))
-    ratio = None if allowed is None or allowed == 0 else held_out_rmse / allowed  # type: ignore[operator]
+    ratio = held_out_rmse / allowed if held_out_rmse is not None and allowed else None
     return Judgement(residual_rms, allowed, ratio, _verdict(ratio, per_pixel, rank, refitted))
 
 

@@ -1,7 +1,8 @@
 """MATLAB files before 7.3, read and written through scipy.io; and 7.3 files, written through h5py."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +132,14 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any]) -> h5py.Dat
     return dataset
 
 
-class _guard:  # noqa: N801
-    """Turns whatever scipy.io raises on a damaged file into one sentence."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception):
-            raise InputError(
-                f"{self.path} is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it anew"
-            ) from error
+@contextmanager
+def _guard(path: Path) -> Iterator[None]:
+    """Turn whatever scipy.io raises on a damaged file into one sentence."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it anew"
+        ) from error
