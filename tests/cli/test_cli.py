@@ -705,3 +705,40 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
     assert not imported & {"numpy", "scipy", "h5py", "matplotlib", "numba", "imageio", "rich"}
+
+
+# ---------------------------------------------------------------- the automatic choices
+
+
+def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Path) -> None:
+    result = cli("run", phantom_file, "-o", tmp_path / "out", "--json", "--cutoff-figure")
+    report = parse(result.stdout)
+    assert 8 <= report["low_cutoff"] <= 18
+    assert report["cutoff"]["low"] == report["low_cutoff"]
+    assert report["cutoff"]["certainty"] in ("sure", "likely", "unsure")
+    assert report["high_cutoff"] == "none"
+    assert report["verdict"] == "as good as the full SVD"
+    assert report["held_out_ratio"] < 1.1
+    assert (tmp_path / "out" / "small_cutoff.png").stat().st_size > 10_000
+
+
+def test_cutoff_figure_needs_a_choice(stack: Path, tmp_path: Path) -> None:
+    arguments = ("run", stack, "-o", tmp_path / "out", "--low-cutoff", 2, "--cutoff-figure")
+    refused(cli(*arguments), "there is no choice to draw: give --low-cutoff auto")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--rank", "--low-cutoff", "--ridge"])
+def test_neither_auto_nor_a_number_is_wrong_usage(option: str, stack: Path) -> None:
+    result = cli("run", stack, option, "some")
+    assert result.exit_code == 2
+    assert "'some' is not auto or a number" in result.stderr
+
+
+def test_a_sample_too_small_for_the_rank_is_warned_about(phantom_file: Path, tmp_path: Path) -> None:
+    result = cli(
+        "run", phantom_file, "-o", tmp_path / "out", "--refit", "none", "--sampling", 0.3, "--rank", 20
+    )
+    assert result.exit_code == 0
+    assert re.search("warning: too few samples for this rank: 36 a pixel for rank 20", result.stderr)
+    assert "too few samples for this rank" in result.stdout
