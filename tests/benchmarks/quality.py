@@ -71,9 +71,14 @@ def oracle(stack, truth, rank):
     for start in range(0, len(matrix), 1000):
         block = matrix[start : start + 1000].astype(np.complex128)
         gram += block.conj().T @ block
-    right = np.linalg.eigh(gram)[1][:, ::-1][:, :rank].astype(np.complex64)
-    total = np.sum(np.abs(matrix) ** 2, axis=1, dtype=np.float64)
-    removed = np.cumsum(np.abs(matrix @ right).astype(np.float64) ** 2, axis=1)
+    right = np.linalg.eigh(gram)[1][:, ::-1][:, :rank]
+    total, parts = [], []
+    for start in range(0, len(matrix), 1000):
+        # At 60 dB what is left is a millionth of the total: single precision would not tell it.
+        block = matrix[start : start + 1000].astype(np.complex128)
+        total.append(np.sum(np.abs(block) ** 2, axis=1))
+        parts.append(np.abs(block @ right) ** 2)
+    total, removed = np.concatenate(total), np.cumsum(np.concatenate(parts), axis=1)
     scores = [correlation(total, truth)] + [
         correlation(total - removed[:, k], truth) for k in range(rank - 1)
     ]

@@ -28,6 +28,7 @@ BLOOD_BELOW = 0.1
 BLOOD_COMPONENTS = 12
 BLOOD_VISIBLE = 0.16
 SQUARE_REACH = 4
+WINDOW = 5
 SPLIT_PIXELS, SPLIT_ROUNDS = 6000, 60
 
 
@@ -145,9 +146,11 @@ def _profile(similarity: NDArray[np.float64], reference: int) -> NDArray[np.floa
 
 
 def _first_below(profile: NDArray[np.float64], level: float) -> int | None:
-    """First component that is below a level and is followed by one that is, too."""
-    below = np.append(profile < level, True)
-    found = np.flatnonzero(below[1:-1] & below[2:]) + 1
+    """First component below a level from which on most are: four of the next five, itself among them."""
+    below = np.append(profile < level, np.ones(WINDOW - 1, bool))
+    counts = np.convolve(below, np.ones(WINDOW), "valid")
+    found = np.flatnonzero(below[: len(profile)] & (counts >= WINDOW - 1))
+    found = found[found > 0]
     return int(found[0]) if len(found) else None
 
 
