@@ -173,6 +173,11 @@ def test_bad_options_say_what_to_do(options, words):
         usdenoise.denoise(stack, axes="tzx", **options)
 
 
+def test_the_svd_judges_itself_as_what_it_is(stack):
+    judgement = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).judgement
+    assert (judgement.verdict, judgement.held_out_ratio) == ("the full SVD itself", None)
+
+
 def test_svd_refuses_missing_entries():
     stack = np.ones((20, 7, 8), np.float32)
     stack[3, 2, 1] = np.nan

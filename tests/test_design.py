@@ -3,8 +3,9 @@
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -45,8 +46,8 @@ def entry(run_help: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("field", fields(DenoiseOptions), ids=lambda field: field.name)
-def test_every_option_has_a_flag_that_shows_its_default(field: object, run_help: str) -> None:
-    name, default = getattr(field, "name"), getattr(field, "default")  # noqa: B009
+def test_every_option_has_a_flag_that_shows_its_default(field: Field[Any], run_help: str) -> None:
+    name, default = field.name, field.default
     text = entry(run_help, name)
     if default is None:
         assert "[default:" not in text

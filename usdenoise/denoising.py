@@ -16,7 +16,7 @@ from usdenoise.completion.problem import Factors, block_rows
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.band import keep_band
-from usdenoise.filters.completion import complete
+from usdenoise.filters.completion import check_rank_fits, complete
 from usdenoise.filters.cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.filters.judgement import Judgement, judge
 from usdenoise.filters.lowrank import LowRank
@@ -151,7 +151,8 @@ def denoise(
         n_sampled = matrix.size - n_unobserved
         if chosen.method == "svd":
             rank = _rank(chosen, subset, matrix.shape, n_sampled)
-            _check_complete(rank, matrix.shape, n_unobserved)
+            check_rank_fits(matrix.shape, rank)
+            _check_complete(n_unobserved)
             model = truncated_svd(matrix, rank, executor)
         else:
             sample = draw_entries(matrix.shape, chosen.sampling, chosen.seed, observed)
@@ -164,9 +165,9 @@ def denoise(
         energy = _row_energy(matrix, executor)
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff
-        high = {"rank": rank, "none": None}.get(str(chosen.high_cutoff), chosen.high_cutoff)
+        high = _high(chosen, rank)
         if isinstance(low, str):
-            highest = rank if high is None else int(high) - 1
+            highest = rank if high is None else high - 1
             cutoff = choose_low_cutoff(model, energy, subset.noise_rms, highest)
             low = cutoff.low
         used = replace(chosen, rank=rank, low_cutoff=low)
@@ -175,13 +176,11 @@ def denoise(
             residual_energy=float(energy.sum() - np.sum(model.singular_values**2)),
             shape=matrix.shape,
             rank=rank,
-            n_sampled=n_sampled,
+            n_sampled=None if sample is None else n_sampled,
             refitted=chosen.refit == "all",
         )
         solved = time.perf_counter()
-        power = keep_band(
-            matrix, model, low, None if high is None else int(high), executor, observed, out=matrix
-        )
+        power = keep_band(matrix, model, low, high, executor, observed, out=matrix)
     filtered = replace(acquisition, iq=from_casorati(matrix, acquisition))
     return DenoiseResult(
         filtered,
@@ -211,6 +210,13 @@ def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], 
     return max(wanted)
 
 
+def _high(options: DenoiseOptions, rank: int) -> int | None:
+    """End of the band as a number, None where the residual is kept."""
+    if isinstance(options.high_cutoff, str):
+        return rank if options.high_cutoff == "rank" else None
+    return options.high_cutoff
+
+
 def _row_energy(matrix: NDArray[Any], executor: ThreadExecutor) -> NDArray[np.float64]:
     parts = executor.map(lambda rows: row_squared_norms(matrix[rows]), block_rows(matrix.shape))
     return np.concatenate(list(parts))
@@ -220,11 +226,7 @@ def _held_out(solution: Solution | None) -> float | None:
     return None if solution is None else solution.held_out_rmse
 
 
-def _check_complete(rank: int, shape: tuple[int, int], n_unobserved: int) -> None:
-    if rank > min(shape):
-        raise OptionError(
-            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
-        )
+def _check_complete(n_unobserved: int) -> None:
     if n_unobserved:
         raise InputError(
             f"the SVD needs every entry, and {n_unobserved} are NaN or infinite; use --method eta-decay"

@@ -244,7 +244,7 @@ def _report(
         "held_out_allowed": result.judgement.allowed_rmse,
         "held_out_ratio": result.judgement.held_out_ratio,
         "residual_rms": result.judgement.residual_rms,
-        "verdict": result.judgement.verdict if solution else "the full SVD itself",
+        "verdict": result.judgement.verdict,
         "cutoff": _cutoff(result),
         "noise_floor": result.noise_floor,
         "n_sampled": result.n_sampled,

@@ -12,6 +12,8 @@ MAX_STEPS = 40
 TOLERANCE = 0.01
 COLUMN_STEPS = 2
 LEADING = 24
+PRIOR_FLOOR = 1e-3
+"""Smallest prior variance of a component, in units of the noise variance."""
 
 
 def fit_rows(
@@ -113,14 +115,8 @@ def posterior_sweep(
 
     Parameters
     ----------
-    problem : CompletionProblem
-        Gives the matrix, the sample and the executor.
-    right : (n, r) array
-        Orthonormal columns V.
-    variances : (r,) array
-        Prior variance of each component of x.
-    noise_variance : float
-        Of an entry.
+    problem, right, variances, noise_variance
+        As for :func:`fit_rows`.
 
     Returns
     -------
@@ -147,7 +143,7 @@ def posterior_sweep(
         columns = columns - (residual + density * m * columns @ covariance) @ inverse
     basis, triangle = np.linalg.qr(columns)
     values, turn = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
-    floor = 1e-3 * noise_variance + np.finfo(np.float64).tiny
+    floor = PRIOR_FLOOR * noise_variance
     turned = np.ascontiguousarray((basis @ turn[:, ::-1]).astype(right.dtype))
     return turned, np.maximum(values[::-1], floor), passes + COLUMN_STEPS
 

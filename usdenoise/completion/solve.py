@@ -164,7 +164,7 @@ def solve(
     rounding = 16 * float(np.finfo(start[0].dtype).eps)
     record(0, current, None, None, 0)
     reason = stopping.check(0, current.held_out_rmse)
-    smallest = current.held_out_rmse or math.inf
+    smallest = math.inf if current.held_out_rmse is None else current.held_out_rmse
     while reason is None:
         number = trace[-1].iteration
         eta = damping(number, current.value, first)
@@ -190,8 +190,10 @@ def solve(
         factors, current = trial, evaluation
         record(number + 1, current, eta, step, halvings)
         reason = stopping.check(number + 1, current.held_out_rmse)
-        if current.held_out_rmse is None or current.held_out_rmse < smallest:
-            best, smallest = factors, current.held_out_rmse or math.inf
+        if current.held_out_rmse is None:
+            best = factors
+        elif current.held_out_rmse < smallest:
+            best, smallest = factors, current.held_out_rmse
     return finished(reason)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.completion import initialize
 from usdenoise.completion.executor import Executor
 from usdenoise.completion.methods import METHODS, Method
-from usdenoise.completion.posterior import fit_rows, posterior_sweep
+from usdenoise.completion.posterior import PRIOR_FLOOR, fit_rows, posterior_sweep
 from usdenoise.completion.preconditioners import gram, identity
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.solve import Iteration, Solution, solve
@@ -24,6 +24,20 @@ RIDGE = 0.5
 _STARTS = {"spectral": initialize.spectral, "random": initialize.random, "small": initialize.small}
 
 
+def check_rank_fits(shape: tuple[int, int], rank: int) -> None:
+    """Check that a matrix of this shape can have this rank.
+
+    Raises
+    ------
+    OptionError
+        If it cannot.
+    """
+    if rank > min(shape):
+        raise OptionError(
+            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
+        )
+
+
 def check_rank(shape: tuple[int, int], rank: int, sample: EntrySample) -> None:
     """Check that a rank fits the matrix and that the sample can determine it.
 
@@ -34,10 +48,7 @@ def check_rank(shape: tuple[int, int], rank: int, sample: EntrySample) -> None:
         has, or if the factors have more unknowns than there are samples.
     """
     n_pixels, n_frames = shape
-    if rank > min(shape):
-        raise OptionError(
-            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
-        )
+    check_rank_fits(shape, rank)
     if not determines(shape, rank, sample.n_fitted):
         possible = max((r for r in range(1, rank) if determines(shape, r, sample.n_fitted)), default=0)
         advice = (
@@ -133,7 +144,7 @@ def _start(
             f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
         )
     noise = max(subset.noise_rms**2, np.finfo(problem.matrix.dtype).eps ** 2 * subset.singular_values[0] ** 2)
-    right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), 1e-3 * noise)
+    right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
     right, variances, sweep = posterior_sweep(problem, right, variances, noise)
     rows, fit = fit_rows(problem, right, variances, noise)
     # Balanced: both factors get the square root of the component's size.

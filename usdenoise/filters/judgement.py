@@ -38,7 +38,7 @@ def judge(
     residual_energy: float,
     shape: tuple[int, int],
     rank: int,
-    n_sampled: int,
+    n_sampled: int | None,
     refitted: bool,
 ) -> Judgement:
     """Judge an estimate from a sample.
@@ -51,14 +51,18 @@ def judge(
         Sum of |M - model|^2 over the stack.
     shape : (int, int)
         (n_pixels, n_frames).
-    rank, n_sampled : int
-        Components, and sampled entries.
+    rank : int
+        Components.
+    n_sampled : int or None
+        Sampled entries; None where the SVD of the whole stack was taken.
     refitted : bool
         Whether the factors were fitted again to all entries.
     """
     n_pixels, n_frames = shape
     freedom = max(n_pixels * n_frames - rank * (n_pixels + n_frames - rank), 1)
     residual_rms = math.sqrt(max(residual_energy, 0.0) / freedom)
+    if n_sampled is None:
+        return Judgement(residual_rms, None, None, "the full SVD itself")
     per_pixel = n_sampled / n_pixels
     allowed = None
     if held_out_rmse is not None and per_pixel > rank:

@@ -50,7 +50,7 @@ class PixelSubset:
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
         """Mean power of each leading component in a pixel's coefficients, the noise's part taken off."""
         power = self.singular_values[:rank] ** 2 / self.n_pixels
-        return np.maximum(power - self.noise_rms**2, 1e-3 * self.noise_rms**2 + np.finfo(np.float64).tiny)
+        return np.maximum(power - self.noise_rms**2, 0.0)
 
 
 def draw_pixels(
