@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from usdenoise.options import CHOICES, PRESETS, DenoiseOptions
+from usdenoise.options import CHOICES, PRESETS, DenoiseOptions, make_options, preset_values
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
+_READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
 
 
@@ -160,6 +162,8 @@ display_options = _stack(
     click.option("--cutoff-figure", is_flag=True, help="Draw how the low cutoff was chosen."),
 )
 
+job_options = _stack(estimator_options, reading_options, display_options)
+
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 verbosity_options = _stack(
@@ -171,3 +175,23 @@ verbosity_options = _stack(
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The options that were given on the command line."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of :func:`usdenoise.job.run` from the values of `job_options`.
+
+    Raises
+    ------
+    OptionError
+        If the options contradict each other.
+    """
+    from usdenoise.job import Display
+
+    values = given(values)
+    reading = {name: values.pop(name) for name in _READING if name in values}
+    display = {name: values.pop(name) for name in _DISPLAY if name in values}
+    if "db_factor" in preset_values(preset):
+        display.setdefault("db_factor", preset_values(preset)["db_factor"])
+    if "db_factor" in display:
+        display["db_factor"] = float(display["db_factor"])
+    return {"options": make_options(preset, **values), "display": Display(**display), "reading": reading}

@@ -8,23 +8,20 @@ import click
 
 from usdenoise.cli import options as shared
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
-from usdenoise.options import DenoiseOptions, make_options, preset_values
 
 if TYPE_CHECKING:
     from usdenoise.acquisition import Acquisition
     from usdenoise.completion.solve import Iteration
 
 _GOOD = ("as good as", "the full SVD")
-_READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
-_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 
 
 class _Narrator:
     """Tells the console what a job is doing."""
 
-    def __init__(self, console: Console, options: DenoiseOptions) -> None:
+    def __init__(self, console: Console, iterations: int) -> None:
         self._console = console
-        self._iterations = options.iterations
+        self._iterations = iterations
 
     def stage(self, name: str) -> None:
         self._console.begin(name, self._iterations if name == "solve" else None)
@@ -52,9 +49,7 @@ class _Narrator:
     metavar="DIR",
     help="Folder of the results.  [default: <stem>-usdenoise]",
 )
-@shared.estimator_options
-@shared.reading_options
-@shared.display_options
+@shared.job_options
 @shared.overwrite_option
 @shared.json_option
 @shared.verbosity_options
@@ -72,23 +67,17 @@ def command(
 
     Writes the filtered stack, its power Doppler as a picture and as numbers, and a report.
     """
-    reading = shared.given({name: values.pop(name) for name in _READING})
-    display = shared.given({name: values.pop(name) for name in _DISPLAY})
-    options = make_options(preset, **shared.given(values))
-    from usdenoise.job import Display, run
+    arguments = shared.job_arguments(preset, values)
+    from usdenoise.job import run
 
-    if "db_factor" in preset_values(preset):
-        display.setdefault("db_factor", preset_values(preset)["db_factor"])
     with Console(quiet, verbose) as console:
         report = run(
             acquisition,
             output,
-            options=options,
-            display=Display(**{**display, "db_factor": float(display.get("db_factor", 10))}),
-            reading=reading,
+            **arguments,
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],
-            watcher=_Narrator(console, options),
+            watcher=_Narrator(console, arguments["options"].iterations),
         )
     if report["n_unobserved"]:
         console.warn(
