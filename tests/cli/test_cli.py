@@ -510,7 +510,12 @@ def test_info_json_is_one_object(stack: Path) -> None:
     value = parse(result.stdout)
     assert value["container"] == "HDF5"
     assert value["problem"] is None
-    assert value["chosen"] == {"name": "iq", "shape": [40, 12, 10], "dtype": "complex64"}
+    assert value["chosen"] == {
+        "name": "iq",
+        "shape": [40, 12, 10],
+        "dtype": "complex64",
+        "layout": "",
+    }
     assert value["candidates"] == [value["chosen"]]
     assert value["metadata"]["values"]["axes"] == "tzx"
     assert value["metadata"]["sources"]["frame_rate_hz"].startswith("file: ")

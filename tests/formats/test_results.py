@@ -22,7 +22,7 @@ from usdenoise import denoise, job, load
 from usdenoise.acquisition import Acquisition
 from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.files import OutputFolder, sha256
-from usdenoise.formats.matlab import write_v73
+from usdenoise.formats.matlab_writing import write_v73
 from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import Phantom, Terms
 

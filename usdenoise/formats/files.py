@@ -8,6 +8,9 @@ from typing import Self
 
 from usdenoise.errors import InputError, OutputError
 
+MAX_EXPANSION = 1032
+"""A byte of a zlib stream expands to at most this many; echoes never come near that with any compressor."""
+
 
 class OutputFolder:
     """A folder in which a set of files appears at once.

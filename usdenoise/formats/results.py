@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition
-from usdenoise.formats import matlab
+from usdenoise.formats import matlab_writing
 from usdenoise.formats.layout import SLAB_BYTES, storage_dtype
 
 
@@ -47,7 +47,7 @@ def write_matlab(
     name = stack.name.rsplit("/", 1)[-1]
     values = stack.iq.astype(_output_dtype(stack), copy=False)
     scales = {key: np.atleast_1d(value) for key, value in _scales(stack).items()}
-    matlab.write(
+    matlab_writing.write(
         path,
         {name: values, **results, "axes": stack.axes, **scales, "usdenoise_provenance": provenance},
     )
