@@ -102,7 +102,7 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     **more
         Fields of :class:`Stack`.
     """
-    if array.dtype.kind not in "fciu" or len(array.shape) < 3 or 0 in array.shape:
+    if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
     layout, assumptions = more.pop("layout", ""), more.pop("assumptions", ())
     readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []

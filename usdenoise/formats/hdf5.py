@@ -15,7 +15,7 @@ from usdenoise.formats import matlab_v73, uff, zea
 from usdenoise.formats.contents import Contents, Stack, arranged, describe_array, pair_parts
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.files import MAX_EXPANSION
-from usdenoise.formats.hdf5_metadata import items, nearby, small_number
+from usdenoise.formats.hdf5_metadata import UNREADABLE, items, nearby, small_number
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
@@ -123,7 +123,10 @@ def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
 
     def look_up(name: str) -> Stack | None:
         # A link that the survey does not follow; the library gives up on one that leads in a circle.
-        item = file.get(name)
+        try:
+            item = file.get(name)
+        except UNREADABLE:
+            return None
         if not isinstance(item, h5py.Dataset) or name in every:
             return None
         array = stored_array(item)

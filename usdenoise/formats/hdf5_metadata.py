@@ -14,7 +14,7 @@ from usdenoise.formats.contents import Found
 from usdenoise.formats.metadata import is_known
 
 _MAX_METADATA_ITEMS = 4
-_UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
+UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 _OWN = ("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")
 _STRUCTS = ("UF", "PData")
 
@@ -25,7 +25,7 @@ def items(group: h5py.Group) -> Iterator[Any]:
         try:
             if isinstance(group.get(name, getlink=True), h5py.HardLink):
                 yield group[name]
-        except _UNREADABLE:
+        except UNREADABLE:
             # What cannot be opened, or has a name that is no text, is not what we look for.
             continue
 
@@ -68,7 +68,7 @@ def small_number(item: Any) -> float | None:
     try:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and item.size == 1:
             return float(np.asarray(item[()]).reshape(-1)[0])
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return None
 
@@ -78,7 +78,7 @@ def numbers(item: Any, most: int = 1 << 16) -> Any:
     try:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most:
             return np.asarray(item[()], np.float64).reshape(-1)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return None
 
@@ -101,7 +101,7 @@ def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tup
                 yield name, item.attrs[name]
             elif item.attrs.get_id(name).shape is not None:
                 yield name, None
-        except _UNREADABLE:
+        except UNREADABLE:
             continue
 
 
@@ -112,7 +112,7 @@ def _add_small(item: h5py.Dataset, add: Any) -> None:
         value: Any = np.asarray(item[()]).reshape(-1) if small else None
         if small and item.attrs.get("MATLAB_class") == b"char":
             value = value.astype("<u2").tobytes().decode("utf-16-le")
-    except _UNREADABLE:
+    except UNREADABLE:
         return
     if value is not None:
         add(name.rsplit("/", 1)[-1], value, f"dataset {name}")

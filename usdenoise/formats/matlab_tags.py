@@ -12,8 +12,8 @@ from typing import BinaryIO
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _MATRIX, _COMPRESSED = 14, 15
 _HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 16
-# mxCELL, mxSTRUCT, mxOBJECT and the like hold further matrices.
-_FIRST_PLAIN_CLASS, _DEEPEST = 4, 8
+# mxDOUBLE to mxUINT64: flags, dimensions, name and one or two parts. Others may hold further matrices.
+_NUMBERS, _DEEPEST = range(6, 16), 8
 _COMPLEX_FLAG = 0x08
 
 
@@ -84,7 +84,8 @@ def check_tags(path: Path) -> list[bool]:
     complex_flags = []
     with path.open("rb") as file:
         header = file.read(128)
-        if not header.startswith(b"MATLAB 5.0"):
+        # As scipy tells version 4: by a zero among the first bytes, whatever the text says.
+        if len(header) < 128 or 0 in header[:4]:
             return []
         order = "<" if header[126:128] == b"IM" else ">"
         end = path.stat().st_size
@@ -111,7 +112,7 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
     """Walk over the elements of one matrix, and tell whether it is complex."""
     if depth > _DEEPEST:
         raise DamagedTagError("cells or structs within one another without end")
-    plain = is_complex = False
+    kind_of_array, is_complex = 0, False
     left, number = length, 0
     while left >= 8:
         tag = stream.take(8)
@@ -126,17 +127,18 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
             flags = stream.take(min(rest, 8))
             stream.skip(rest - len(flags))
             word = struct.unpack(order + "I", flags[:4])[0] if len(flags) >= 4 else 0
-            plain, is_complex = (word & 0xFF) >= _FIRST_PLAIN_CLASS, bool(word >> 8 & _COMPLEX_FLAG)
+            kind_of_array, is_complex = word & 0xFF, bool(word >> 8 & _COMPLEX_FLAG)
         elif kind == _MATRIX:
-            if plain:
-                raise DamagedTagError("a matrix within an array of numbers")
             if size:
                 _check_matrix(stream, size, order, depth + 1)
-        elif plain and number == 3 and depth == 0 and isinstance(stream, _Unpacked):
+        elif number == 3 and depth == 0 and kind_of_array in _NUMBERS and isinstance(stream, _Unpacked):
             return is_complex
         else:
             stream.skip(rest)
         number += 1
+    # scipy reads the imaginary part wherever the flag promises one.
+    if kind_of_array in _NUMBERS and number != 4 + is_complex:
+        raise DamagedTagError(f"an array of {number} elements")
     stream.skip(max(left, 0))
     return is_complex
 

@@ -47,7 +47,7 @@ def special_class(dataset: h5py.Dataset) -> str | None:
             return f"{kind} without elements"
     except (KeyError, OSError, RuntimeError, TypeError, ValueError):
         return None
-    plain = kind in (*_NUMERIC, "logical", "char") and "MATLAB_object_decode" not in dataset.attrs
+    plain = kind in _NUMERIC and "MATLAB_object_decode" not in dataset.attrs
     return None if plain else kind
 
 

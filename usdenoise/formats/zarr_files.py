@@ -102,19 +102,23 @@ def _stored(path: Path, array: Any) -> StoredArray:
 
 
 def _check_stored(path: Path, name: str, array: Any) -> None:
-    # Zarr fills chunks that are not there with a constant, and says nothing.
-    missing = array.nchunks - array.nchunks_initialized
+    # Zarr fills chunks that are not there with a constant, and says nothing. Files are counted first, since
+    # zarr goes through all chunks that are claimed.
+    files = [file for file in (path / array.path).rglob("*") if file.is_file()]
+    grid = zip(array.shape, array.shards or array.chunks, strict=True)
+    missing = max(math.prod(-(-n // chunk) for n, chunk in grid) - len(files), 0)
+    missing = missing or array.nchunks - array.nchunks_initialized
     if missing > 0:
         raise InputError(
-            f"{missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it anew, or write it "
-            "anew with its empty chunks"
+            f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it anew, or "
+            "write it anew with its empty chunks"
         )
-    chunk = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
-    held = array.nbytes_stored()
-    if max(chunk, array.nbytes) > held * MAX_EXPANSION:
+    claimed = max(math.prod(array.chunks) * np.dtype(array.dtype).itemsize, array.nbytes)
+    held = sum(file.stat().st_size for file in files)
+    if claimed > held * MAX_EXPANSION:
         raise InputError(
-            f"'{name}' in {path} claims {max(chunk, array.nbytes)} bytes {shape_text(array.shape)}, but {held} bytes "
-            "are there; it is corrupt: write it anew"
+            f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but {held} bytes are there; "
+            "it is corrupt: write it anew"
         )
 
 
