@@ -9,6 +9,7 @@ from usdenoise.errors import DivergedError, UsdenoiseError
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
+    "expand": "Rebuild a filtered stack from its factors.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
 }

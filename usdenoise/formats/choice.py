@@ -6,7 +6,9 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.description import shape_text
 
-RESULTS_AND_TRUTH = ("truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "unobserved")
+RESULTS_AND_TRUTH = (
+    "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "unobserved", "factors/",
+    "directional_power", "axial_velocity")  # fmt: skip
 """Names in our own files, and groups of MATLAB's, that are read only when they are asked for."""
 
 _PREFERRED = ("iq", "iqdata", "iq_data")

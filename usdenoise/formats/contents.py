@@ -74,12 +74,15 @@ class Contents:
         All arrays, each with a word on what it is, to explain a refusal.
     look_up : callable
         A stack that is not listed, by its name: None where there is none.
+    find : callable
+        Any array by its name, with what is said near it: None where there is none.
     """
 
     container: str
     stacks: tuple[Stack, ...]
     every: Mapping[str, str] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
+    find: Callable[[str], tuple[StoredArray, Found] | None] = lambda name: None
 
 
 def describe_array(array: StoredArray) -> str:

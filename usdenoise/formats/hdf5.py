@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import matlab_v73, uff, zea
-from usdenoise.formats.contents import Contents, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.files import MAX_EXPANSION
 from usdenoise.formats.hdf5_metadata import UNREADABLE, items, nearby, small_number
@@ -132,7 +132,13 @@ def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
         array = stored_array(item)
         return stack(name, reversed_axes(array) if turned else array, (item,))
 
-    return Contents(container, tuple(s for s in stacks if s is not None), every, look_up)
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        if name not in arrays:
+            return None
+        check_stored(found[name], path)
+        return arrays[name], nearby(file, found[name], True)
+
+    return Contents(container, tuple(s for s in stacks if s is not None), every, look_up, find)
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

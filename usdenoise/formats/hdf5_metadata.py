@@ -13,7 +13,7 @@ import numpy as np
 from usdenoise.formats.contents import Found
 from usdenoise.formats.metadata import is_known
 
-_MAX_METADATA_ITEMS = 4
+_MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
 UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 _OWN = ("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")
 _STRUCTS = ("UF", "PData")
@@ -108,9 +108,11 @@ def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tup
 def _add_small(item: h5py.Dataset, add: Any) -> None:
     name = item.name.strip("/")
     try:
-        small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= _MAX_METADATA_ITEMS
+        text = item.attrs.get("MATLAB_class") == b"char"
+        most = _MAX_TEXT if text else _MAX_METADATA_ITEMS
+        small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= most
         value: Any = np.asarray(item[()]).reshape(-1) if small else None
-        if small and item.attrs.get("MATLAB_class") == b"char":
+        if small and text:
             value = value.astype("<u2").tobytes().decode("utf-16-le")
     except UNREADABLE:
         return

@@ -11,6 +11,7 @@ from usdenoise.errors import InputError
 from usdenoise.formats.stored import StoredArray
 
 SLAB_BYTES = 32 << 20
+CHUNK_BYTES = 1 << 20
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -80,3 +81,18 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
         )
         stack[start:stop] = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
     return np.moveaxis(stack, 0, stored.slow)
+
+
+def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
+    """Chunks of about a mebibyte of which a whole frame touches about as many as all frames of a pixel.
+
+    Parameters
+    ----------
+    shape, axes
+        Of the stack.
+    itemsize : int
+        Bytes of an entry.
+    """
+    across = max(1.0, math.prod(shape) * itemsize / CHUNK_BYTES) ** 0.5
+    parts = {letter: across ** (1 / (len(axes) - 1)) for letter in axes} | {"t": across}
+    return tuple(min(n, max(1, math.ceil(n / parts[letter]))) for n, letter in zip(shape, axes, strict=True))

@@ -19,6 +19,7 @@ from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loa
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
 _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
 _MOST_CELLS = 4096
+_MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
 _STRUCTS = ("UF", "PData")
 
 
@@ -93,7 +94,13 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         found = stacks_of(_inside(path, nested), "within a cell or struct")
         return next((one for one in found if one.name == name), None)
 
-    yield Contents("MATLAB before 7.3", tuple(stacks), every, look_up)
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        array = arrays.get(name)
+        if array is None and name.split("/")[0] in nested:
+            array = _inside(path, nested).get(name)
+        return None if array is None else (array, _nearby(path))
+
+    yield Contents("MATLAB before 7.3", tuple(stacks), every, look_up, find)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:
@@ -159,7 +166,8 @@ def _nearby(path: Path) -> Found:
         small = [
             name
             for name, shape, kind in whosmat(str(path))
-            if int(np.prod(shape, dtype=object)) <= 4 and (kind not in ("cell", "struct") or name in _STRUCTS)
+            if int(np.prod(shape, dtype=object)) <= (_MAX_TEXT if kind == "char" else _MAX_METADATA_ITEMS)
+            and (kind not in ("cell", "struct") or name in _STRUCTS)
         ]
         values = (
             loadmat(str(path), variable_names=small, squeeze_me=True, struct_as_record=True) if small else {}

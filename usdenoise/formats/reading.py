@@ -1,6 +1,7 @@
 """From a path to an acquisition: recognise the container, pick the stack, read it, say what was assumed."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.containers import opener
 from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.description import FileDescription, Metadata, guess_axes
-from usdenoise.formats.layout import read_stack, storage_dtype
+from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
 from usdenoise.formats.metadata import add_verasonics, interpret, with_options
 
 
@@ -67,33 +68,99 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
         If the file is missing, damaged, of an unknown kind, or does not hold exactly one possible stack, or
         if that is power Doppler already.
     """
+    with open_stack(path, dtype=dtype, **options) as source:
+        return source.read()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stack in an open file, of which frames can be read.
+
+    Attributes
+    ----------
+    stack : Stack
+        What was picked.
+    metadata : Metadata
+        What is known of it.
+    dtype : numpy.dtype
+        In which it is read.
+    frames : slice
+        The frames that were asked for, with bounds.
+    """
+
+    stack: Stack
+    metadata: Metadata
+    dtype: np.dtype[Any]
+    frames: slice
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames that were asked for."""
+        return len(range(self.frames.start, self.frames.stop, self.frames.step))
+
+    @property
+    def time_of_first_frame(self) -> float:
+        """Time of the first of them from the beginning of the file, in units of their distance."""
+        return float(self.frames.start / self.frames.step)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Acquisition:
+        """The frames [start, stop) of those that were asked for, as an acquisition."""
+        step = self.frames.step
+        last = self.n_frames if stop is None else stop
+        wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
+        values, stack = self.metadata.values, self.stack
+        iq = read_stack(stack.array, values["axes"], wanted, self.dtype)
+        rate = values.get("frame_rate_hz")
+        return Acquisition(
+            iq,
+            values["axes"],
+            # Of every step-th frame.
+            frame_rate_hz=None if rate is None else rate / step,
+            spacing_mm=values.get("spacing_mm", {}),
+            center_frequency_hz=values.get("center_frequency_hz"),
+            sound_speed_m_s=values.get("sound_speed_m_s"),
+            name=stack.name,
+            stored_dtype=stack.array.dtype,
+            assumptions=self._assumptions(),
+            attributes=self.metadata.attributes,
+        )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        stack, sources = self.stack, self.metadata.sources
+        assumptions = [*stack.assumptions]
+        if sources["axes"] == "assumed":
+            assumptions.append(
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.metadata.values['axes']}; "
+                "--axes overrides that"
+            )
+        if "assumed" in sources.get("spacing_mm", ""):
+            assumptions.append(
+                f"the pixel pitch is from the {sources['spacing_mm']}; --spacing overrides that"
+            )
+        return tuple(assumptions)
+
+
+@contextmanager
+def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterator[Source]:
+    """Open a stack of which parts are to be read.
+
+    Parameters
+    ----------
+    path, dtype, **options
+        As for :func:`load`.
+
+    Raises
+    ------
+    InputError
+        As for :func:`load`.
+    """
     path, how = Path(path), ReadOptions(**options)
     with _opened(path, how) as contents:
         stack, metadata = _picked(contents, path, how, carried=True)
-        stored = stack.array.dtype
-        iq = read_stack(stack.array, metadata.values["axes"], how.frames, _kept_dtype(stored, dtype))
-    values = metadata.values
-    assumptions = [*stack.assumptions]
-    if metadata.sources["axes"] == "assumed":
-        assumptions.append(
-            f"the axes of '{stack.name}' {stack.array.shape} are taken as {values['axes']}; --axes overrides that"
+        n_frames = stack.array.shape[metadata.values["axes"].index("t")]
+        yield Source(
+            stack, metadata, _kept_dtype(stack.array.dtype, dtype), frame_slice(how.frames, n_frames)
         )
-    if "assumed" in metadata.sources.get("spacing_mm", ""):
-        assumptions.append(
-            f"the pixel pitch is from the {metadata.sources['spacing_mm']}; --spacing overrides that"
-        )
-    return Acquisition(
-        iq,
-        values["axes"],
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
-        name=stack.name,
-        stored_dtype=stored,
-        assumptions=tuple(assumptions),
-        attributes=metadata.attributes,
-    )
 
 
 def describe(path: str | Path, **options: Any) -> FileDescription:

@@ -68,7 +68,15 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         used = {part for *_, parts in pairs for part in parts}
         made = [stack(name, array, parts, how) for name, array, how, parts in pairs]
         made += [stack(name, array, (name,)) for name, array in arrays.items() if name not in used]
-        yield Contents("Zarr", tuple(one for one in made if one is not None), every)
+        stacks = tuple(one for one in made if one is not None)
+
+        def find(name: str) -> tuple[StoredArray, Found] | None:
+            if name not in arrays:
+                return None
+            check((name,))
+            return arrays[name], _nearby(root, name, members[name], members, None, ())
+
+        yield Contents("Zarr", stacks, every, find=find)
 
 
 def import_zarr(path: Path) -> Any:
@@ -144,8 +152,11 @@ def _nearby(
             plain = np.asarray(value) if isinstance(value, list) else value
             found[key] = (plain, f"attribute {key} of {name}")
     if not isinstance(root, type(array)):
-        for key, value in dict(root.attrs).items():
-            found.setdefault(key, (value, f"attribute {key} of the group"))
+        group = name.rpartition("/")[0]
+        for owner in (root[group], root) if group else (root,):
+            for key, value in dict(owner.attrs).items():
+                plain = np.asarray(value) if isinstance(value, list) else value
+                found.setdefault(key, (plain, f"attribute {key} of the group"))
     if dimensions is None:
         return found
     group = name.rpartition("/")[0]
