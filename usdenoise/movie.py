@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -60,18 +62,35 @@ def movie(
         large = colors.repeat(scale, axis=0).repeat(scale, axis=1)
         # Encoders of video take even sizes.
         pictures.append(np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))))
-    settings: dict[str, Any] = {"format": "GIF-PIL", "duration": 1000 / FRAMES_A_SECOND, "loop": 0}
-    if kind == "mp4":
-        if find_spec("imageio_ffmpeg") is None:
-            raise OptionError(
-                "an MP4 needs the package imageio-ffmpeg; run pip install imageio-ffmpeg, or give --movie gif"
-            )
-        settings = {
-            "format": "FFMPEG",
-            "extension": ".mp4",
-            "fps": FRAMES_A_SECOND,
-            "macro_block_size": 2,
-            "ffmpeg_log_level": "error",
-        }
-    encoded: Any = imageio.mimwrite("<bytes>", pictures, **settings)
-    return bytes(encoded)
+    if kind == "gif":
+        encoded: Any = imageio.mimwrite(
+            "<bytes>", pictures, format="GIF-PIL", duration=1000 / FRAMES_A_SECOND, loop=0
+        )
+        return bytes(encoded)
+    check_available(kind)
+    # The encoder is another program and wants a file.
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "film.mp4"
+        imageio.mimwrite(
+            place,
+            pictures,
+            format="FFMPEG",
+            fps=FRAMES_A_SECOND,
+            macro_block_size=2,
+            ffmpeg_log_level="error",
+        )
+        return place.read_bytes()
+
+
+def check_available(kind: str) -> None:
+    """Check that a film of this kind can be encoded here.
+
+    Raises
+    ------
+    OptionError
+        If MP4 is asked for and the package imageio-ffmpeg is not installed.
+    """
+    if kind == "mp4" and find_spec("imageio_ffmpeg") is None:
+        raise OptionError(
+            "an MP4 needs the package imageio-ffmpeg; run pip install imageio-ffmpeg, or give --movie gif"
+        )

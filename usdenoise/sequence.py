@@ -104,14 +104,15 @@ def filter_blocks(
     ------
     block, result, warm
         In the order of time. `warm` tells whether the estimate started from the block before; where that led
-        to a held-out error far above what is possible, the block was estimated anew.
+        to a held-out error far above what is possible, this block and those behind it start anew.
     """
     before: DenoiseResult | None = None
+    lost = False
     for block in parts:
         first = min(block.start, max(0, block.stop - _least_frames(options)))
         result: DenoiseResult | None = None
         warm = False
-        if before is not None and block.complete and options.method != "svd":
+        if before is not None and not lost and block.complete and options.method != "svd":
             acquisition = read(first, block.stop)
             result = denoise(
                 acquisition,
@@ -124,6 +125,7 @@ def filter_blocks(
             ratio = result.judgement.held_out_ratio
             # Tissue may have moved too far for the old subspace to lead anywhere.
             warm = ratio is not None and ratio <= FAR
+            lost = not warm
         if result is None or not warm:
             result = denoise(
                 read(first, block.stop), options=options, in_place=True, on_iteration=on_iteration

@@ -11,15 +11,15 @@ import numpy as np
 from usdenoise.denoising import DenoiseResult
 from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, decibels, doppler_products
 from usdenoise.formats.files import OutputFolder
-from usdenoise.formats.nifti import write_nifti
+from usdenoise.formats.nifti import import_nibabel, write_nifti
 from usdenoise.formats.reading import Source, open_stack
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
-from usdenoise.movie import movie
+from usdenoise.movie import check_available, movie
 from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
-from usdenoise.provenance import peak_memory_bytes, record, software, to_json
+from usdenoise.provenance import record, to_json
 from usdenoise.rendering import power_doppler_png, tiff
-from usdenoise.report import cutoff_of, source_of
+from usdenoise.report import cutoff_of, report_of, source_of
 from usdenoise.sequence import Block, blocks, filter_blocks
 from usdenoise.watching import Display, Watcher
 
@@ -47,7 +47,8 @@ def run(
     Returns
     -------
     dict
-        The report, as written to ``<stem>_report.json``.
+        The report, as written to ``<stem>_report.json``: that of the block with the largest error for its
+        size, with totals of iterations, passes and entries, and all blocks under "sequence".
 
     Raises
     ------
@@ -56,6 +57,11 @@ def run(
     """
     began = time.perf_counter()
     suffix = output_suffix(path)
+    # Before an hour of filtering.
+    if output.movie is not None:
+        check_available(output.movie)
+    if output.nifti:
+        import_nibabel()
     with OutputFolder(folder, overwrite) as outputs:
         files = {
             "sequence": f"sequence{suffix}",
@@ -77,6 +83,7 @@ def run(
             watcher.loaded(first)
             watcher.stage("solve")
             records: list[dict[str, Any]] = []
+            worst: tuple[int, DenoiseResult] | None = None
             images: dict[str, list[Any]] = {"power_doppler": []}
             units = {"power_doppler": {"unit": POWER_UNIT, "formula": POWER_FORMULA}}
             for block, result, warm in filter_blocks(stack.read, parts, options, watcher.iteration):
@@ -85,6 +92,9 @@ def run(
                     images.setdefault(name, []).append(product.values)
                     units[name] = {"unit": product.unit, "formula": product.formula}
                 records.append(_record(block, result, warm))
+                if worst is None or _error(result) > _error(worst[1]):
+                    # Without its stack, which is the memory of a block.
+                    worst = len(records) - 1, replace(result, acquisition=first)
             source = {**source_of(path, first), "shape": _shape(stack, first.iq.shape)}
             times, unit = _times(stack, parts, first.frame_rate_hz)
         watcher.stage("write")
@@ -125,27 +135,40 @@ def run(
                 movie(list(levels), spatial, output.movie, dynamic_range_db=display.dynamic_range)
             )
         if output.nifti:
-            sidecar = write_nifti(places["nifti"], power, replace(first), times, unit, output, records)
+            sidecar = write_nifti(places["nifti"], power, first, times, unit, output, records)
             places["nifti_json"].write_text(to_json(sidecar, indent=2) + "\n")
         done = time.perf_counter()
+        timings = {
+            "load": 0.0,
+            "solve": solved - began,
+            "filter": 0.0,
+            "write": done - solved,
+            "total": done - began,
+        }
+        assert worst is not None
+        totals = {
+            name: sum(block[name] for block in records)
+            for name in ("iterations", "passes", "n_unobserved", "n_sampled")
+        }
         report = {
-            "method": options.method,
-            "window": output.window,
-            "stride": output.stride or output.window,
-            "time": [float(value) for value in times],
-            "time_unit": unit,
-            "blocks": records,
-            "parameters": asdict(options),
-            "timings_s": {"solve": solved - began, "write": done - solved, "total": done - began},
-            "peak_memory_bytes": peak_memory_bytes(),
-            "input": source,
-            "output": names,
-            "software": software(),
-            "command": command,
+            **report_of(worst[1], source, names, timings, command),
+            **totals,
+            "sequence": {
+                "window": output.window,
+                "stride": output.stride or output.window,
+                "time": [float(value) for value in times],
+                "time_unit": unit,
+                "worst_block": worst[0],
+                "blocks": records,
+            },
         }
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
+
+
+def _error(result: DenoiseResult) -> float:
+    return result.judgement.held_out_ratio or 0.0
 
 
 def _record(block: Block, result: DenoiseResult, warm: bool) -> dict[str, Any]:
@@ -163,6 +186,7 @@ def _record(block: Block, result: DenoiseResult, warm: bool) -> dict[str, Any]:
         "held_out_rmse": result.held_out_rmse,
         "noise_floor": result.noise_floor,
         "n_unobserved": result.n_unobserved,
+        "n_sampled": result.n_sampled,
         "verdict": result.judgement.verdict,
     }
 

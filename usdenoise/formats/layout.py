@@ -95,4 +95,6 @@ def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, 
     """
     across = max(1.0, math.prod(shape) * itemsize / CHUNK_BYTES) ** 0.5
     parts = {letter: across ** (1 / (len(axes) - 1)) for letter in axes} | {"t": across}
-    return tuple(min(n, max(1, math.ceil(n / parts[letter]))) for n, letter in zip(shape, axes, strict=True))
+    # Whole numbers of chunks, so that the last ones are hardly padded.
+    counts = {letter: max(1, round(part)) for letter, part in parts.items()}
+    return tuple(-(-n // min(n, counts[letter])) for n, letter in zip(shape, axes, strict=True))

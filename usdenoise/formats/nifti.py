@@ -57,12 +57,7 @@ def write_nifti(
     OptionError
         If nibabel is not installed.
     """
-    try:
-        nibabel: Any = import_module("nibabel")
-    except ImportError as error:
-        raise OptionError(
-            "NIfTI needs the package nibabel; run pip install 'usdenoise[nifti]', or leave out --nifti"
-        ) from error
+    nibabel = import_nibabel()
     spatial = stack.spatial_axes
     present = [letter for letter in _ORDER if letter in spatial]
     values = power.transpose([1 + spatial.index(letter) for letter in present] + [0])
@@ -77,6 +72,22 @@ def write_nifti(
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
     return _sidecar(stack, times, unit, output, blocks, [x for x in spatial if x not in stack.spacing_mm])
+
+
+def import_nibabel() -> Any:
+    """The package nibabel.
+
+    Raises
+    ------
+    OptionError
+        If it is not installed.
+    """
+    try:
+        return import_module("nibabel")
+    except ImportError as error:
+        raise OptionError(
+            "NIfTI needs the package nibabel; run pip install 'usdenoise[nifti]', or leave out --nifti"
+        ) from error
 
 
 def _sidecar(
@@ -104,10 +115,8 @@ def _sidecar(
         "CompleteBlocks": [bool(block["complete"]) for block in blocks],
     }
     if rate is not None:
-        starts = [
-            (float(value) - (block["n_frames"] - 1) / 2 / rate)
-            for value, block in zip(times, blocks, strict=True)
-        ]
+        middles = [(block["n_frames"] - 1) / 2 / rate for block in blocks]
+        starts = [round(float(at) - half, 9) for at, half in zip(times, middles, strict=True)]
         fields |= {
             "VolumeTiming": starts,
             "FrameAcquisitionDuration": window / rate,
