@@ -46,7 +46,7 @@ def movie(
     OptionError
         If MP4 is asked for and the package imageio-ffmpeg is not installed.
     """
-    import imageio.v2 as imageio
+    import imageio.v3 as iio
     from matplotlib import colormaps
 
     order = "".join(letter for letter in SPATIAL_LETTERS if letter in axes)
@@ -55,30 +55,23 @@ def movie(
     if dynamic_range_db is None:
         dynamic_range_db = float(np.clip(-np.percentile(images, 2, method="nearest"), 10, 40))
     scale = -(-_LEAST_HEIGHT // images[0].shape[0])
-    pictures: list[Any] = []
+    pictures = []
     for image in images:
         bright = np.clip(image / dynamic_range_db + 1, 0, 1)
         colors = (255 * colormaps[COLOR_MAP](bright)[..., :3]).round().astype(np.uint8)
         large = colors.repeat(scale, axis=0).repeat(scale, axis=1)
         # Encoders of video take even sizes.
         pictures.append(np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))))
+    film = np.stack(pictures)
     if kind == "gif":
-        encoded: Any = imageio.mimwrite(
-            "<bytes>", pictures, format="GIF-PIL", duration=1000 / FRAMES_A_SECOND, loop=0
-        )
-        return bytes(encoded)
+        settings: dict[str, Any] = {"plugin": "pillow", "duration": 1000 / FRAMES_A_SECOND, "loop": 0}
+        return bytes(iio.imwrite("<bytes>", film, extension=".gif", **settings))
     check_available(kind)
     # The encoder is another program and wants a file.
     with TemporaryDirectory() as folder:
         place = Path(folder) / "film.mp4"
-        imageio.mimwrite(
-            place,
-            pictures,
-            format="FFMPEG",
-            fps=FRAMES_A_SECOND,
-            macro_block_size=2,
-            ffmpeg_log_level="error",
-        )
+        settings = {"plugin": "FFMPEG", "fps": FRAMES_A_SECOND, "macro_block_size": 2}
+        iio.imwrite(place, film, ffmpeg_log_level="error", **settings)
         return place.read_bytes()
 
 
