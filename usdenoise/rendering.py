@@ -135,7 +135,7 @@ def velocity_png(
     """
     from matplotlib import colormaps
 
-    shown = np.where(power > np.median(power), velocity, np.nan)
+    shown = np.where(power >= np.median(power), velocity, np.nan)
     seen = np.abs(shown[np.isfinite(shown)])
     limit = float(np.percentile(seen, 99)) if seen.size else 0.0
     limit = limit or 1.0
