@@ -82,7 +82,7 @@ def test_velocity_is_red_towards_blue_away_and_grey_in_noise():
     assert first[0] > first[2] + 50
     assert second[2] > second[0] + 50
     power[:] = 9.0
-    power[10:26] = 1.0
+    power[9:28] = 1.0
     grey, _ = halves(velocity_png(velocity, power, "zx", unit="Hz"))
     assert np.ptp(grey) < 5
 
