@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import Acquisition
+from usdenoise.acquisition import SOUND_SPEED_M_S, Acquisition
 from usdenoise.casorati import row_blocks
 from usdenoise.errors import OptionError
 
@@ -75,10 +75,6 @@ class Product:
     values: NDArray[np.float32]
     unit: str
     formula: str
-
-
-SOUND_SPEED_M_S = 1540.0
-"""Speed of sound in soft tissue, where the acquisition does not say."""
 
 
 def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.acquisition import SOUND_SPEED_M_S
 from usdenoise.errors import InputError
 from usdenoise.formats.description import Metadata
 
@@ -67,9 +68,6 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if usable:
             values[key], sources[key] = known, f"file: {place}"
     return values, sources, others
-
-
-SOUND_SPEED_M_S = 1540.0
 
 
 def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
