@@ -22,7 +22,7 @@ from usdenoise import denoise, job, load
 from usdenoise.acquisition import Acquisition
 from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.files import OutputFolder, sha256
-from usdenoise.formats.matlab import write_v73
+from usdenoise.formats.matlab_writing import write_v73
 from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import Phantom, Terms
 
@@ -458,7 +458,7 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-@pytest.mark.parametrize("step", ["write_stack", "power_doppler_png", "tiff"])
+@pytest.mark.parametrize("step", ["write_result", "power_doppler_png", "tiff"])
 def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

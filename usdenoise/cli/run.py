@@ -65,7 +65,8 @@ def command(
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames in an HDF5 or MATLAB file.
 
-    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report.
+    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report. ACQUISITION may
+    also be UFF, zea, EchoFrame, AUTC, NumPy or Zarr.
     """
     arguments = shared.job_arguments(preset, values)
     from usdenoise.job import run
@@ -113,4 +114,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", summary(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]
+    if (sequence := report.get("sequence")) is not None:
+        blocks = sequence["blocks"]
+        short = "" if blocks[-1]["complete"] else f", the last one of {blocks[-1]['n_frames']}"
+        words = f"{len(blocks)} of {sequence['window']} frames every {sequence['stride']}{short}"
+        rows.insert(1, ("blocks", f"{words}; what follows is of block {sequence['worst_block']}, the worst"))
     return rows + [("wrote", name) for name in report["output"].values()]

@@ -2,11 +2,15 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import InputError, OutputError
+
+MAX_EXPANSION = 1032
+"""A byte of a zlib stream expands to at most this many; echoes never come near that with any compressor."""
 
 
 class OutputFolder:
@@ -69,14 +73,24 @@ class OutputFolder:
     def commit(self) -> None:
         """Give all files their names."""
         for final, waiting in self._waiting.items():
-            os.replace(waiting, final)
+            if final.is_dir():
+                # A folder is not replaced by renaming over it.
+                old = self.folder / f".{os.getpid()}-old-{final.name}"
+                os.replace(final, old)
+                os.replace(waiting, final)
+                shutil.rmtree(old)
+            else:
+                os.replace(waiting, final)
         self._waiting = {}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for waiting in self._waiting.values():
-            waiting.unlink(missing_ok=True)
+            if waiting.is_dir():
+                shutil.rmtree(waiting)
+            else:
+                waiting.unlink(missing_ok=True)
         for folder in self._made if kind is not None else []:
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -88,15 +102,22 @@ class OutputFolder:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 digest of a file.
+    """Hexadecimal SHA-256 digest of a file, or of a folder's files and their names.
 
     Raises
     ------
     InputError
-        If the file cannot be read.
+        If it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if not path.is_dir():
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        whole = hashlib.sha256()
+        for place in sorted(place for place in path.rglob("*") if place.is_file()):
+            with place.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            whole.update(f"{place.relative_to(path).as_posix()} {digest}\n".encode())
+        return whole.hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
