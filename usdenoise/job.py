@@ -13,12 +13,12 @@ from usdenoise.casorati import from_casorati
 from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import DenoiseResult, denoise
 from usdenoise.doppler import decibels
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats import load
-from usdenoise.formats.files import OutputFolder, sha256
+from usdenoise.formats.files import OutputFolder, file_state, sha256, size_on_disk
 from usdenoise.formats.results import write_matlab, write_stack
 from usdenoise.options import DenoiseOptions
-from usdenoise.provenance import peak_memory_bytes, record, software, to_json
+from usdenoise.provenance import peak_memory_bytes, record, requested, software, to_json
 from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
 from usdenoise.sampling import unpack
 
@@ -121,17 +121,20 @@ def run(
             "denoised": outputs.reserve(f"{path.stem}_denoised{suffix}"),
             "power_doppler_png": outputs.reserve(f"{path.stem}_power_doppler.png"),
             "power_doppler_tif": outputs.reserve(f"{path.stem}_power_doppler.tif"),
-            "report": outputs.reserve(f"{path.stem}_report.json"),
         }
         if display.cutoff_figure:
             if not isinstance(options.low_cutoff, str):
                 raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
             places["cutoff_png"] = outputs.reserve(f"{path.stem}_cutoff.png")
+        places["report"] = outputs.reserve(f"{path.stem}_report.json")
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
+        state = file_state(path)
         acquisition = load(path, dtype=options.precision, **(reading or {}))
-        source = _source(path, acquisition)
+        source = {**_source(path, acquisition), **(state or {})}
+        if file_state(path) != state:
+            raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
@@ -168,6 +171,10 @@ def run(
             "total": done - began,
         }
         report = _report(result, source, names, timings, command)
+        report["requested"] = requested(options=options, display=display, reading=reading or {})
+        report["output_bytes"] = {
+            key: size_on_disk(place) for key, place in places.items() if key != "report"
+        }
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report

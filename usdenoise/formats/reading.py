@@ -13,6 +13,9 @@ from usdenoise.formats.description import Candidate, FileDescription, Metadata, 
 from usdenoise.formats.layout import read_stack, storage_dtype
 from usdenoise.formats.metadata import interpret, positive_numbers, with_options
 
+SUFFIXES = (".h5", ".hdf5", ".mat")
+"""How the names of acquisitions end, for finding them in a folder; what a file is, its content says."""
+
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
