@@ -15,6 +15,7 @@ from usdenoise.signals import exit_code, terminable
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
     "batch": "Denoise many acquisitions, resumably.",
+    "compare": "The same acquisition through several methods, side by side.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
 }
