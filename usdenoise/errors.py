@@ -34,4 +34,5 @@ def is_want_of_memory(error: BaseException) -> bool:
     """Whether an exception of the language or of a library means that there was no more memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+    sayings = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+    return isinstance(error, MemoryError) or any(saying in str(error) for saying in sayings)

@@ -10,6 +10,7 @@ import numpy as np
 
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import from_casorati
+from usdenoise.completion.executor import available_threads
 from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import DenoiseResult, denoise
 from usdenoise.doppler import decibels
@@ -17,6 +18,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.formats import load
 from usdenoise.formats.files import OutputFolder, file_state, sha256, size_on_disk
 from usdenoise.formats.results import write_matlab, write_stack
+from usdenoise.memory import check_address_space
 from usdenoise.options import DenoiseOptions
 from usdenoise.provenance import peak_memory_bytes, record, requested, software, to_json
 from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
@@ -130,11 +132,14 @@ def run(
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
+        check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
         state = file_state(path)
-        acquisition = load(path, dtype=options.precision, **(reading or {}))
+        acquisition = _load(path, options.precision, reading or {})
         source = {**_source(path, acquisition), **(state or {})}
         if file_state(path) != state:
-            raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
+            raise InputError(
+                f"{path} changed while it was read; run again when nothing writes to it any more"
+            )
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
@@ -178,6 +183,15 @@ def run(
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
+
+
+def _load(path: Path, precision: str, reading: Mapping[str, Any]) -> Acquisition:
+    beyond: list[str] = []
+    with np.errstate(over="call", call=lambda kind, _: beyond.append(kind)):
+        acquisition = load(path, dtype=precision, **reading)
+    if beyond:
+        raise InputError(f"{path} holds values that are beyond {precision} precision; scale the stack before")
+    return acquisition
 
 
 def _source(path: Path, acquisition: Acquisition) -> dict[str, Any]:

@@ -58,17 +58,15 @@ def uninterrupted() -> Iterator[None]:
         return
     waiting: list[int] = []
     # Masking them would not do: any thread of a BLAS can receive a signal, and Python then handles it here.
-    heard = [
-        number for number in (signal.SIGINT, *ENDING) if callable(signal.getsignal(number))
-    ]
+    heard = [number for number in (signal.SIGINT, *ENDING) if callable(signal.getsignal(number))]
     before = {number: signal.signal(number, lambda got, frame: waiting.append(got)) for number in heard}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in dict.fromkeys(waiting):
-            signal.raise_signal(number)
+        for late in dict.fromkeys(waiting):
+            signal.raise_signal(late)
 
 
 def _in_main_thread() -> bool:

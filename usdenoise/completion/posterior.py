@@ -14,6 +14,8 @@ COLUMN_STEPS = 2
 LEADING = 24
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
+SINGULAR = 1e-12
+"""Ridge of a row's normal matrix, whose largest entries are about 1, without which it counts as singular."""
 
 
 def fit_rows(
@@ -58,6 +60,8 @@ def fit_rows(
     # Row j holds conj(conj(V_jk)) conj(V_jl) for all k, l: a row's mask times it is the row's normal matrix.
     outer = (leading[:, :, None] * leading.conj()[:, None, :]).reshape(len(right), -1).view(real)
     wide = np.result_type(right.dtype, np.float64)
+    # A row with fewer samples than leading components has a singular matrix, and without noise no ridge.
+    regular = np.diag(np.maximum(ridge[:n_leading], SINGULAR))
     tiny = np.finfo(real).tiny
 
     enough = TOLERANCE * len(ridge) * noise_variance
@@ -67,7 +71,7 @@ def fit_rows(
         residual: NDArray[Any] = (problem.matrix[rows] * mask) @ right
         solution = np.zeros_like(residual)
         normal = (mask.astype(real) @ outer).view(right.dtype).reshape(-1, n_leading, n_leading)
-        blocks = np.linalg.inv(normal.astype(wide) + np.diag(ridge[:n_leading])).astype(right.dtype)
+        blocks = np.linalg.inv(normal.astype(wide) + regular).astype(right.dtype)
 
         def precondition(values: NDArray[Any]) -> NDArray[Any]:
             scaled: NDArray[Any] = values * inverse
