@@ -26,8 +26,9 @@ def test_forty_scans_killed_ten_times(tmp_path: Path) -> None:
     for _ in range(KILLS):
         process = start("batch", tmp_path / "scans", "-o", killed, *OPTIONS, "--jobs", 3)
         begun = len(whole(killed))
-        # Moments count from the first result of this start, so that they are spread over the scans.
-        target, delay = begun + moments.randint(0, 3), moments.uniform(0, 0.4)
+        # Some moments fall into the start, the others after a first or second result.
+        more = moments.randint(0, 2)
+        target, delay = begun + more, moments.uniform(0, 0.25 if more else 1.5)
         while len(whole(killed)) < target and process.poll() is None:
             time.sleep(0.02)
         time.sleep(delay)

@@ -112,9 +112,10 @@ class LiveView(LineView):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table.grid(padding=(0, 2))
-        for column in ("left", "right", "left"):
-            table.add_column(justify=column, no_wrap=True, overflow="ellipsis")
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(width=12, no_wrap=True)
+        table.add_column(width=7, no_wrap=True, justify="right")
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         now = time.monotonic()
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
         table.add_row(

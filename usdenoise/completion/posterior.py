@@ -14,8 +14,8 @@ COLUMN_STEPS = 2
 LEADING = 24
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
-SINGULAR = 1e-12
-"""Ridge of a row's normal matrix, whose largest entries are about 1, without which it counts as singular."""
+SINGULAR = 1e-5
+"""Least ridge of a row's preconditioner, whose entries are at most 1: what is singular is not inverted."""
 
 
 def fit_rows(
@@ -60,7 +60,8 @@ def fit_rows(
     # Row j holds conj(conj(V_jk)) conj(V_jl) for all k, l: a row's mask times it is the row's normal matrix.
     outer = (leading[:, :, None] * leading.conj()[:, None, :]).reshape(len(right), -1).view(real)
     wide = np.result_type(right.dtype, np.float64)
-    # A row with fewer samples than leading components has a singular matrix, and without noise no ridge.
+    # A row with fewer samples than leading components has a singular matrix, and hardly a ridge where there
+    # is hardly noise. A preconditioner need not be exact.
     regular = np.diag(np.maximum(ridge[:n_leading], SINGULAR))
     tiny = np.finfo(real).tiny
 

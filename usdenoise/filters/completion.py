@@ -152,7 +152,8 @@ def _start(
             f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
             f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
         )
-    rounding = np.finfo(problem.matrix.dtype).eps ** 2 * subset.singular_values[0] ** 2
+    # In double precision as in single: steps that end below the noise would amplify rounding errors.
+    rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
     # The pixels drawn may all be zero.
     noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
     right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
