@@ -66,8 +66,9 @@ def start(
 
 
 def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
-    """Wait for the program."""
+    """Wait for the program, and for all that it started."""
     out, err = process.communicate(timeout=120)
+    assert nobody_left(process.pid), f"{in_session(process.pid)} are still there"
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tests.batch.shared import files, finish, in_session, nobody_left, results, shell, start, write_scan
+from tests.batch.shared import files, finish, results, shell, start, write_scan
 
 SCANS, KILLS = 40, 10
 # With --jobs 3 where a machine has two processors, and 2 at the end: results do not depend on it.
@@ -19,7 +19,8 @@ def test_forty_scans_killed_ten_times(tmp_path: Path) -> None:
     for number, name in enumerate(names):
         write_scan(tmp_path / "scans" / f"{name}.h5", number)
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    assert shell("batch", tmp_path / "scans", "-o", alone, *OPTIONS, "--jobs", 2).returncode == 0
+    undisturbed = shell("batch", tmp_path / "scans", "-o", alone, *OPTIONS, "--jobs", 2)
+    assert (undisturbed.returncode, undisturbed.stdout, undisturbed.stderr) == (0, "", "")
 
     moments = random.Random(7)
     done = []
@@ -35,7 +36,6 @@ def test_forty_scans_killed_ten_times(tmp_path: Path) -> None:
         assert process.poll() is None
         process.kill()
         finish(process)
-        assert nobody_left(process.pid), in_session(process.pid)
         done.append(len(whole(killed)))
     assert done == sorted(done)
     assert done[-1] < SCANS

@@ -104,7 +104,7 @@ def options(draw: st.DrawFn) -> list[str]:
 
 
 @settings(
-    max_examples=400,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
