@@ -112,9 +112,9 @@ def gcnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.
     count = int(np.clip(np.sqrt(min(inside.size, outside.size)), 2, HISTOGRAM_BINS))
     together = np.sort(np.concatenate([inside, outside]))
     # Edges are values of pixels, so that equal pixels share a bin.
-    edges = together[np.linspace(0, len(together), count + 1).astype(int)[1:-1]]
+    edges = together[np.linspace(0, len(together), count + 1).astype(int)[1:-1] - 1]
     shares = [
-        np.bincount(np.searchsorted(edges, region, side="right"), minlength=count) / region.size
+        np.bincount(np.searchsorted(edges, region, side="left"), minlength=count) / region.size
         for region in (inside, outside)
     ]
     return float(1 - np.minimum(*shares).sum())

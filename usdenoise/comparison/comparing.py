@@ -262,20 +262,19 @@ class _Ring:
         answer.unlink(missing_ok=True)
         order = Order(name, work, self._stack, answer, self._kept, keep)
         paths = [path for path in sys.path if path]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", "from usdenoise.comparison.worker import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
-        try:
-            _, said = process.communicate(pickle.dumps(order), settings.timeout)
-        except subprocess.TimeoutExpired:
-            return Answer("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
-        finally:
-            process.kill()
-            process.wait()
+        ) as process:
+            try:
+                _, said = process.communicate(pickle.dumps(order), settings.timeout)
+            except subprocess.TimeoutExpired:
+                return Answer("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
+            finally:
+                process.kill()
         if process.returncode < 0:
             return Answer(
                 "killed",

@@ -356,7 +356,7 @@ _TABLE = (
         "randomized SVD with power iterations",
         "Halko, Martinsson and Tropp, SIAM Review 53(2), 2011",
         _rsvd,
-        defaults={"oversampling": 10, "power_iterations": 3},
+        defaults={"oversampling": 20, "power_iterations": 6},
     ),
     Contender(
         "highpass",

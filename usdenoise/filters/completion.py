@@ -157,8 +157,8 @@ def _start(
     # The pixels drawn may all be zero.
     noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
     right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
-    right, variances, sweep = posterior_sweep(problem, right, variances, noise)
-    rows, fit = fit_rows(problem, right, variances, noise)
+    right, variances, guess, sweep = posterior_sweep(problem, right, variances, noise)
+    rows, fit = fit_rows(problem, right, variances, noise, guess)
     # Balanced: both factors get the square root of the component's size.
     size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
         rows.real.dtype

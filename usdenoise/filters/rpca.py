@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
+from usdenoise.completion.kernels import row_squared_norms
 from usdenoise.completion.problem import block_rows
 from usdenoise.errors import DivergedError
 from usdenoise.filters.lowrank import LowRank
@@ -16,6 +17,7 @@ from usdenoise.filters.svd import temporal_gram
 from usdenoise.sampling import unpack
 
 GROWTH = 1.6
+NOT_FINITE = "robust PCA left the finite numbers; use --precision double"
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ def robust_pca(
     shape = (matrix.shape[0], matrix.shape[1])
     blocks = block_rows(shape)
     weight = 1 / math.sqrt(max(shape)) if weight is None else weight
-    total = math.sqrt(sum(float(np.vdot(matrix[rows], matrix[rows]).real) for rows in blocks))
+    total = math.sqrt(sum(float(row_squared_norms(matrix[rows]).sum()) for rows in blocks))
+    if not math.isfinite(total):
+        raise DivergedError(NOT_FINITE)
     largest = math.sqrt(
         float(
             np.linalg.eigvalsh(temporal_gram(matrix, executor, np.result_type(matrix.dtype, np.float64)))[-1]
@@ -129,7 +133,7 @@ def robust_pca(
             pass
         mismatch = math.sqrt(sum(executor.map(ascend, blocks))) / total
         if not math.isfinite(mismatch):
-            raise DivergedError("robust PCA left the finite numbers; use --precision double")
+            raise DivergedError(NOT_FINITE)
         number += 1
         penalty = min(GROWTH * penalty, highest)
         if on_iteration is not None:
@@ -153,6 +157,11 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
         In the units of the data.
     executor : Executor
         Maps over the row blocks.
+
+    Raises
+    ------
+    DivergedError
+        If the matrix is not finite.
     """
     from scipy.linalg import eigh
 
@@ -166,6 +175,8 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
             np.ascontiguousarray(right[:, kept]),
         )
     gram = temporal_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
+    if not np.isfinite(gram).all():
+        raise DivergedError(NOT_FINITE)
     vectors = eigh(gram, subset_by_value=(threshold**2, np.inf))[1][:, ::-1]
     right = np.ascontiguousarray(vectors, dtype=matrix.dtype)
     left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))))

@@ -17,8 +17,8 @@ def randomized_svd(
     executor: Executor,
     rng: np.random.Generator,
     *,
-    oversampling: int = 10,
-    power_iterations: int = 3,
+    oversampling: int = 20,
+    power_iterations: int = 6,
 ) -> LowRank:
     """Leading singular triplets from a random temporal subspace, by power iterations.
 

@@ -93,9 +93,8 @@ def soft_impute(
         # The gradients are -2/n of R B and R^H A; a ridge regression on the filled matrix is one damped step.
         a = a - _step(a, evaluation.gradients[0] * (n_fitted / 2), b, now)
         evaluation = _evaluate(problem, (a, b))
-        b = b - _step(b, evaluation.gradients[1] * (n_fitted / 2), a, now)
+        a, b = _balanced(a, b - _step(b, evaluation.gradients[1] * (n_fitted / 2), a, now))
         evaluation = _evaluate(problem, (a, b))
-        a, b = _balanced(a, b)
         passes += 2
         number += 1
         norms = sum(float(np.vdot(factor, factor).real) for factor in (a, b))
@@ -115,9 +114,16 @@ def soft_impute(
         if now == penalty:
             converged = previous - objective <= tolerance * objective
             previous = objective
-    return SoftImputed(
-        LowRank.from_factors(a, b), penalty, number, passes + 1, converged, evaluation.held_out_rmse
+    # What is on its way to zero gets there: one threshold of the filled matrix within the span of B.
+    model = LowRank.from_factors(a, b)
+    singular = model.singular_values.astype(a.real.dtype)
+    final = _evaluate(problem, (model.left * singular, model.right))
+    filled = model.left * singular - final.gradients[0] * (n_fitted / 2)
+    left, shrunk, turn = np.linalg.svd(filled, full_matrices=False)
+    thresholded = LowRank(
+        left, np.maximum(shrunk.astype(np.float64) - penalty, 0), model.right @ turn.conj().T
     )
+    return SoftImputed(thresholded, penalty, number, passes + 2, converged, evaluation.held_out_rmse)
 
 
 def _step(factor: Any, gradient: Any, other: Any, penalty: float) -> Any:

@@ -79,7 +79,7 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
     numpy = Path(path).suffix.lower() == ".npy"
     try:
-        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path)
+        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
     except (OSError, ValueError) as error:
         raise InputError(
             f"the mask {path} cannot be read ({str(error).splitlines()[0]}); give an image or a .npy file"
