@@ -52,7 +52,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
     """
     from matplotlib.figure import Figure
 
-    n_columns = math.ceil(math.sqrt(len(tiles) * 1.4))
+    n_columns = min(math.ceil(math.sqrt(len(tiles) * 1.4)), len(tiles))
     n_rows = math.ceil(len(tiles) / n_columns)
     place = _PLACE_INCHES if len(tiles) > 6 else 2 * _PLACE_INCHES
     width, height = n_columns * place, n_rows * (place + _LABEL_INCHES)

@@ -198,5 +198,6 @@ def _alpha(
     alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
     if method.preconditioner is identity:
         # Without a preconditioner the curvature is that of the other factor, the largest singular value.
-        alpha /= initialize.largest_singular_value(problem, rng)
+        # Where all samples are zero any step will do.
+        alpha /= initialize.largest_singular_value(problem, rng) or 1.0
     return alpha
