@@ -127,7 +127,7 @@ def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_p
     )
     command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
     process = subprocess.run(command, capture_output=True, text=True, env=environment())
-    only_ones(process, CODES[number], "interrupted; nothing was written")
+    only_ones(process, CODES[number], "interrupted; no result was left half written")
     assert files(tmp_path) == ["scans/scan1.h5", "scans/scan2.h5"]
     assert not (tmp_path / "out").exists()
 

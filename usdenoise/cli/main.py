@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
 
 def _interruption(error: KeyboardInterrupt) -> str:
     notes = getattr(error, "__notes__", [])
-    return f"interrupted; {notes[0] if notes else 'nothing was written'}"
+    return f"interrupted; {notes[0] if notes else 'no result was left half written'}"
 
 
 def _forget_streams() -> None:
