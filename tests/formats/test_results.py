@@ -412,6 +412,19 @@ def test_a_folder_that_someone_else_wrote_to_stays(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "out") == ["theirs"]
 
 
+def test_a_folder_in_which_someone_else_is_at_work_stays(tmp_path: Path) -> None:
+    theirs = OutputFolder(tmp_path / "out")
+    ours = OutputFolder(tmp_path / "out")
+    theirs.__enter__()
+    # As of another process.
+    ours._mark = ours._mark.with_name(".1-partial-mark")
+    with ours as outputs:
+        theirs.__exit__(RuntimeError, RuntimeError(), None)
+        outputs.reserve("a").write_text("a")
+        outputs.commit()
+    assert os.listdir(tmp_path / "out") == ["a"]
+
+
 def test_leaving_without_commit_leaves_no_file(tmp_path: Path) -> None:
     with OutputFolder(tmp_path) as outputs:
         outputs.reserve("a").write_text("a")
@@ -539,7 +552,7 @@ def test_no_temporary_name_is_seen_by_a_reader(tmp_path: Path) -> None:
             seen.append(sorted(n for n in os.listdir(tmp_path / "out") if not n.startswith(".")))
 
         def loaded(self, acquisition: Acquisition) -> None:
-            seen.append(os.listdir(tmp_path / "out"))
+            self.stage("load")
 
     run(write(tmp_path / "x.h5", "iq", IQ), watcher=Looks())
     assert seen == [[]] * 4

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.batch.plan import RECORD, Scan
-from usdenoise.batch.rows import outcome
+from usdenoise.batch.rows import Row, outcome
 from usdenoise.errors import InputError
 from usdenoise.formats.files import file_state, sha256, size_on_disk
 from usdenoise.provenance import software
@@ -88,7 +88,7 @@ def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Mappin
         record = json.loads((folder / RECORD).read_text())
         if record["requested"] != asked or record["software"]["usdenoise"] != software()["usdenoise"]:
             return {}
-        return {row["scan"]: row for row in record["rows"] if row["failure"] in LASTING}
+        return {row["scan"]: vars(Row(**row)) for row in record["rows"] if row["failure"] in LASTING}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

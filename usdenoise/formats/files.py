@@ -34,6 +34,7 @@ class OutputFolder:
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
         self.folder = folder
         self.overwrite = overwrite
+        self._mark = folder / f".{os.getpid()}-partial-mark"
         self._made: list[Path] = []
         self._waiting: dict[Path, Path] = {}
 
@@ -48,6 +49,13 @@ class OutputFolder:
             ) from error
         if not os.access(self.folder, os.W_OK | os.X_OK):
             raise OutputError(f"the folder {self.folder} cannot be written; choose another one with -o")
+        try:
+            # Another process that made the folder, and fails, must not find it empty and take it away.
+            self._mark.touch()
+        except OSError as error:
+            raise OutputError(
+                f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"
+            ) from error
         return self
 
     def reserve(self, name: str) -> Path:
@@ -87,7 +95,7 @@ class OutputFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with uninterrupted():
-            for waiting in self._waiting.values():
+            for waiting in (self._mark, *self._waiting.values()):
                 waiting.unlink(missing_ok=True)
             for folder in self._made if kind is not None else []:
                 if folder.exists() and not any(folder.iterdir()):
