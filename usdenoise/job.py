@@ -23,6 +23,7 @@ from usdenoise.options import DenoiseOptions
 from usdenoise.provenance import peak_memory_bytes, record, requested, software, to_json
 from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
 from usdenoise.sampling import unpack
+from usdenoise.signals import uninterrupted
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def run(
         parameters = {**asdict(result.options), **asdict(display)}
         provenance = to_json(record(command, parameters, source))
         write = write_matlab if suffix == ".mat" else write_stack
-        write(places["denoised"], result.acquisition, _arrays(result), provenance)
+        # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+        with uninterrupted():
+            write(places["denoised"], result.acquisition, _arrays(result), provenance)
         spatial = result.acquisition.spatial_axes
         places["power_doppler_png"].write_bytes(
             power_doppler_png(

@@ -132,6 +132,20 @@ def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> None:
+    script = (
+        "import io, os, signal; import usdenoise.formats.results as results; from usdenoise.cli import main\n"
+        "class Told(io.FileIO):\n    def write(self, data):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n        return super().write(data)\n"
+        "class Place(type(results.Path())):\n    def open(self, mode):\n        return Told(self, 'w+')\n"
+        "create = results.create_file\nresults.create_file = lambda path: create(Place(path))\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    only_ones(process, 143, "interrupted; no result was left half written")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("stage", "number"),
     [("load", signal.SIGTERM), ("solve", signal.SIGTERM), ("write", signal.SIGINT)],
