@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from usdenoise.acquisition import Acquisition as Acquisition
+    from usdenoise.batch import run_batch as run_batch
     from usdenoise.comparison import compare as compare
     from usdenoise.completion.methods import METHODS as METHODS
     from usdenoise.denoising import DenoiseResult as DenoiseResult
@@ -35,6 +36,7 @@ _HOMES = {
     "expand": "usdenoise.expansion",
     "load": "usdenoise.formats",
     "power_doppler": "usdenoise.doppler",
+    "run_batch": "usdenoise.batch",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 
 from usdenoise import sequence_job
-from usdenoise.acquisition import canonical_axes
+from usdenoise.acquisition import Acquisition, canonical_axes
 from usdenoise.casorati import from_casorati
+from usdenoise.completion.executor import available_threads
 from usdenoise.denoising import DenoiseResult, denoise
 from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, Product, decibels, doppler_products
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.files import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
+from usdenoise.memory import check_address_space
 from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
 from usdenoise.provenance import record, to_json
 from usdenoise.rendering import cutoff_png, directional_png, power_doppler_png, tiff, velocity_png
-from usdenoise.report import report_of, source_of
+from usdenoise.report import complete_report, report_of, source_of, unchanged
 from usdenoise.sampling import unpack
+from usdenoise.signals import uninterrupted
 from usdenoise.watching import Display, Silence, Watcher
 
 __all__ = ["Display", "Output", "Silence", "Watcher", "run"]
@@ -92,17 +95,19 @@ def run(
         if "power" in output.products:
             files |= {"power_doppler_png": "power_doppler.png", "power_doppler_tif": "power_doppler.tif"}
         files |= {f"{name}_png": f"{name}.png" for name in output.products if name != "power"}
-        files["report"] = "report.json"
         if display.cutoff_figure:
             if not isinstance(options.low_cutoff, str):
                 raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
             files["cutoff_png"] = "cutoff.png"
+        files["report"] = "report.json"
         places = {key: outputs.reserve(f"{path.stem}_{name}") for key, name in files.items()}
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
-        acquisition = load(path, dtype=options.precision, **(reading or {}))
-        source = source_of(path, acquisition)
+        check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
+        with unchanged(path) as state:
+            acquisition = _load(path, options.precision, reading or {})
+            source = {**source_of(path, acquisition), **state}
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
@@ -115,7 +120,9 @@ def run(
         products = doppler_products(result.acquisition, output.products)
         parameters = {**asdict(result.options), **asdict(display), **asdict(output)}
         provenance = to_json(record(command, parameters, source))
-        write_result(places["denoised"], suffix, _content(result, products, output, provenance))
+        # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+        with uninterrupted():
+            write_result(places["denoised"], suffix, _content(result, products, output, provenance))
         pictures = _pictures(result, products, display, f"{path.stem}: {_band(result)}")
         for key, picture in pictures.items():
             if key in places:
@@ -127,10 +134,20 @@ def run(
             "write": done - writing,
             "total": done - began,
         }
-        report = report_of(result, source, names, timings, command)
+        asked = {"options": options, "display": display, "output": output, "reading": reading or {}}
+        report = complete_report(report_of(result, source, names, timings, command), places, asked)
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
+
+
+def _load(path: Path, precision: str, reading: Mapping[str, Any]) -> Acquisition:
+    beyond: list[str] = []
+    with np.errstate(over="call", call=lambda kind, _: beyond.append(kind)):
+        acquisition = load(path, dtype=precision, **reading)
+    if beyond:
+        raise InputError(f"{path} holds values that are beyond {precision} precision; scale the stack before")
+    return acquisition
 
 
 def _check_kept(options: DenoiseOptions, output: Output) -> None:

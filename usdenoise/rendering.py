@@ -181,11 +181,11 @@ def _picture(
         subplot.set_xlabel(_label(columns, spacing))
         subplot.set_ylabel(_label(rows, spacing))
     if title:
-        figure.suptitle(title, fontsize="medium", parse_math=False)
+        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
     bar = figure.colorbar(shown, ax=list(subplots), label=scale.label, shrink=0.9)
     if scale.ticks is not None:
         bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
-    return _png(figure)
+    return figure_png(figure)
 
 
 def montage_png(
@@ -259,9 +259,9 @@ def montage_png(
             if j == 0:
                 subplot.set_ylabel(_label(letters[0], spacing), fontsize="small")
     if title:
-        figure.suptitle(title, fontsize="medium", parse_math=False)
+        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
     figure.colorbar(shown, ax=subplots, label="power Doppler (dB)", shrink=0.9, aspect=30)
-    return _png(figure)
+    return figure_png(figure)
 
 
 def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
@@ -294,7 +294,7 @@ def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) 
         panel.grid(alpha=0.3, which="both")
     by_pass.set_ylabel("held-out rms")
     figure.legend(loc="outside right upper", fontsize="small")
-    return _png(figure)
+    return figure_png(figure)
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
@@ -344,7 +344,7 @@ def cutoff_png(
         panel.set_xlabel("component")
     matrix.axvline(low - 0.5, color="tab:red")
     matrix.axhline(low - 0.5, color="tab:red")
-    return _png(figure)
+    return figure_png(figure)
 
 
 def tiff(image: NDArray[Any], axes: str) -> bytes:
@@ -388,7 +388,13 @@ def _label(letter: str, spacing: Mapping[str, float]) -> str:
     return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing else 'pixels'})"
 
 
-def _png(figure: Any) -> bytes:
+def on_one_line(text: str) -> str:
+    """Text that a font can show on one line: a file name may hold anything."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def figure_png(figure: Any) -> bytes:
+    """The encoded bytes of a matplotlib figure; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A file name may hold letters that the font does not have.

@@ -1,14 +1,31 @@
 """What a job says about itself: the report of a denoised stack, and the record of its input."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from usdenoise.acquisition import Acquisition
 from usdenoise.denoising import DenoiseResult
-from usdenoise.formats.files import sha256
-from usdenoise.provenance import peak_memory_bytes, software
+from usdenoise.errors import InputError
+from usdenoise.formats.files import file_state, sha256, size_on_disk
+from usdenoise.provenance import peak_memory_bytes, requested, software
+
+
+@contextmanager
+def unchanged(path: Path) -> Iterator[dict[str, int]]:
+    """Size and modification time of a file that must stay what they are meanwhile.
+
+    Raises
+    ------
+    InputError
+        If something wrote to the file.
+    """
+    state = file_state(path)
+    yield state or {}
+    if file_state(path) != state:
+        raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
 
 
 def source_of(path: Path, acquisition: Acquisition) -> dict[str, Any]:
@@ -95,3 +112,21 @@ def report_of(
         "software": software(),
         "command": command,
     }
+
+
+def complete_report(
+    report: Mapping[str, Any], places: Mapping[str, Path], asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A report with what it takes to tell later that nothing has to be done again.
+
+    Parameters
+    ----------
+    report : mapping
+        Of :func:`report_of`.
+    places : mapping
+        The files as written, under the keys of its outputs; the report itself is not counted.
+    asked : mapping
+        Everything that the results depend on besides the input.
+    """
+    sizes = {key: size_on_disk(place) for key, place in places.items() if key != "report"}
+    return {**report, "requested": requested(**asked), "output_bytes": sizes}

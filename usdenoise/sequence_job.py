@@ -19,8 +19,9 @@ from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
 from usdenoise.provenance import record, to_json
 from usdenoise.rendering import power_doppler_png, tiff
-from usdenoise.report import cutoff_of, report_of, source_of
+from usdenoise.report import complete_report, cutoff_of, report_of, source_of, unchanged
 from usdenoise.sequence import Block, blocks, filter_blocks
+from usdenoise.signals import uninterrupted
 from usdenoise.watching import Display, Watcher
 
 
@@ -77,7 +78,7 @@ def run(
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
-        with open_stack(path, dtype=options.precision, **reading) as stack:
+        with unchanged(path) as state, open_stack(path, dtype=options.precision, **reading) as stack:
             parts = blocks(stack.n_frames, output.window or stack.n_frames, output.stride)
             first = stack.read(0, 2)
             watcher.loaded(first)
@@ -95,7 +96,7 @@ def run(
                 if worst is None or _error(result) > _error(worst[1]):
                     # Without its stack, which is the memory of a block.
                     worst = len(records) - 1, replace(result, acquisition=first)
-            source = {**source_of(path, first), "shape": _shape(stack, first.iq.shape)}
+            source = {**source_of(path, first), **state, "shape": _shape(stack, first.iq.shape)}
             times, unit = _times(stack, parts, first.frame_rate_hz)
         watcher.stage("write")
         solved = time.perf_counter()
@@ -111,11 +112,12 @@ def run(
         provenance = to_json(
             record(command, {**asdict(options), **asdict(display), **asdict(output)}, source)
         )
-        write_result(
-            places["sequence"],
-            suffix,
-            ResultFile(first, arrays, provenance, units, with_stack=False, compression=output.compression),
+        content = ResultFile(
+            first, arrays, provenance, units, with_stack=False, compression=output.compression
         )
+        # As in a job of one image: the HDF5 library does not stand interruptions.
+        with uninterrupted():
+            write_result(places["sequence"], suffix, content)
         power, spatial = arrays["power_doppler"], first.spatial_axes
         weights = arrays["n_frames"] / arrays["n_frames"].sum()
         mean = np.tensordot(weights, power.astype(np.float64), axes=1).astype(np.float32)
@@ -162,6 +164,8 @@ def run(
                 "blocks": records,
             },
         }
+        asked = {"options": options, "display": display, "output": output, "reading": reading}
+        report = complete_report(report, places, asked)
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report

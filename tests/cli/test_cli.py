@@ -702,7 +702,9 @@ def test_help_lists_the_commands() -> None:
     assert "Exit codes: 0 done, 1 failed" in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("info", "-h"), ("simulate", "-h")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("run", "--help"), ("batch", "-h"), ("info", "-h"), ("simulate", "-h")]
+)
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "usdenoise", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)

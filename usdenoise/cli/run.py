@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import options as shared
+from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Narrator:
         )
 
 
-@click.command("run", short_help="Denoise or clutter-filter one acquisition.")
+@click.command("run", cls=ConfiguredCommand, short_help="Denoise or clutter-filter one acquisition.")
 @click.argument("acquisition", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -50,6 +51,7 @@ class _Narrator:
     help="Folder of the results.  [default: <stem>-usdenoise]",
 )
 @shared.job_options
+@config_option
 @shared.overwrite_option
 @shared.json_option
 @shared.verbosity_options

@@ -10,6 +10,9 @@ from usdenoise.formats.contents import Contents
 
 Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
 
+SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
+"""How the names of acquisitions end, for finding them in a folder; what a file is, its content says."""
+
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -60,12 +63,19 @@ def is_zarr(path: Path) -> bool:
     return path.is_dir() and any((path / mark).is_file() for mark in _ZARR_MARKS)
 
 
+def is_acquisition_folder(path: Path) -> bool:
+    """Whether a folder is one acquisition, not a place where files of acquisitions are."""
+    from usdenoise.formats import autc
+
+    return is_zarr(path) or (path.is_dir() and any(path.glob(autc.PATTERN)))
+
+
 def _of_folder(path: Path) -> Opener:
     from usdenoise.formats import autc
 
     if is_zarr(path):
         return _load("zarr_files")
-    if any(path.glob(autc.PATTERN)):
+    if is_acquisition_folder(path):
         return autc.open_contents
     raise InputError(
         f"{path} cannot be read (it is a directory, but neither a Zarr group nor one of AUTC's bf*part*.dat files); "
