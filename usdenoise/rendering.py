@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,7 @@ def power_doppler_png(
     axes : str
         Its axis letters, for example "zx".
     dynamic_range_db : float, optional
-        What is this far below the maximum is black; by default the darkest 2 % of the pixels, but no less
-        than 10 and no more than 40 dB below it.
+        What is this far below the maximum is black; by default :func:`suitable_range_db`.
     spacing_mm : mapping from axis letter to float, optional
         Pixel pitch.
     title : str
@@ -51,7 +50,7 @@ def power_doppler_png(
 
     spacing = spacing_mm or {}
     if dynamic_range_db is None:
-        dynamic_range_db = float(np.clip(-np.percentile(decibels, 2, method="nearest"), 10, 40))
+        dynamic_range_db = suitable_range_db(decibels)
     panels = _panels(decibels, axes)
     sizes = [
         (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))
@@ -76,12 +75,120 @@ def power_doppler_png(
     if title:
         figure.suptitle(title, fontsize="medium", parse_math=False)
     figure.colorbar(shown, ax=list(subplots), label="power Doppler (dB)", shrink=0.9)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # A file name may hold letters that the font does not have.
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+    return _png(figure)
+
+
+def montage_png(
+    grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
+    axes: str,
+    *,
+    dynamic_range_db: float,
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+) -> bytes:
+    """Power Doppler images side by side on one dB scale, each with its label above.
+
+    Parameters
+    ----------
+    grid : rows of (label, image) or None
+        Images in dB, all with the axes `axes`; None leaves a place empty. Of a volume the maximum over the
+        last axis is shown.
+    axes : str
+        Axis letters of every image.
+    dynamic_range_db : float
+        What is this far below 0 dB is black.
+    spacing_mm : mapping from axis letter to float, optional
+        Pixel pitch; axes are in mm where it is known, otherwise in pixels.
+    title : str
+        Above the picture.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.figure import Figure
+
+    spacing = spacing_mm or {}
+    n_rows, n_columns = len(grid), max(len(row) for row in grid)
+    first = next(cell for row in grid for cell in row if cell is not None)
+    shape = _panels(first[1], axes)[0][0].shape
+    letters = _panels(first[1], axes)[0][1:]
+    height, width = (n * spacing.get(letter, 1.0) for n, letter in zip(shape, letters, strict=True))
+    panel = 2.1
+    figure = Figure(
+        figsize=(
+            max(n_columns * panel + 1.3, 4.0),
+            n_rows * (panel * np.clip(height / width, 0.3, 2.5) + 0.3) + 0.9,
+        ),
+        dpi=_DPI if n_rows * n_columns <= 30 else 100,
+        layout="compressed",
+    )
+    subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
+    for i, (row, axes_row) in enumerate(zip(grid, subplots, strict=True)):
+        for j, subplot in enumerate(axes_row):
+            cell = row[j] if j < len(row) else None
+            if cell is None:
+                subplot.set_axis_off()
+                continue
+            label, image = cell
+            shown = subplot.imshow(
+                np.maximum(_panels(image, axes)[0][0], -dynamic_range_db),
+                cmap=COLOR_MAP,
+                vmin=-dynamic_range_db,
+                vmax=0,
+                extent=(0, width, height, 0),
+                interpolation="nearest",
+            )
+            subplot.set_title(label, fontsize="small", parse_math=False)
+            subplot.tick_params(labelsize="x-small")
+            below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
+            subplot.tick_params(labelbottom=not below)
+            if not below:
+                subplot.set_xlabel(_label(letters[1], spacing), fontsize="small")
+            if j == 0:
+                subplot.set_ylabel(_label(letters[0], spacing), fontsize="small")
+    if title:
+        figure.suptitle(title, fontsize="medium", parse_math=False)
+    figure.colorbar(shown, ax=subplots, label="power Doppler (dB)", shrink=0.9, aspect=30)
+    return _png(figure)
+
+
+def convergence_png(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]) -> bytes:
+    """Held-out error of iterative methods against passes over the sample and against seconds.
+
+    Parameters
+    ----------
+    curves : mapping from label to (passes, seconds, held-out rms)
+        One line each.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4), dpi=_DPI, layout="constrained")
+    by_pass, by_second = figure.subplots(1, 2, sharey=True)
+    markers = "osv^D<>Pph*X"
+    for number, (label, (passes, seconds, errors)) in enumerate(curves.items()):
+        style = {"marker": markers[number % len(markers)], "markersize": 3, "linewidth": 1.2}
+        by_pass.plot(passes, errors, label=label, **style)
+        by_second.plot(seconds, errors, **style)
+    for panel, what in ((by_pass, "passes over the sample"), (by_second, "seconds, start included")):
+        panel.set_yscale("log")
+        panel.set_xscale("log")
+        panel.set_xlabel(what)
+        panel.grid(alpha=0.3, which="both")
+    by_pass.set_ylabel("held-out rms")
+    figure.legend(loc="outside right upper", fontsize="small")
+    return _png(figure)
+
+
+def suitable_range_db(decibels: NDArray[Any]) -> float:
+    """Dynamic range that suits an image: down to its darkest 2 %, but no less than 10 and no more than 40 dB."""
+    return float(np.clip(-np.percentile(decibels, 2, method="nearest"), 10, 40))
 
 
 def cutoff_png(
@@ -126,9 +233,7 @@ def cutoff_png(
         panel.set_xlabel("component")
     matrix.axvline(low - 0.5, color="tab:red")
     matrix.axhline(low - 0.5, color="tab:red")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+    return _png(figure)
 
 
 def tiff(image: NDArray[Any], axes: str) -> bytes:
@@ -159,3 +264,12 @@ def _panels(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str
 
 def _label(letter: str, spacing: Mapping[str, float]) -> str:
     return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing else 'pixels'})"
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A file name may hold letters that the font does not have.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
