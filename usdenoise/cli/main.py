@@ -11,6 +11,7 @@ COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
+    "reproduce": "Do the paper's experiments, and check its claims.",
 }
 
 FAILED, DIVERGED, INTERRUPTED = 1, 3, 130

@@ -19,17 +19,21 @@ def within_of_parameter(panel: Panel, label: str, value: float, factor: float) -
     )
 
 
-def reaches(panel: Panel, label: str, level: float, within: float, name: str = "") -> Claim:
+def reaches(
+    panel: Panel, label: str, level: float, within: float, name: str = "", unit: str = "iterations"
+) -> Claim:
     """A curve reaches a level within some iterations (or seconds)."""
     named = name or f"{level:g}"
     return Claim(
-        f"{panel.title}: {label} reaches {named} within {within:g}", panel[label].reaches(level), within
+        f"{panel.title}: {label} reaches {named} within {within:g} {unit}",
+        panel[label].reaches(level),
+        within,
     )
 
 
-def reaches_floor(panel: Panel, label: str, within: float) -> Claim:
+def reaches_floor(panel: Panel, label: str, within: float, unit: str = "iterations") -> Claim:
     """A curve reaches twice the noise floor within some iterations (or seconds)."""
-    return reaches(panel, label, floor_level(panel), within, "twice the noise floor")
+    return reaches(panel, label, floor_level(panel), within, "twice the noise floor", unit)
 
 
 def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim:

@@ -81,9 +81,7 @@ def draw_sensing(
     return Instance(problem, truth, {**starts, "spectral": lambda: problem.spectral_start(rank)})
 
 
-def draw_one_bit(
-    rng: np.random.Generator, *, scales: Sequence[float], rank: int, sigma: float
-) -> Instance:
+def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int, sigma: float) -> Instance:
     """One-bit sensing of all entries of M*, the fraction of ones being the logistic of M* + sigma Gaussian."""
     factor = _planted_factor(rng, scales)
     truth = factor @ factor.T
@@ -97,9 +95,7 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     vectors = gaussian(rng, (measurements, SIZE), np.complex128)
     noise = sigma * rng.standard_normal(measurements)
     seen = np.abs(vectors.conj() @ factor[:, 0]) ** 2
-    return Instance(
-        PhaseProblem(vectors, seen + noise), factor @ factor.conj().T, _starts(rng, factor, rank)
-    )
+    return Instance(PhaseProblem(vectors, seen + noise), factor @ factor.conj().T, _starts(rng, factor, rank))
 
 
 def _planted_factor(
@@ -111,9 +107,7 @@ def _planted_factor(
     return factor
 
 
-def _starts(
-    rng: np.random.Generator, factor: NDArray[Any], rank: int
-) -> dict[str, Callable[[], Factors]]:
+def _starts(rng: np.random.Generator, factor: NDArray[Any], rank: int) -> dict[str, Callable[[], Factors]]:
     """The starts near the truth (its factor plus 0.1 Gaussian) and near zero (1e-12 Gaussian)."""
     noise = gaussian(rng, (SIZE, rank), factor.dtype)
     near = np.zeros_like(noise)

@@ -54,6 +54,7 @@ class Claim:
         return {
             "statement": self.statement,
             "measured": self.measured,
+            "figure": self.figure,
             "wanted": self.wanted,
             "held": self.held,
         }
@@ -145,20 +146,13 @@ class Montage:
 
     Attributes
     ----------
-    images : tuple of arrays
-        In dB, 0 at the maximum of each, row by row; spatial axes as in `acquisition`.
-    titles : tuple of str
-        One a picture.
-    rows, columns : int
-        Their arrangement.
+    grid : tuple of rows of (label, image)
+        In dB, 0 at the maximum of each; spatial axes as in `acquisition`.
     acquisition : Acquisition
         Says what the axes are.
     """
 
-    images: tuple[NDArray[np.float32], ...]
-    titles: tuple[str, ...]
-    rows: int
-    columns: int
+    grid: tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
     acquisition: Acquisition
 
 

@@ -36,7 +36,7 @@ STEP = 0.1
 SIGMA = 1e-6
 DECAY, NOISY_DECAY = 0.85, 0.5
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
-NOISY, UNDONE = "noise 1e-6", "raising steps undone"
+NOISY, UNDONE = "noise 1e-6", "rising steps undone"
 SLOW = Variant(f"eta-decay, beta {DECAY:g}", "eta-decay", decay=DECAY)
 SLOW_CHOICE = f"with noise beta is {NOISY_DECAY:g}; beta {DECAY:g} is drawn as well, which the paper does not"
 
@@ -110,9 +110,7 @@ def against_precgd(setup: Setup) -> ExperimentResult:
     claims = [reaches(clean, label, 1e-10, iterations) for label in ("eta-decay", exact)]
     claims += [ends_above(clean, rival.label, exact, 10) for rival in clean_rivals[1:]]
     claims += [reaches_floor(noisy, label, 100) for label in ("eta-decay", SLOW.label, right)]
-    claims += [
-        ends_near_best(noisy, label, labels, "PrecGD", 1.1) for label in ("eta-decay", SLOW.label)
-    ]
+    claims += [ends_near_best(noisy, label, labels, "PrecGD", 1.1) for label in ("eta-decay", SLOW.label)]
     claims += [
         ends_above(noisy, precgd(proxy).label, right, factor)
         for proxy, factor in ((1e-7, 2), (1e-5, 2), (1e-4, 10), (1e-2, 10))
@@ -231,7 +229,7 @@ def wall_time(setup: Setup) -> ExperimentResult:
         seconds=seconds,
     )
     level = floor_level(setting)
-    claims = [reaches_floor(setting, "eta-decay", seconds)]
+    claims = [reaches_floor(setting, "eta-decay", seconds, "s")]
     claims += [
         sooner(setting, "eta-decay", rival.label, level, 2, "twice the noise floor") for rival in rivals
     ]

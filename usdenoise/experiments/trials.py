@@ -188,7 +188,7 @@ def panel(
 
 def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: float | None) -> Curve:
     if seconds is None:
-        x = np.arange(iterations + 1)
+        x = np.arange(iterations + 1, dtype=np.float64)
         # A run that ended early, because no step lowered the objective any further, stays where it is.
         errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
     else:
