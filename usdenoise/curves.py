@@ -76,7 +76,7 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
 
     n_columns = min(_COLUMNS, len(settings))
     n_rows = -(-len(settings) // n_columns)
-    figure = Figure(figsize=(5.2 * n_columns, 3.6 * n_rows + 0.5), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(5.2 * n_columns, 4.1 * n_rows + 0.3), dpi=_DPI, layout="constrained")
     panels = figure.subplots(n_rows, n_columns, squeeze=False).reshape(-1)
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
@@ -94,7 +94,8 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
         panel.set_xlabel(x_label)
         panel.set_ylabel(y_label)
         panel.grid(alpha=0.3)
-        panel.legend(fontsize="x-small")
+        # Below the axes, where it hides nothing.
+        panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
     figure.suptitle(title, fontsize="medium", parse_math=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})

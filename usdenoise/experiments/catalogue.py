@@ -31,21 +31,21 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "Gaussian sensing against ScaledGD(lambda)", sensing.against_scaledgd_lambda
         ),
         "sensing-precgd": Experiment(
-            "Gaussian sensing against PrecGD, right and wrong proxies", sensing.against_precgd
+            "Gaussian sensing against PrecGD with several proxies", sensing.against_precgd
         ),
         "sensing-small-start": Experiment(
             "Gaussian sensing, rivals from a small start", sensing.from_small_start
         ),
         "sensing-well-conditioned": Experiment(
-            "Gaussian sensing, condition number 1, rank exact or doubled", exact_and_over.sensing
+            "Gaussian sensing, condition number 1", exact_and_over.sensing
         ),
         "high-noise": Experiment("Gaussian sensing with high noise", sensing.high_noise),
         "wall-time": Experiment("Gaussian sensing against wall time", sensing.wall_time),
         "one-bit": Experiment("One-bit sensing, rank exact or doubled", exact_and_over.one_bit),
         "phase": Experiment("Phase retrieval, rank exact or doubled", exact_and_over.phase),
-        "ultrasound": Experiment("Power Doppler by three methods, half of the entries", ultrasound.single),
+        "ultrasound": Experiment("Power Doppler, three methods, half of the entries", ultrasound.single),
         "ultrasound-grid": Experiment(
-            "Power Doppler by four methods, 50 % to 20 % of the entries", ultrasound.grid
+            "Power Doppler, four methods, 50 % to 20 % of entries", ultrasound.grid
         ),
     }
 )

@@ -15,7 +15,7 @@ from usdenoise.formats import load
 from usdenoise.phantom import Phantom, PhantomSettings
 
 SEEDS, QUICK_SEEDS = 10, 3
-PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (64, 48, 360)
+PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (48, 40, 240)
 CLUTTER_DB = -40.0
 """Tissue as after a clutter filter: these experiments keep every component, so it must not cover the blood."""
 

@@ -104,16 +104,18 @@ def descend(
     started = time.perf_counter() - began
     trace: list[Iteration] = []
     try:
-        solution = solve(
-            AgainstTruth(instance.problem, instance.truth),
-            start,
-            preconditioner=method.preconditioner,
-            damping=method.make_damping(variant.damping, variant.decay),
-            step=step,
-            stopping=StoppingRule(iterations),
-            undo=undo,
-            on_iteration=trace.append,
-        )
+        # An overflow shows as an iterate that is not finite, which ends the loop.
+        with np.errstate(over="ignore", invalid="ignore"):
+            solution = solve(
+                AgainstTruth(instance.problem, instance.truth),
+                start,
+                preconditioner=method.preconditioner,
+                damping=method.make_damping(variant.damping, variant.decay),
+                step=step,
+                stopping=StoppingRule(iterations),
+                undo=undo,
+                on_iteration=trace.append,
+            )
         reason = solution.stop_reason.value
     except DivergedError:
         reason = DIVERGED
