@@ -1,4 +1,4 @@
-"""Gaussian sensing of an ill-conditioned matrix at a search rank far above its own, in four comparisons."""
+"""Gaussian sensing of an ill-conditioned matrix at a search rank far above its own, in five comparisons."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ DECAY, NOISY_DECAY = 0.85, 0.5
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
 NOISY, UNDONE = "noise 1e-6", "rising steps undone"
 SLOW = Variant(f"eta-decay, beta {DECAY:g}", "eta-decay", decay=DECAY)
-SLOW_CHOICE = f"with noise beta is {NOISY_DECAY:g}; beta {DECAY:g} is drawn as well, which the paper does not"
+SLOW_CHOICE = f"with noise beta is {NOISY_DECAY:g}; beta {DECAY:g} is an addition"
 
 MEASUREMENT_CHOICE = (
     f"{MEASUREMENTS} linearly independent matrices of 10 x 10 do not exist: the measurement matrices have "

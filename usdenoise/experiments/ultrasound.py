@@ -77,17 +77,17 @@ def single(setup: Setup) -> ExperimentResult:
     The unit of the data is not given, and the proxy 5e-3 and the step of gradient descent depend on it: the
     stack is scaled to a largest magnitude of 1. Nothing is cut off, so the phantom has next to no clutter.
     """
-    stack = setup.stack
+    stack, half = setup.stack, SAMPLINGS[0]
     options = {name: given for name, given in methods(stack).items() if not name.startswith("ScaledGD")}
-    outcomes = {name: _solve(setup, stack, name, given, SAMPLINGS[0]) for name, given in options.items()}
-    panel = _panel(SAMPLINGS[0], outcomes)
-    claims = [_below_noise([outcomes["eta-decay"]], "sampling 50 %")]
+    outcomes = {name: _solve(setup, stack, name, given, half) for name, given in options.items()}
+    panel = _panel(half, outcomes)
+    claims = [_near_noise([outcomes["eta-decay"]], "sampling 50 %")]
     claims += [ends_above(panel, rival, "eta-decay", 1) for rival in ("PrecGD", "GD")]
     claims += _against_noise_free(outcomes)
     power = power_doppler(np.nan_to_num(stack.acquisition.iq), stack.acquisition.axes.index("t"))
     row = (("original", decibels(power, DB_FACTOR)), *((name, one.power) for name, one in outcomes.items()))
-    return _result("Ultrasound: power Doppler at half of the entries", setup, options, [panel], claims, (row,),
-                   {"50 %": {name: one.numbers for name, one in outcomes.items()}})  # fmt: skip
+    title = "Ultrasound: power Doppler at half of the entries"
+    return _result(title, stack, options, {half: outcomes}, claims, (row,))
 
 
 def grid(setup: Setup) -> ExperimentResult:
@@ -99,8 +99,7 @@ def grid(setup: Setup) -> ExperimentResult:
         for sampling in SAMPLINGS
     }
     panels = [_panel(sampling, by_name) for sampling, by_name in outcomes.items()]
-    rivals = [name for name in options if name != "eta-decay"]
-    claims = [_below_noise([by_name["eta-decay"] for by_name in outcomes.values()], "at every sampling")]
+    claims = [_near_noise([by_name["eta-decay"] for by_name in outcomes.values()], "at every sampling")]
     claims += [
         Claim(
             f"at every sampling {rival} ends at least as high as eta-decay",
@@ -108,7 +107,8 @@ def grid(setup: Setup) -> ExperimentResult:
             1,
             at_most=False,
         )
-        for rival in rivals
+        for rival in options
+        if rival != "eta-decay"
     ]
     first, last = (outcomes[sampling]["eta-decay"].power for sampling in (SAMPLINGS[0], SAMPLINGS[-1]))
     claims.append(
@@ -123,14 +123,8 @@ def grid(setup: Setup) -> ExperimentResult:
         tuple((f"{name}, {100 * sampling:g} %", outcomes[sampling][name].power) for sampling in SAMPLINGS)
         for name in options
     )
-    numbers = {
-        f"{100 * sampling:g} %": {name: one.numbers for name, one in by_name.items()}
-        for sampling, by_name in outcomes.items()
-    }
-    return _result(
-        "Ultrasound: power Doppler from 50 % down to 20 % of the entries",
-        setup, options, panels, claims, rows, numbers,
-    )  # fmt: skip
+    title = "Ultrasound: power Doppler from 50 % down to 20 % of the entries"
+    return _result(title, stack, options, outcomes, claims, rows)
 
 
 def _solve(setup: Setup, stack: Stack, name: str, given: dict[str, Any], sampling: float) -> Outcome:
@@ -173,7 +167,7 @@ def _rms(first: NDArray[Any], second: NDArray[Any]) -> float:
     return math.sqrt(total / count)
 
 
-def _below_noise(outcomes: Sequence[Outcome], where: str) -> Claim:
+def _near_noise(outcomes: Sequence[Outcome], where: str) -> Claim:
     return Claim(
         f"{where}: eta-decay's held-out rms comes to within 1.5x of the noise rms",
         max(float(one.held_out[-1]) for one in outcomes),
@@ -217,29 +211,30 @@ def _panel(sampling: float, outcomes: dict[str, Outcome]) -> Panel:
 
 def _result(
     title: str,
-    setup: Setup,
+    stack: Stack,
     options: dict[str, dict[str, Any]],
-    panels: Sequence[Panel],
+    outcomes: dict[float, dict[str, Outcome]],
     claims: Sequence[Claim],
     rows: tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...],
-    numbers: dict[str, Any],
 ) -> ExperimentResult:
-    acquisition = setup.stack.acquisition
     return ExperimentResult(
         title,
         {
             "preset": "paper",
             "methods": options,
-            "samplings": [float(panel.title.split()[1]) / 100 for panel in panels],
-            "input": dict(setup.stack.source),
-            "shape": list(acquisition.iq.shape),
-            "axes": acquisition.axes,
+            "samplings": list(outcomes),
+            "input": dict(stack.source),
+            "shape": list(stack.acquisition.iq.shape),
+            "axes": stack.acquisition.axes,
         },
         CHOICES,
         (0,),
-        tuple(panels),
+        tuple(_panel(sampling, by_name) for sampling, by_name in outcomes.items()),
         tuple(claims),
         y_label="held-out rms over noise rms",
-        montage=Montage(rows, acquisition),
-        numbers=numbers,
+        montage=Montage(rows, stack.acquisition),
+        numbers={
+            f"{100 * sampling:g} %": {name: one.numbers for name, one in by_name.items()}
+            for sampling, by_name in outcomes.items()
+        },
     )
