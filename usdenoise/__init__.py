@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from usdenoise.acquisition import Acquisition as Acquisition
+    from usdenoise.comparison import compare as compare
     from usdenoise.completion.methods import METHODS as METHODS
     from usdenoise.denoising import DenoiseResult as DenoiseResult
     from usdenoise.denoising import denoise as denoise
@@ -24,6 +25,7 @@ _HOMES = {
     "DenoiseResult": "usdenoise.denoising",
     "METHODS": "usdenoise.completion.methods",
     "UsdenoiseError": "usdenoise.errors",
+    "compare": "usdenoise.comparison",
     "denoise": "usdenoise.denoising",
     "load": "usdenoise.formats",
     "power_doppler": "usdenoise.doppler",

@@ -30,8 +30,10 @@ def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
     return (total / len(frames)).astype(np.float32)
 
 
-def decibels(power: NDArray[Any], factor: float = 10.0) -> NDArray[np.float32]:
-    """`factor` log10 of a power over its maximum.
+def decibels(
+    power: NDArray[Any], factor: float = 10.0, reference: float | None = None
+) -> NDArray[np.float32]:
+    """`factor` log10 of a power over its maximum, or over another power.
 
     Parameters
     ----------
@@ -40,13 +42,15 @@ def decibels(power: NDArray[Any], factor: float = 10.0) -> NDArray[np.float32]:
     factor : float
         10 for decibels of power; 20 reproduces the figures of Zhang, Chiu and Zhang (AISTATS 2024), whose
         formula takes 20 log10 of the power.
+    reference : float, optional
+        The power that is 0 dB; by default the maximum.
 
     Returns
     -------
     float32 array of the same shape
-        0 at the maximum, minus infinity where the power is 0. All minus infinity where the maximum is 0.
+        0 at the reference, minus infinity where the power is 0. All minus infinity where the reference is 0.
     """
-    peak = float(power.max())
+    peak = float(power.max()) if reference is None else reference
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = factor * np.log10(power.astype(np.float64) / peak) if peak > 0 else None
     if scaled is None:

@@ -40,7 +40,8 @@ class DenoiseOptions:
         Ratio of successive dampings (beta).
     damping : float or None
         First damping eta0 of eta-decay, in the units of the singular values; for precgd the proxy
-        sigma_hat, for scaledgd-lambda its lambda. None is the method's default.
+        sigma_hat, by default the noise rms; for scaledgd-lambda its lambda, by default the largest singular
+        value of the noise.
     step : float or None
         Step tau for the sum-of-squares objective divided by the sampling fraction; None is the method's
         default. Not together with `alpha`.

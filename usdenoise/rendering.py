@@ -154,12 +154,12 @@ def montage_png(
     return _png(figure)
 
 
-def convergence_png(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]) -> bytes:
+def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
     """Held-out error of iterative methods against passes over the sample and against seconds.
 
     Parameters
     ----------
-    curves : mapping from label to (passes, seconds, held-out rms)
+    curves : mapping from label to points (passes, seconds, held-out rms)
         One line each.
 
     Returns
@@ -172,7 +172,8 @@ def convergence_png(curves: Mapping[str, tuple[Sequence[float], Sequence[float],
     figure = Figure(figsize=(11, 4), dpi=_DPI, layout="constrained")
     by_pass, by_second = figure.subplots(1, 2, sharey=True)
     markers = "osv^D<>Pph*X"
-    for number, (label, (passes, seconds, errors)) in enumerate(curves.items()):
+    for number, (label, points) in enumerate(curves.items()):
+        passes, seconds, errors = zip(*points, strict=True)
         style = {"marker": markers[number % len(markers)], "markersize": 3, "linewidth": 1.2}
         by_pass.plot(passes, errors, label=label, **style)
         by_second.plot(seconds, errors, **style)

@@ -91,6 +91,21 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
+def print_rows(headings: list[str], rows: list[list[str]]) -> None:
+    """A table on stdout: the first column to the left, numbers to the right; never wrapped where redirected."""
+    from rich import box
+    from rich.console import Console as RichConsole
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = RichConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+    console.print(table)
+
+
 def summary(mapping: Mapping[str, float]) -> str:
     """Seconds by stage in one line."""
     return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in mapping.items())

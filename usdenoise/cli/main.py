@@ -9,6 +9,7 @@ from usdenoise.errors import DivergedError, UsdenoiseError
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
+    "compare": "The same acquisition through several methods, side by side.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
     "reproduce": "Do the paper's experiments, and check its claims.",

@@ -89,20 +89,18 @@ def _stack(*decorators: Decorator[Any]) -> Decorator[Any]:
     return apply
 
 
-def _estimator(name: str, help_text: str, short: str | None = None, **settings: Any) -> Decorator[Any]:
-    """An option of the estimator. It is None unless given, so that a preset can tell."""
+def _estimator(name: str, help_text: str, **settings: Any) -> tuple[str, Decorator[Any]]:
+    """An option of the estimator by its name. It is None unless given, so that a preset can tell."""
     default = _DEFAULTS[name]
     if name in CHOICES:
         settings.setdefault("type", click.Choice(CHOICES[name]))
     if default is not None:
         help_text += f"  [default: {default}]"
-    names = ["--" + name.replace("_", "-")] + ([short] if short else [])
-    return click.option(*names, name, default=None, help=help_text, **settings)
+    return name, click.option("--" + name.replace("_", "-"), name, default=None, help=help_text, **settings)
 
 
-estimator_options = _stack(
+_ESTIMATOR = dict((
     _estimator("method", "Estimator of the low-rank matrix."),
-    click.option("--preset", type=click.Choice(list(PRESETS)), help="Settings of the paper's experiment."),
     _estimator("rank", "Components to estimate.", metavar="auto|N", callback=_auto(int)),
     _estimator("sampling", "Fraction of the entries to use.", type=float, metavar="P"),
     _estimator("seed", "Seed of every random choice.", type=int),
@@ -122,7 +120,19 @@ estimator_options = _stack(
     _estimator("refit", "Fit the factors again to all entries, or use the sample alone."),
     _estimator("precision", "Precision of the computation."),
     _estimator("threads", "Threads; by default all processors.", type=int),
-)  # fmt: skip
+))  # fmt: skip
+
+_preset_option = click.option(
+    "--preset", type=click.Choice(list(PRESETS)), help="Settings of the paper's experiment."
+)
+
+estimator_options = _stack(_ESTIMATOR["method"], _preset_option, *list(_ESTIMATOR.values())[1:])
+
+
+def estimator_subset(*names: str) -> Decorator[Any]:
+    """Some of the estimator's options."""
+    return _stack(*(_ESTIMATOR[name] for name in names))
+
 
 reading_options = _stack(
     click.option("--dataset", metavar="NAME", help="The stack's name in the file."),
@@ -145,7 +155,7 @@ reading_options = _stack(
     ),
 )
 
-display_options = _stack(
+scale_options = _stack(
     click.option(
         "--dynamic-range",
         type=float,
@@ -159,6 +169,10 @@ display_options = _stack(
         default=None,
         help="Decibels of power, or the paper's 20 log10 of it.  [default: 10]",
     ),
+)
+
+display_options = _stack(
+    scale_options,
     click.option("--cutoff-figure", is_flag=True, help="Draw how the low cutoff was chosen."),
 )
 

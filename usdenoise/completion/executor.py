@@ -8,6 +8,7 @@ same for any number of threads. Another executor (out of core, a cluster) needs 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cache
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -43,6 +44,9 @@ def _blas() -> ThreadpoolController:
 class ThreadExecutor:
     """A pool of threads, each with a BLAS of its own width of one.
 
+    As a context it keeps BLAS on one thread outside of mapped functions, too: what a BLAS returns depends in
+    its last digits on how many threads it takes.
+
     Parameters
     ----------
     threads : int, optional
@@ -52,6 +56,7 @@ class ThreadExecutor:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or available_threads()
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._limit = ExitStack()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results of `function` over `items`, in order, with BLAS on one thread meanwhile."""
@@ -62,10 +67,12 @@ class ThreadExecutor:
                 yield from self._pool.map(function, items)
 
     def __enter__(self) -> Self:
+        self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._limit.close()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion import initialize
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.methods import METHODS, Method
+from usdenoise.completion.methods import METHODS, Method, noise_edge
 from usdenoise.completion.posterior import PRIOR_FLOOR, fit_rows, posterior_sweep
 from usdenoise.completion.preconditioners import gram, identity
 from usdenoise.completion.problem import CompletionProblem, Factors
@@ -50,7 +50,7 @@ def check_rank(shape: tuple[int, int], rank: int, sample: EntrySample) -> None:
     n_pixels, n_frames = shape
     check_rank_fits(shape, rank)
     if not determines(shape, rank, sample.n_fitted):
-        possible = max((r for r in range(1, rank) if determines(shape, r, sample.n_fitted)), default=0)
+        possible = highest_rank(shape, sample.n_fitted)
         advice = (
             f"lower --rank to {possible} or raise --sampling"
             if possible
@@ -67,6 +67,12 @@ def determines(shape: tuple[int, int], rank: int, n_fitted: int) -> bool:
     n_pixels, n_frames = shape
     unknowns = rank * (n_pixels + n_frames - rank)
     return n_fitted >= unknowns and n_fitted >= rank * max(n_pixels, n_frames)
+
+
+def highest_rank(shape: tuple[int, int], n_fitted: int) -> int:
+    """The highest rank that so many samples determine; 0 where they do not determine any."""
+    ranks = range(1, min(shape) + 1)
+    return max((rank for rank in ranks if determines(shape, rank, n_fitted)), default=0)
 
 
 def complete(
@@ -115,11 +121,14 @@ def complete(
         start, passes = _start(problem, subset, rank, options, rng)
     else:
         start, passes = initialize.warm(problem, rank, rng, factors), 0
+    damping = options.damping
+    if damping is None:
+        damping = method.default_damping(subset.noise_rms, problem.shape)
     solution = solve(
         problem,
         start,
         preconditioner=method.preconditioner,
-        damping=method.make_damping(options.damping, options.decay),
+        damping=method.make_damping(damping, options.decay),
         step=_alpha(problem, method, options, rng),
         stopping=StoppingRule(options.iterations, options.patience or None),
         ridge=_ridge(problem, subset, options, start if factors is None else None),
@@ -165,8 +174,7 @@ def _ridge(
     units = automatic if isinstance(options.ridge, str) else options.ridge
     if units == 0:
         return None
-    m, n = problem.shape
-    edge = subset.noise_rms * np.sqrt(problem.density) * (np.sqrt(m) + np.sqrt(n))
+    edge = np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape)
     floor = units * edge / problem.sample.n_fitted
     if start is None:
         return lambda iteration: floor

@@ -49,6 +49,10 @@ class LowRank:
             np.ascontiguousarray(q_v @ turn_v.conj().T, dtype=v.dtype),
         )
 
+    def truncated(self, rank: int) -> Self:
+        """The leading components, no more than `rank`."""
+        return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
+
     def band(self, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors A (n_pixels, high - low) and B^H (high - low, n_frames) of the components [low, high)."""
         scaled = self.left[:, low:high] * self.singular_values[low:high].astype(self.left.real.dtype)

@@ -34,17 +34,38 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
             np.ascontiguousarray(right_h[:rank].conj().T, dtype=matrix.dtype),
         )
 
-    def gram_part(rows: slice) -> NDArray[Any]:
-        block = matrix[rows].astype(wide)
-        part: NDArray[Any] = block.conj().T @ block
-        return part
-
-    total: Any = 0.0
-    for part in executor.map(gram_part, block_rows(matrix.shape)):
-        total = total + part
+    total = temporal_gram(matrix, executor, wide)
     right = _leading_eigenvectors(total, rank).astype(matrix.dtype)
     parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
     return LowRank.from_factors(np.concatenate(list(parts)), right)
+
+
+def temporal_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[Any]:
+    """Gram matrix M^H M of the frames.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        Finite everywhere.
+    executor : Executor
+        Maps over the row blocks.
+    dtype : dtype
+        Of the products within a row block; blocks are added in double precision.
+
+    Returns
+    -------
+    (n_frames, n_frames) array of double precision
+    """
+
+    def part(rows: slice) -> NDArray[Any]:
+        block = matrix[rows].astype(dtype, copy=False)
+        product: NDArray[Any] = block.conj().T @ block
+        return product
+
+    total: Any = 0.0
+    for product in executor.map(part, block_rows(matrix.shape)):
+        total = total + product.astype(np.result_type(dtype, np.float64))
+    return np.asarray(total)
 
 
 def _leading_eigenvectors(gram: NDArray[Any], count: int) -> NDArray[Any]:

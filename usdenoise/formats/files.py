@@ -57,6 +57,10 @@ class OutputFolder:
         self._waiting[final] = waiting
         return waiting
 
+    def release(self, name: str) -> None:
+        """Give up a name that was reserved."""
+        self._waiting.pop(self.folder / name).unlink(missing_ok=True)
+
     @property
     def finals(self) -> list[Path]:
         """The names that the files will have, in the order in which they were reserved."""

@@ -1,0 +1,134 @@
+"""``usdenoise compare`` as it is typed: what it prints, what it writes, how it fails."""
+
+import csv
+import json
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from usdenoise.cli import main
+
+FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
+COMMON = ("--low-cutoff", "12", "--rank", "20")
+
+
+def cli(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+@pytest.fixture(scope="module")
+def outcome(phantom_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison")
+    result = cli(
+        "compare", phantom_file, "-o", folder, "-m", "eta-decay", "-m", "rsvd", "-m", "highpass",
+        "--set", "highpass.cutoff_hz=600", "--sampling", "0.5", "--sampling", "0.3", *COMMON,
+    )  # fmt: skip
+    return result, folder
+
+
+def test_the_table_goes_to_stdout_and_the_rest_to_stderr(outcome):
+    result, _ = outcome
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == [
+        "method", "p", "s", "MiB", "held", "to", "SVD", "dB", "CNR", "gCNR", "corr", "AUC",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[2:]] == ["eta-decay", "eta-decay", "rsvd", "highpass"]
+    assert max(len(line) for line in lines) <= 80
+    assert "eta-decay at 0.3: " in result.stderr
+    assert "rsvd: " in result.stderr
+
+
+def test_a_failed_method_is_told_and_the_exit_code_is_1(outcome):
+    result, _ = outcome
+    assert result.exit_code == 1
+    assert "warning: highpass failed: the high-pass cutoff is 1.2 of the frame rate" in result.stderr
+    assert result.stdout.splitlines()[-1].split() == ["highpass", "failed"]
+
+
+def test_the_files_hold_the_same_rows(outcome):
+    _, folder = outcome
+    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    report = json.loads((folder / "comparison.json").read_text())
+    table = list(csv.DictReader((folder / "comparison.csv").read_text().splitlines()))
+    assert [row["method"] for row in table] == [row["method"] for row in report["rows"]]
+    for line, row in zip(table, report["rows"], strict=True):
+        for name in ("seconds", "held_out_rmse", "distance_to_svd", "gcnr", "correlation"):
+            assert line[name] == ("" if row[name] is None else repr(row[name]))
+    assert report["rows"][0]["curve"][-1][0] == report["rows"][0]["passes"]
+    assert report["low_cutoff"] == 12
+    assert report["settings"]["parameters"] == {"highpass": {"cutoff_hz": 600}}
+    assert report["input"]["axes"] == "tzx"
+    assert set(report["output"]) == set(FILES)
+
+
+def test_the_pictures_are_whole(outcome):
+    _, folder = outcome
+    montage = iio.imread(folder / "comparison.png")
+    # The same scene from every method: a grid of rates with two images, and one more below.
+    assert montage.shape[0] > 500
+    assert montage[..., :3].std() > 30
+    assert iio.imread(folder / "convergence.png")[..., :3].std() > 5
+
+
+def test_json_is_one_object_on_stdout(phantom_file, tmp_path):
+    result = cli("compare", phantom_file, "-o", tmp_path, "-m", "rsvd", "--json", "-q", *COMMON)
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert report["rows"][0]["correlation"] > 0.8
+    # Nothing iterates, so there is no curve to draw.
+    assert set(report["output"]) == {"comparison.csv", "comparison.json", "comparison.png"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(report["output"])
+
+
+def test_regions_give_contrast_where_there_is_no_truth(phantom_file, tmp_path):
+    import h5py
+
+    with h5py.File(phantom_file) as source, h5py.File(tmp_path / "bare.h5", "w") as bare:
+        stack = bare.create_dataset("iq", data=source["iq"][:, :20])
+        stack.attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
+        power = source["truth/blood_power"][:20]
+    signal = power > np.quantile(power, 0.9)
+    np.save(tmp_path / "signal.npy", signal)
+    regions = ("--signal", tmp_path / "signal.npy", "--background", "rect:0,0,20,32")
+    arguments = ("compare", tmp_path / "bare.h5", "-m", "rsvd", "--json", *COMMON)
+    row = json.loads(cli(*arguments, "-o", tmp_path / "a", *regions).stdout)["rows"][0]
+    assert row["contrast_db"] > 1
+    assert 0 < row["gcnr"] < 1
+    assert row["correlation"] is None
+    bare = json.loads(cli(*arguments, "-o", tmp_path / "b").stdout)["rows"][0]
+    assert bare["contrast_db"] is None
+    printed = cli("compare", tmp_path / "bare.h5", "-m", "rsvd", "-o", tmp_path / "c", *COMMON).stdout
+    assert printed.splitlines()[0].split() == ["method", "s", "MiB", "to", "SVD"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("-m", "svdd"), 1, "method 'svdd' is not known; did you mean svd?"),
+        (("--set", "cutoff=3"), 2, "'cutoff=3' is not METHOD.NAME=VALUE"),
+        (("--set", "rsvd.order=3"), 1, "rsvd has no parameter 'order'"),
+        (("--signal", "box"), 1, "region 'box' is neither a file nor understood"),
+        (("--timeout", "0"), 1, "timeout 0 must be positive"),
+        (("--sampling", "2"), 1, "sampling 2 is outside"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence_and_writes_nothing(
+    phantom_file, tmp_path, arguments, code, sentence
+):
+    result = cli("compare", phantom_file, "-o", tmp_path / "out", *arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_existing_comparison_is_refused(phantom_file, tmp_path):
+    (tmp_path / "comparison.json").write_text("{}")
+    result = cli("compare", phantom_file, "-o", tmp_path, "-m", "rsvd")
+    assert result.exit_code == 1
+    assert "comparison.json exists; give --overwrite" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]

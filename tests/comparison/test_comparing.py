@@ -1,0 +1,263 @@
+"""The rows of a comparison: right numbers for what works, a sentence for what does not."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.reference import loops
+from usdenoise import metrics
+from usdenoise.acquisition import Acquisition
+from usdenoise.casorati import casorati
+from usdenoise.comparison import CONTENDERS, compare
+from usdenoise.comparison.methods import Work
+from usdenoise.comparison.worker import Order, carry_out, relative_distance
+from usdenoise.errors import InputError, OptionError
+from usdenoise.formats.scratch import read_array, write_array
+from usdenoise.formats.truth import Truth, read_truth
+
+LOW, RANK = 12, 20
+
+
+@pytest.fixture(scope="module")
+def acquisition(phantom_file):
+    return usdenoise.load(phantom_file)
+
+
+@pytest.fixture(scope="module")
+def truth(phantom_file, acquisition):
+    return read_truth(phantom_file, acquisition)
+
+
+@pytest.fixture(scope="module")
+def everything(acquisition, truth):
+    """All methods in their own processes, once for the module."""
+    return compare(acquisition, truth=truth, rank=RANK, low_cutoff=LOW, timeout=120)
+
+
+def exact_filter(acquisition, low=LOW):
+    matrix = casorati(acquisition).astype(np.complex128)
+    left, singular, right = loops.truncated_svd(matrix, low)
+    return matrix, matrix - (left * singular) @ right.conj().T
+
+
+def test_every_method_is_a_row_that_is_done(everything):
+    assert [row["method"] for row in everything.rows] == list(CONTENDERS)
+    for row, image in zip(everything.rows, everything.images, strict=True):
+        assert row["status"] == "done", row
+        assert row["seconds"] > 0
+        assert row["peak_memory_bytes"] > 20 * 2**20
+        assert image.shape == (40, 32)
+        assert np.isfinite(image).all()
+        assert row["citation"] == CONTENDERS[row["method"]].citation
+        if CONTENDERS[row["method"]].sampled:
+            assert row["held_out_rmse"] > 0
+        else:
+            assert row["held_out_rmse"] is None
+
+
+def test_the_svds_row_holds_numpys_numbers(everything, acquisition, truth):
+    _, wanted = exact_filter(acquisition)
+    power = np.mean(np.abs(wanted) ** 2, axis=1).reshape(40, 32)
+    row = next(row for row in everything.rows if row["method"] == "svd")
+    image = everything.images[everything.rows.index(row)]
+    assert image == pytest.approx(power, rel=1e-3)
+    assert everything.reference == pytest.approx(power, rel=1e-3)
+    mask = truth.vessel_mask
+    assert row["contrast_db"] == pytest.approx(metrics.contrast_db(power, mask, ~mask), abs=1e-3)
+    assert row["cnr"] == pytest.approx(metrics.cnr(power, mask, ~mask), rel=1e-3)
+    assert row["gcnr"] == pytest.approx(metrics.gcnr(power, mask, ~mask), abs=0.02)
+    assert row["correlation"] == pytest.approx(metrics.correlation(power, truth.blood_power), rel=1e-3)
+    assert row["auc"] == pytest.approx(metrics.detection_auc(power, mask), abs=1e-3)
+    assert row["distance_to_svd"] is None
+
+
+def test_distances_to_the_svd_tell_the_methods_apart(everything):
+    distance = {row["method"]: row["distance_to_svd"] for row in everything.rows}
+    assert distance["rsvd"] < 1e-3
+    assert distance["eta-decay"] < 0.1
+    assert distance["softimpute"] < 1
+    assert all(distance[name] > 1 for name in ("gd", "gd-small", "paper", "polynomial"))
+
+
+def test_each_methods_row_is_what_the_library_gives(acquisition, everything):
+    row = next(row for row in everything.rows if row["method"] == "eta-decay")
+    alone = usdenoise.denoise(acquisition, rank=RANK, low_cutoff=LOW)
+    assert row["held_out_rmse"] == alone.held_out_rmse
+    assert row["passes"] == alone.solution.passes
+    image = everything.images[everything.rows.index(row)]
+    assert np.array_equal(image, alone.power_doppler)
+    _, wanted = exact_filter(acquisition)
+    difference = casorati(alone.acquisition) - wanted
+    assert row["distance_to_svd"] == pytest.approx(
+        np.linalg.norm(difference) / np.linalg.norm(wanted), rel=0.05
+    )
+
+
+def test_curves_end_at_the_last_pass_with_the_error_of_that_pass(everything):
+    for row, curve in zip(everything.rows, everything.curves, strict=True):
+        assert bool(curve) == CONTENDERS[row["method"]].sampled
+        if curve:
+            passes, seconds, errors = zip(*curve, strict=True)
+            # Soft-Impute makes one more when all is done.
+            assert passes[-1] == row["passes"] - (row["method"] == "softimpute")
+            assert list(passes) == sorted(passes)
+            assert list(seconds) == sorted(seconds)
+            assert 0 < seconds[0] < seconds[-1] <= row["seconds"]
+            assert row["held_out_rmse"] == (min(errors) if row["method"] == "eta-decay" else errors[-1])
+
+
+def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition):
+    outcome = compare(acquisition, ["rsvd", "eta-decay", "polynomial"])
+    chosen = usdenoise.denoise(acquisition, method="svd").options
+    assert outcome.low_cutoff == chosen.low_cutoff
+    assert [row["low_cutoff"] for row in outcome.rows] == [chosen.low_cutoff, chosen.low_cutoff, None]
+    assert outcome.rows[0]["rank"] == chosen.rank
+    assert outcome.rows[2]["note"] == f"order {chosen.low_cutoff - 1}"
+    # Without the truth or regions there is nothing to say of contrast.
+    assert all(row[name] is None for row in outcome.rows for name in ("contrast_db", "gcnr", "auc"))
+
+
+def test_methods_that_sample_have_a_row_for_each_fraction(acquisition):
+    outcome = compare(acquisition, ["svd", "eta-decay"], sampling=[0.6, 0.3], low_cutoff=LOW, rank=RANK)
+    assert [(row["method"], row["sampling"]) for row in outcome.rows] == [
+        ("svd", None), ("eta-decay", 0.6), ("eta-decay", 0.3),
+    ]  # fmt: skip
+    assert outcome.rows[1]["held_out_rmse"] < outcome.rows[2]["held_out_rmse"]
+
+
+def test_missing_entries_leave_the_svd_out_and_the_rest_in(acquisition):
+    iq = acquisition.iq.copy()
+    iq[::7, ::5, ::3] = np.nan
+    told = []
+    outcome = compare(
+        Acquisition(iq, acquisition.axes, frame_rate_hz=500.0),
+        ["svd", "highpass", "eta-decay", "rpca", "softimpute"],
+        rank=RANK,
+        low_cutoff=LOW,
+        on_row=told.append,
+    )
+    assert told == outcome.rows
+    status = {row["method"]: row["status"] for row in outcome.rows}
+    assert status == {
+        "svd": "failed", "highpass": "failed", "eta-decay": "done", "rpca": "done", "softimpute": "done",
+    }  # fmt: skip
+    assert "NaN or infinite" in outcome.rows[0]["message"]
+    assert "it needs every entry" in outcome.rows[1]["message"]
+    assert outcome.images[0] is None
+    assert all(row["distance_to_svd"] is None for row in outcome.rows)
+    assert outcome.reference == pytest.approx(outcome.images[2])
+
+
+def test_a_method_that_takes_too_long_is_a_row_that_says_so(acquisition):
+    outcome = compare(acquisition, ["rsvd"], low_cutoff=LOW, rank=RANK, timeout=0.01)
+    row = outcome.rows[0]
+    assert (row["status"], row["seconds"]) == ("timed out", None)
+    assert row["message"] == "it took more than 0.01 s; raise --timeout"
+
+
+def test_a_method_that_diverges_or_cannot_be_is_a_row_that_says_so(acquisition):
+    parameters = {"eta-decay": {"step": 1e30, "init": "spectral"}, "highpass": {"cutoff_hz": 400.0}}
+    outcome = compare(
+        acquisition, ["eta-decay", "highpass"], low_cutoff=LOW, rank=RANK, parameters=parameters
+    )
+    first, second = outcome.rows
+    assert first["status"] == "diverged"
+    assert "the solver diverged at iteration 1" in first["message"]
+    assert second["status"] == "failed"
+    assert "must be in (0, 0.5)" in second["message"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a shell")
+def test_a_method_that_the_system_kills_is_a_row_that_says_so(acquisition, monkeypatch):
+    real = subprocess.Popen
+
+    def killing(arguments, **settings):
+        code = f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
+        return real([sys.executable, "-c", code], **settings)
+
+    monkeypatch.setattr(subprocess, "Popen", killing)
+    row = compare(acquisition, ["rsvd"], low_cutoff=LOW, rank=RANK).rows[0]
+    assert row["status"] == "killed"
+    assert "signal 9 ended it" in row["message"]
+
+
+def test_parameters_reach_their_method(acquisition):
+    outcome = compare(
+        acquisition,
+        ["highpass", "polynomial", "rsvd"],
+        low_cutoff=LOW,
+        rank=RANK,
+        parameters={
+            "highpass": {"cutoff_hz": 75.0, "order": 3},
+            "polynomial": {"order": 5},
+            "rsvd": {"power_iterations": 1},
+        },
+    )
+    assert [row["note"] for row in outcome.rows] == ["order 3, 75 Hz", "order 5", "2 passes over all entries"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"methods": ["svdd"]}, "method 'svdd' is not known; did you mean svd?"),
+        ({"parameters": {"nope": {}}}, "method 'nope' is not known; the methods are eta-decay"),
+        ({"parameters": {"rsvd": {"order": 1}}}, "rsvd has no parameter 'order'; it has oversampling"),
+        ({"parameters": {"svd": {"method": 1}}}, "it has none that can be set"),
+        ({"sampling": []}, "no sampling was given"),
+        ({"sampling": [1.5]}, "outside"),
+        ({"timeout": 0}, "timeout 0 must be positive"),
+        ({"rank": 0}, "rank 0 must be at least 1"),
+        ({"signal": np.ones((40, 32), bool)}, "give --signal and --background"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_work(acquisition, arguments, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        compare(acquisition, **arguments)
+
+
+def test_a_region_that_does_not_fit_is_refused_before_any_work(acquisition):
+    with pytest.raises(InputError, match="the signal region has shape"):
+        compare(acquisition, ["svd"], signal=np.ones((2, 2), bool), background=np.ones((40, 32), bool))
+
+
+def test_the_order_of_the_axes_does_not_matter(acquisition, truth):
+    turned = Acquisition(acquisition.iq.transpose(1, 2, 0), "".join(acquisition.axes[i] for i in (1, 2, 0)))
+    order = [acquisition.spatial_axes.index(letter) for letter in turned.spatial_axes]
+    flipped = Truth(truth.blood_power.transpose(order), truth.vessel_mask.transpose(order))
+    first = compare(acquisition, ["rsvd"], truth=truth, low_cutoff=LOW, rank=RANK)
+    second = compare(turned, ["rsvd"], truth=flipped, low_cutoff=LOW, rank=RANK)
+    assert np.array_equal(first.images[0].transpose(order), second.images[0])
+    for name in ("correlation", "auc", "gcnr"):
+        assert first.rows[0][name] == pytest.approx(second.rows[0][name])
+
+
+@pytest.mark.parametrize("name", [name for name in CONTENDERS if name not in ("rpca", "svd")])
+def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, name):
+    """In this process, where coverage and debuggers see it."""
+    stack = casorati(acquisition).reshape(40, 32, -1)[:16, :16, :60]
+    write_array(tmp_path / "stack.npy", stack)
+    thumbnail = Acquisition(np.zeros((2, 2, 2), np.complex64), "zxt", frame_rate_hz=500.0)
+    contender = CONTENDERS[name]
+    work = Work(
+        thumbnail, 2, "none", 6, 0.5 if contender.sampled else None, 0, "single", 1, contender.defaults
+    )
+    reference = tmp_path / "reference.npy"
+    write_array(reference, stack.reshape(-1, 60))
+    order = Order(name, work, tmp_path / "stack.npy", tmp_path / "answer", reference, tmp_path / "kept.npy")
+    answer = carry_out(order)
+    assert answer.status == "done"
+    kept = read_array(tmp_path / "kept.npy")
+    assert answer.filtered.power == pytest.approx(np.mean(np.abs(kept) ** 2, axis=1), rel=1e-4)
+    assert answer.distance == pytest.approx(
+        np.linalg.norm(kept - stack.reshape(-1, 60)) / np.linalg.norm(stack), rel=1e-4
+    )
+
+
+def test_relative_distance_by_hand():
+    assert relative_distance(np.array([[3.0, 0]]), np.array([[0, 4.0]])) == pytest.approx(1.25)
+    assert np.isnan(relative_distance(np.ones((2, 2)), np.zeros((2, 2))))

@@ -1,0 +1,32 @@
+"""The truth that comes with a phantom."""
+
+import h5py
+import numpy as np
+import pytest
+
+import usdenoise
+from usdenoise.errors import InputError
+from usdenoise.formats.truth import read_truth
+
+
+def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(phantom_file, small_phantom):
+    phantom, terms = small_phantom
+    truth = read_truth(phantom_file, usdenoise.load(phantom_file))
+    assert np.array_equal(truth.vessel_mask, phantom.mask)
+    assert truth.blood_power == pytest.approx(np.mean(np.abs(terms.blood) ** 2, axis=0), rel=1e-4)
+
+
+def test_a_file_without_truth_has_none(tmp_path):
+    stack = np.ones((5, 4, 3), np.complex64)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("iq", data=stack).attrs["axes"] = "tzx"
+    assert read_truth(tmp_path / "x.h5", usdenoise.load(tmp_path / "x.h5")) is None
+
+
+def test_truth_of_another_shape_is_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("iq", data=np.ones((5, 4, 3), np.complex64)).attrs["axes"] = "tzx"
+        file["truth/blood_power"] = np.ones((2, 2))
+        file["truth/vessel_mask"] = np.ones((2, 2))
+    with pytest.raises(InputError, match=r"the truth in .* has shape \(2, 2\) and the images \(4, 3\)"):
+        read_truth(tmp_path / "x.h5", usdenoise.load(tmp_path / "x.h5"))

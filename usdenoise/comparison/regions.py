@@ -1,0 +1,81 @@
+"""Regions of an image from what a user types: rectangles, circles, or a mask image."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.formats.truth import read_mask
+
+FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
+
+
+def region(
+    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+) -> NDArray[np.bool_]:
+    """Boolean mask of a region.
+
+    Parameters
+    ----------
+    text : str
+        ``rect:Z0,X0,Z1,X1`` (half-open, as Python counts), ``circle:Z,X,R``, either with ``mm`` at the end, or
+        the path of a mask image. Coordinates follow the axes of the image; a volume takes one more of each.
+    shape : tuple of int
+        Of the image.
+    axes : str
+        Its axis letters.
+    spacing_mm : mapping from axis letter to float
+        Pixel pitch. In mm a pixel belongs to a region where its centre does, (i + 1/2) times the pitch.
+
+    Raises
+    ------
+    OptionError
+        If the text is not understood, mm are given without a pixel pitch, or the region is empty.
+    InputError
+        If a mask image cannot be read or does not fit.
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon or kind not in ("rect", "circle"):
+        if not Path(text).exists():
+            raise OptionError(f"region '{text}' is neither a file nor understood; give {FORMS}")
+        mask = read_mask(text, shape)
+    else:
+        mask = _drawn(text, kind, rest, shape, axes, spacing_mm)
+    if not mask.any():
+        raise OptionError(f"region '{text}' holds no pixel of the {_size(shape)} image; check its numbers")
+    return mask
+
+
+def _drawn(
+    text: str, kind: str, rest: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+) -> NDArray[np.bool_]:
+    metric = rest.endswith("mm")
+    try:
+        numbers = [float(part) for part in rest.removesuffix("mm").split(",")]
+    except ValueError:
+        numbers = []
+    wanted = 2 * len(shape) if kind == "rect" else len(shape) + 1
+    if len(numbers) != wanted or not all(math.isfinite(number) for number in numbers):
+        raise OptionError(f"region '{text}' needs {wanted} numbers for {axes} images; give {FORMS}")
+    if metric and any(letter not in spacing_mm for letter in axes):
+        raise OptionError(f"region '{text}' is in mm, but the pixel pitch is not known; give --spacing")
+    pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
+    # In pixels an index is the place of a pixel; in mm its centre is.
+    offset = 0.5 if metric else 0.0
+    places = np.meshgrid(
+        *[(np.arange(n) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
+    )
+    mask = np.ones(shape, bool)
+    if kind == "rect":
+        for place, first, last in zip(places, numbers, numbers[len(shape) :], strict=False):
+            mask &= (place >= first) & (place < last)
+        return mask
+    squares = sum((place - centre) ** 2 for place, centre in zip(places, numbers, strict=False))
+    return np.asarray(squares <= numbers[-1] ** 2)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in shape)

@@ -1,0 +1,94 @@
+"""The truth that comes with a simulated acquisition, and masks that users draw."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.acquisition import Acquisition
+from usdenoise.errors import InputError
+from usdenoise.formats import hdf5
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is known about a simulated acquisition, spatial axes in the order of the stack.
+
+    Attributes
+    ----------
+    blood_power : float array
+        Mean power of the blood over frames.
+    vessel_mask : boolean array
+        Pixels of vessels.
+    """
+
+    blood_power: NDArray[Any]
+    vessel_mask: NDArray[np.bool_]
+
+
+def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
+    """The truth in a file of ``usdenoise simulate``, None where there is none.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file that the acquisition came from.
+    acquisition : Acquisition
+        As it was read from it.
+
+    Raises
+    ------
+    InputError
+        If the truth does not have the stack's spatial shape.
+    """
+    from usdenoise.formats.reading import container
+
+    if container(Path(path)) != "HDF5":
+        return None
+    with hdf5.open_file(Path(path)) as file:
+        if "truth/blood_power" not in file or "truth/vessel_mask" not in file:
+            return None
+        truth = Truth(file["truth/blood_power"][()], file["truth/vessel_mask"][()].astype(bool))
+    shape = tuple(acquisition.iq.shape[acquisition.axes.index(letter)] for letter in acquisition.spatial_axes)
+    if truth.blood_power.shape != shape or truth.vessel_mask.shape != shape:
+        raise InputError(
+            f"the truth in {path} has shape {truth.blood_power.shape} and the images {shape}; "
+            "simulate the file again"
+        )
+    return truth
+
+
+def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A mask from an image file (depth downwards, lateral to the right) or a .npy array.
+
+    Parameters
+    ----------
+    path : str or Path
+        PNG, TIFF or another image, or .npy; what is not 0 belongs to the mask.
+    shape : tuple of int
+        That the mask must have.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or has another shape.
+    """
+    import imageio.v3 as iio
+
+    numpy = Path(path).suffix.lower() == ".npy"
+    try:
+        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"the mask {path} cannot be read ({str(error).splitlines()[0]}); give an image or a .npy file"
+        ) from error
+    if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
+        # Opacity is no mask.
+        image = image[..., :-1]
+    if image.ndim == len(shape) + 1:
+        image = image.any(axis=-1)
+    if image.shape != shape:
+        raise InputError(f"the mask {path} has shape {image.shape} and the images {shape}; draw it on one")
+    return np.asarray(image != 0)
