@@ -11,9 +11,10 @@ import pytest
 from click.testing import Result
 
 from tests.cli.test_cli import cli, shell
+from usdenoise.experiments import catalogue, reproduce, ultrasound
 from usdenoise.experiments import setup as setups
-from usdenoise.experiments import ultrasound
-from usdenoise.experiments.catalogue import EXPERIMENTS
+from usdenoise.experiments.catalogue import EXPERIMENTS, Experiment
+from usdenoise.experiments.record import ExperimentResult
 
 NAMES = [
     "sensing-lambda", "sensing-precgd", "sensing-small-start", "sensing-well-conditioned", "high-noise",
@@ -204,6 +205,20 @@ def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.
     single = record(tmp_path, "ultrasound")
     assert single["numbers"]["50 %"]["GD"] == saved["numbers"]["50 %"]["GD"]
     assert any("noise-free" in claim["statement"] for claim in single["claims"])
+
+
+def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(setup: setups.Setup) -> ExperimentResult:
+        raise KeyboardInterrupt
+
+    table = {"one-bit": EXPERIMENTS["one-bit"], "phase": Experiment("Title", stop)}
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", table)
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
+    result = cli("reproduce", "one-bit", "phase", "--seeds", 1, "-o", tmp_path)
+    assert result.exit_code == 130
+    assert result.stdout == ""
+    assert "interrupted; 1 of 2 experiments are written" in result.stderr
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".json", ".md", ".png"]
 
 
 def test_an_acquisition_that_is_missing_or_damaged(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import click
 
 from usdenoise.cli import options as shared
 from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.main import INTERRUPTED
 
 WIDTH = 80
 
@@ -90,14 +91,18 @@ def command(
             finished.append(name)
             console.advance(len(finished), f"{len(finished)}/{len(chosen)}")
 
-        summary = reproduce(
-            chosen,
-            output,
-            Setup(n_seeds, quick, acquisition, given, threads, console.say),
-            overwrite=overwrite,
-            command=["usdenoise", *sys.argv[1:]],
-            on_done=advance,
-        )
+        try:
+            summary = reproduce(
+                chosen,
+                output,
+                Setup(n_seeds, quick, acquisition, given, threads, console.say),
+                overwrite=overwrite,
+                command=["usdenoise", *sys.argv[1:]],
+                on_done=advance,
+            )
+        except KeyboardInterrupt:
+            console.warn(f"interrupted; {len(finished)} of {len(chosen)} experiments are written")
+            click.get_current_context().exit(INTERRUPTED)
     if as_json:
         print_json(summary)
     elif not quiet:
