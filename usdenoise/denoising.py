@@ -20,7 +20,7 @@ from usdenoise.filters.completion import check_rank_fits, complete
 from usdenoise.filters.cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.filters.judgement import Judgement, judge
 from usdenoise.filters.lowrank import LowRank
-from usdenoise.filters.pixels import PixelSubset, automatic_rank, draw_pixels
+from usdenoise.filters.pixels import PixelSubset, automatic_rank, draw_panel, draw_pixels
 from usdenoise.filters.refit import refit
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.options import DenoiseOptions, make_options
@@ -28,6 +28,15 @@ from usdenoise.sampling import EntrySample, draw_entries
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """The pixels that the samples are drawn from."""
+
+    matrix: NDArray[Any]
+    observed: NDArray[np.uint8] | None
+    start: Factors | None
 
 
 @dataclass(frozen=True)
@@ -155,10 +164,13 @@ def denoise(
             _check_complete(n_unobserved)
             model = truncated_svd(matrix, rank, executor)
         else:
-            sample = draw_entries(matrix.shape, chosen.sampling, chosen.seed, observed)
+            panel = _panel(matrix, observed, chosen, start)
+            sample = draw_entries(panel.matrix.shape, chosen.sampling, chosen.seed, panel.observed)
             n_sampled = sample.n_fitted + sample.n_held_out
-            rank = _rank(chosen, subset, matrix.shape, sample.n_fitted)
-            solution = complete(matrix, sample, subset, rank, chosen, executor, on_iteration, start)
+            rank = _rank(chosen, subset, panel.matrix.shape, sample.n_fitted)
+            solution = complete(
+                panel.matrix, sample, subset, rank, chosen, executor, on_iteration, panel.start
+            )
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed)
@@ -176,7 +188,7 @@ def denoise(
             residual_energy=float(energy.sum() - np.sum(model.singular_values**2)),
             shape=matrix.shape,
             rank=rank,
-            n_sampled=None if sample is None else n_sampled,
+            samples_a_pixel=None if sample is None else n_sampled / sample.shape[0],
             refitted=chosen.refit == "all",
         )
         solved = time.perf_counter()
@@ -196,6 +208,24 @@ def denoise(
         n_sampled,
         {"solve": solved - began, "filter": time.perf_counter() - solved},
     )
+
+
+def _panel(
+    matrix: NDArray[Any],
+    observed: NDArray[np.uint8] | None,
+    options: DenoiseOptions,
+    start: Factors | None,
+) -> _Panel:
+    """All pixels where the sample's own factors are the result, enough of them where a refit follows."""
+    rows = None
+    if options.refit == "all":
+        rng = np.random.default_rng([options.seed, 4])
+        rows = draw_panel(len(matrix), options.sampling, observed, rng)
+    if rows is None:
+        return _Panel(matrix, observed, start)
+    if start is not None and len(start[0]) == len(matrix):
+        start = (start[0][rows], start[1])
+    return _Panel(matrix[rows], None if observed is None else observed[rows], start)
 
 
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:

@@ -31,7 +31,8 @@ class DenoiseOptions:
     rank : "auto" or int
         Number of components that are estimated; "auto" takes those above the noise, 100 at most.
     sampling : float
-        Fraction of the observed entries that is used, in (0, 1].
+        Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are drawn
+        from as many pixels, spread over the image, as fix the temporal components; the refit then uses all.
     seed : int
         Same seed, same sample and same start.
     iterations : int

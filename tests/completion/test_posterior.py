@@ -37,6 +37,28 @@ def test_rows_are_the_ridge_regressions_of_the_textbook(dtype, rank):
     assert (passes < 2) == (rank <= 24)
 
 
+def test_a_guess_of_the_rows_costs_one_look_and_saves_the_steps():
+    _, right, variances, completion = problem(np.complex64, 40)
+    cold, cold_passes = fit_rows(completion, right, variances, 0.01)
+    warm, warm_passes = fit_rows(completion, right, variances, 0.01, cold)
+    assert warm_passes < cold_passes
+    assert warm_passes < 3
+    assert np.linalg.norm(warm - cold) < 1e-3 * np.linalg.norm(cold)
+    zero, zero_passes = fit_rows(completion, right, variances, 0.01, np.zeros_like(cold))
+    assert zero_passes == pytest.approx(cold_passes + 1)
+    assert np.linalg.norm(zero - cold) < 1e-5 * np.linalg.norm(cold)
+
+
+def test_a_sweeps_guess_is_the_old_model_in_the_new_columns():
+    _, right, variances, completion = problem(np.complex128, 6, fraction=0.9, decades=1.0)
+    rows, _ = fit_rows(completion, right, variances, 0.01)
+    better, learnt, guess, _ = posterior_sweep(completion, right, variances, 0.01)
+    wanted, _ = fit_rows(completion, better, learnt, 0.01)
+    # The factor hardly moves from the truth, so the guess is nearly the fit that it saves.
+    assert np.linalg.norm(guess - wanted) < 0.02 * np.linalg.norm(wanted)
+    assert np.linalg.norm(guess @ better.conj().T - rows @ right.conj().T) < 0.02 * np.linalg.norm(rows)
+
+
 def test_rows_without_samples_are_zero_and_a_strong_prior_shrinks():
     _, right, variances, completion = problem(np.complex64, 5)
     completion.sample.bits[7] = 0
@@ -57,8 +79,8 @@ def test_a_sweep_brings_the_subspace_closer_and_learns_the_variances(dtype):
     _, right, variances, completion = problem(dtype, 6, fraction=0.4, shape=(2000, 90), decades=1.0)
     rng = np.random.default_rng(1)
     guess = orthonormal(right + 0.02 * gaussian(rng, right.shape, dtype))
-    better, learnt, _ = posterior_sweep(completion, guess, variances, 0.01)
-    best, learnt, _ = posterior_sweep(completion, better, learnt, 0.01)
+    better, learnt, _, _ = posterior_sweep(completion, guess, variances, 0.01)
+    best, learnt, _, _ = posterior_sweep(completion, better, learnt, 0.01)
     assert angle(best, right) < 0.25 * angle(guess, right)
     # The weakest component has ten times the noise's amplitude, and 800 samples a frame.
     assert angle(best, right) < 1.5 * 0.1 * np.sqrt(90 / 800)
@@ -69,6 +91,6 @@ def test_a_sweep_brings_the_subspace_closer_and_learns_the_variances(dtype):
 def test_a_sweep_from_the_truth_stays_near_it_where_samples_are_few():
     # 16 samples a row for 8 unknowns, the weakest twice the noise.
     _, right, variances, completion = problem(np.complex64, 8, fraction=0.2, shape=(1500, 80), noise=0.5)
-    subspace, prior, _ = posterior_sweep(completion, right, variances, 0.25)
+    subspace, prior, _, _ = posterior_sweep(completion, right, variances, 0.25)
     assert angle(subspace, right) < 0.5 * np.sqrt(80 / 300)
     assert prior[:6] == pytest.approx(variances[:6], rel=0.25)

@@ -173,7 +173,7 @@ def test_verdicts(held_out, n_sampled, refitted, words):
         residual_energy=100 * 80 - 10 * (100 + 80 - 10),
         shape=(100, 80),
         rank=10,
-        n_sampled=n_sampled,
+        samples_a_pixel=None if n_sampled is None else n_sampled / 100,
         refitted=refitted,
     )
     assert judgement.residual_rms == pytest.approx(1.0)

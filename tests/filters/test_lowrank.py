@@ -9,8 +9,8 @@ from usdenoise.completion.initialize import gaussian
 from usdenoise.filters.band import keep_band
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.noise import marchenko_pastur_quantiles
-from usdenoise.filters.pixels import draw_pixels
-from usdenoise.filters.refit import refit_left
+from usdenoise.filters.pixels import SAMPLES_A_FRAME, draw_panel, draw_pixels
+from usdenoise.filters.refit import refit, refit_left
 from usdenoise.filters.svd import truncated_svd
 
 
@@ -88,6 +88,43 @@ def test_svd_keeps_components_a_million_times_smaller():
         assert truncated_svd(matrix, 2, executor).singular_values == pytest.approx([1e6, 1.0], rel=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale):
+    """Rayleigh-Ritz by the textbook: Q = orth(M V), and the SVD of Q Q^H M."""
+    matrix = stack(dtype) * np.dtype(dtype).type(scale)
+    rng = np.random.default_rng(3)
+    exact = loops.truncated_svd(matrix, 6)
+    near = np.linalg.qr(exact[2] + 0.05 * gaussian(rng, exact[2].shape, np.result_type(dtype, float)))[0]
+    with ThreadExecutor(2) as executor:
+        model = refit(matrix, near.astype(dtype), executor, None)
+    wide = matrix.astype(np.result_type(dtype, np.float64))
+    basis = np.linalg.qr(wide @ near)[0]
+    left, singular, right_h = np.linalg.svd(basis.conj().T @ wide, full_matrices=False)
+    assert model.singular_values == pytest.approx(singular[:6], rel=1e-4)
+    a, b_h = model.band(0, 6)
+    wanted = basis @ ((left[:, :6] * singular[:6]) @ right_h[:6])
+    assert np.linalg.norm(a @ b_h - wanted) < 1e-4 * np.linalg.norm(wanted)
+    for side in (model.left, model.right):
+        assert np.abs(side.conj().T @ side - np.eye(6)).max() < 1e-4
+
+    def angle(found):
+        return np.linalg.norm(found - exact[2] @ (exact[2].conj().T @ found), 2)
+
+    assert angle(model.right) < 0.1 * angle(near)
+
+
+def test_refit_of_a_matrix_of_lower_rank_leaves_the_rest_at_zero():
+    matrix = stack(np.complex128, rank=2, noise=0.0)
+    guess = np.linalg.qr(gaussian(np.random.default_rng(0), (40, 5), np.complex128))[0]
+    with ThreadExecutor(1) as executor:
+        model = refit(matrix, guess, executor, None)
+    assert model.singular_values[:2] == pytest.approx(loops.truncated_svd(matrix, 2)[1], rel=1e-6)
+    assert np.abs(model.singular_values[2:]).max() < 1e-6 * model.singular_values[0]
+    a, b_h = model.band(0, 5)
+    assert np.linalg.norm(a @ b_h - matrix) < 1e-6 * np.linalg.norm(matrix)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_refit_with_the_true_subspace_is_least_squares(dtype):
     matrix = stack(dtype)
@@ -142,3 +179,35 @@ def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
     eigenvalues = np.linalg.eigvalsh(noise @ noise.T / 900)
     levels = (np.arange(300) + 0.5) / 300
     assert np.abs(marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])
+def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
+    matrix = stack(dtype, shape=shape)
+    subset = draw_pixels(matrix, None, np.random.default_rng(0))
+    _, singular, right = loops.truncated_svd(matrix, min(shape))
+    assert subset.n_pixels == shape[0]
+    assert subset.singular_values[:6] == pytest.approx(singular[:6], rel=1e-5)
+    assert subset.singular_values[-5:] == pytest.approx(singular[-5:], rel=1e-3)
+    overlap = np.abs(np.sum(subset.right[:, :6].conj() * right[:, :6], axis=0))
+    assert overlap == pytest.approx(np.ones(6), abs=1e-4)
+
+
+def test_a_panel_has_as_many_samples_a_frame_whatever_the_sampling():
+    rng = np.random.default_rng(0)
+    assert draw_panel(1000, 0.5, None, rng) is None
+    for sampling in (1.0, 0.5, 0.2):
+        panel = draw_panel(9000, sampling, None, rng)
+        assert len(panel) == round(SAMPLES_A_FRAME / sampling)
+        assert len(set(panel)) == len(panel)
+        # Spread over the image: every tenth of it has about its share.
+        share = np.histogram(panel, 10, (0, 9000))[0] / len(panel)
+        assert share == pytest.approx(np.full(10, 0.1), abs=0.05)
+
+
+def test_a_panel_leaves_out_pixels_that_were_never_seen():
+    observed = np.full((5000, 4), 255, np.uint8)
+    observed[::2] = 0
+    panel = draw_panel(5000, 0.5, observed, np.random.default_rng(0))
+    assert (panel % 2 == 1).all()
+    assert draw_panel(5000, 0.1, observed, np.random.default_rng(0)) is None

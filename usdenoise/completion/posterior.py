@@ -21,6 +21,7 @@ def fit_rows(
     right: NDArray[Any],
     variances: NDArray[np.float64],
     noise_variance: float,
+    start: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], float]:
     """Posterior means of the coefficients x of every row, a row of M being x V^H plus white noise.
 
@@ -39,14 +40,16 @@ def fit_rows(
         Prior variance of each component of x.
     noise_variance : float
         Of an entry.
+    start : (m, r) array, optional
+        First guess of X; by default 0.
 
     Returns
     -------
     rows : (m, r) array
         X.
     passes : float
-        Conjugate-gradient steps, averaged over the rows; each is an evaluation of the sampled model. They
-        end when what is left is a hundredth of the posterior's own spread.
+        Evaluations of the sampled model, averaged over the rows: one for each step, and one for a first
+        guess. The steps end when what is left is a hundredth of the posterior's own spread.
     """
     ridge = noise_variance / variances
     right_h = np.ascontiguousarray(right.conj().T)
@@ -64,8 +67,15 @@ def fit_rows(
 
     def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
         mask = problem.sample.mask(rows)
-        residual: NDArray[Any] = (problem.matrix[rows] * mask) @ right
-        solution = np.zeros_like(residual)
+        sampled = problem.matrix[rows] * mask
+        if start is None:
+            residual: NDArray[Any] = sampled @ right
+            solution = np.zeros_like(residual)
+        else:
+            solution = start[rows].copy()
+            image = solution @ right_h
+            image *= mask
+            residual = (sampled - image) @ right - solution * weight
         normal = (mask.astype(real) @ outer).view(right.dtype).reshape(-1, n_leading, n_leading)
         blocks = np.linalg.inv(normal.astype(wide) + np.diag(ridge[:n_leading])).astype(right.dtype)
 
@@ -80,7 +90,7 @@ def fit_rows(
         energy = _row_products(residual, preconditioned)
         # A row that is solved to rounding stands still: its next direction would be a ratio of rounding errors.
         floor = np.finfo(real).eps ** 2 * energy + tiny
-        steps = 0
+        steps = 0 if start is None else 1
         while steps < MAX_STEPS and np.mean(energy) > enough:
             steps += 1
             image = direction @ right_h
@@ -104,7 +114,7 @@ def posterior_sweep(
     right: NDArray[Any],
     variances: NDArray[np.float64],
     noise_variance: float,
-) -> tuple[NDArray[Any], NDArray[np.float64], float]:
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any], float]:
     """One sweep of expectation maximisation for the low-rank Gaussian model, from the sample alone.
 
     Every row is x V^H plus white noise, x Gaussian with independent components. The rows' posterior means
@@ -124,6 +134,8 @@ def posterior_sweep(
         New orthonormal columns, by decreasing variance.
     variances : (r,) array
         New prior variances.
+    rows : (m, r) array
+        The rows' posterior means under the old factor, in the new columns: a first guess for the new ones.
     passes : float
         Evaluations of the sampled model.
     """
@@ -145,7 +157,8 @@ def posterior_sweep(
     values, turn = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
     floor = PRIOR_FLOOR * noise_variance
     turned = np.ascontiguousarray((basis @ turn[:, ::-1]).astype(right.dtype))
-    return turned, np.maximum(values[::-1], floor), passes + COLUMN_STEPS
+    guess = rows @ (triangle.conj().T @ turn[:, ::-1]).astype(rows.dtype)
+    return turned, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
 
 
 def _ratio(

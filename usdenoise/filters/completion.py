@@ -154,8 +154,8 @@ def _start(
         )
     noise = max(subset.noise_rms**2, np.finfo(problem.matrix.dtype).eps ** 2 * subset.singular_values[0] ** 2)
     right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
-    right, variances, sweep = posterior_sweep(problem, right, variances, noise)
-    rows, fit = fit_rows(problem, right, variances, noise)
+    right, variances, guess, sweep = posterior_sweep(problem, right, variances, noise)
+    rows, fit = fit_rows(problem, right, variances, noise, guess)
     # Balanced: both factors get the square root of the component's size.
     size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
         rows.real.dtype

@@ -38,7 +38,7 @@ def judge(
     residual_energy: float,
     shape: tuple[int, int],
     rank: int,
-    n_sampled: int | None,
+    samples_a_pixel: float | None,
     refitted: bool,
 ) -> Judgement:
     """Judge an estimate from a sample.
@@ -53,22 +53,22 @@ def judge(
         (n_pixels, n_frames).
     rank : int
         Components.
-    n_sampled : int or None
-        Sampled entries; None where the SVD of the whole stack was taken.
+    samples_a_pixel : float or None
+        Sampled entries of a pixel, on average over those that were sampled; None where the SVD of the whole
+        stack was taken.
     refitted : bool
         Whether the factors were fitted again to all entries.
     """
     n_pixels, n_frames = shape
     freedom = max(n_pixels * n_frames - rank * (n_pixels + n_frames - rank), 1)
     residual_rms = math.sqrt(max(residual_energy, 0.0) / freedom)
-    if n_sampled is None:
+    if samples_a_pixel is None:
         return Judgement(residual_rms, None, None, "the full SVD itself")
-    per_pixel = n_sampled / n_pixels
     allowed = None
-    if held_out_rmse is not None and per_pixel > rank:
-        allowed = residual_rms * math.sqrt(1 + rank / (per_pixel - rank))
+    if held_out_rmse is not None and samples_a_pixel > rank:
+        allowed = residual_rms * math.sqrt(1 + rank / (samples_a_pixel - rank))
     ratio = held_out_rmse / allowed if held_out_rmse is not None and allowed else None
-    return Judgement(residual_rms, allowed, ratio, _verdict(ratio, per_pixel, rank, refitted))
+    return Judgement(residual_rms, allowed, ratio, _verdict(ratio, samples_a_pixel, rank, refitted))
 
 
 def _verdict(ratio: float | None, per_pixel: float, rank: int, refitted: bool) -> str:

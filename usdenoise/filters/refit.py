@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
 from usdenoise.completion.initialize import orthonormal
+from usdenoise.completion.preconditioners import gram
 from usdenoise.completion.problem import block_rows
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.sampling import unpack
@@ -20,9 +21,11 @@ def refit(
 ) -> LowRank:
     """Singular triplets near an approximate temporal subspace, from all observed entries.
 
-    One step of subspace iteration: U is fitted to the data with V known, V with that U, and U once more
-    with the new V. What an estimate from few samples gets wrong in V are directions near the noise level;
-    the step shrinks them by the square of the ratio of singular values.
+    One step of subspace iteration: U is fitted to the data with V known, then V with that U. What an
+    estimate from few samples gets wrong in V are directions near the noise level; the step shrinks them by
+    the square of the ratio of singular values. Where every entry is observed that is one pass over the
+    data, and the triplets are those of the data projected on the span of U (Rayleigh-Ritz); otherwise U is
+    fitted once more, with the new V.
 
     Parameters
     ----------
@@ -35,20 +38,43 @@ def refit(
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
         Bit mask of the observed entries; None when all are. In the place of the others stands the model.
     """
+    wide = np.result_type(matrix.dtype, np.float64)
 
-    def moment(rows: slice) -> NDArray[Any]:
+    def moment(rows: slice) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         left = _fit_rows(matrix, rows, right, observed)
         block = matrix[rows]
         if observed is not None:
             block = np.where(unpack(observed[rows], matrix.shape[1]), block, left @ right.conj().T)
         # (U^H M)^H is M^H U; this order reads the block along its rows.
-        product: NDArray[Any] = left.conj().T @ block
-        return product
+        return left, left.conj().T @ block, gram(left)
 
-    total: Any = 0.0
-    for part in executor.map(moment, block_rows(matrix.shape)):
-        total = total + part.astype(np.result_type(part.dtype, np.float64))
-    return refit_left(matrix, orthonormal(total.conj().T).astype(matrix.dtype), executor, observed)
+    lefts = []
+    moments: Any = 0.0
+    squares: Any = 0.0
+    for left, part, square in executor.map(moment, block_rows(matrix.shape)):
+        lefts.append(left)
+        moments = moments + part.astype(wide)
+        squares = squares + square
+    if observed is not None:
+        return refit_left(matrix, orthonormal(moments.conj().T).astype(matrix.dtype), executor, observed)
+    white = _whitening(squares)
+    turn, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
+    return LowRank(
+        np.concatenate(lefts) @ (white @ turn).astype(matrix.dtype),
+        singular,
+        np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype),
+    )
+
+
+def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
+    """W with W^H G W = I for a Gram matrix G, directions that rounding cannot tell from zero taken to zero."""
+    size = np.sqrt(np.maximum(squares.diagonal().real, np.finfo(np.float64).tiny))
+    values, vectors = np.linalg.eigh(squares / np.outer(size, size))
+    # Columns were scaled to one, so what is left is how nearly they depend on each other.
+    with np.errstate(divide="ignore"):
+        inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
+    white: NDArray[Any] = (vectors * inverse) / size[:, None]
+    return white
 
 
 def refit_left(
