@@ -42,7 +42,8 @@ def test_decibels_of_zeros():
     assert np.all(decibels(np.zeros(3)) == -np.inf)
 
 
-@given(arrays(np.float64, 20, elements=st.floats(0, 1e6)), st.floats(1e-3, 1e3))
+# Scaling a subnormal number loses its digits before any decibel is taken.
+@given(arrays(np.float64, 20, elements=st.just(0.0) | st.floats(1e-300, 1e6)), st.floats(1e-3, 1e3))
 def test_decibels_do_not_depend_on_scale(power, scale):
     if power.max() > 1e-200:
         assert np.allclose(decibels(power), decibels(power * scale), atol=1e-3)

@@ -210,3 +210,20 @@ def test_random_starts_have_the_scale_of_the_data():
         u, v = make_start(problem, 5, np.random.default_rng(0))
         rms = np.sqrt(np.mean(np.abs(u @ v.conj().T) ** 2))
         assert rms == pytest.approx(scale * np.sqrt(np.mean(np.abs(matrix) ** 2)), rel=0.2)
+
+
+def test_a_fixed_step_is_kept_whatever_it_does():
+    # Plain descent multiplies x by 1 - 2.5 in every step.
+    solution = solve(
+        Bowl(),
+        (np.ones((2, 1)),),
+        preconditioner=identity,
+        damping=damping.none(),
+        step=2.5,
+        stopping=StoppingRule(4),
+        undo=False,
+    )
+    assert solution.factors[0] == pytest.approx(np.full((2, 1), 1.5**4))
+    assert [line.objective for line in solution.trace] == pytest.approx([1.5 ** (2 * k) for k in range(5)])
+    assert {line.step for line in solution.trace[1:]} == {2.5}
+    assert solution.passes == 5

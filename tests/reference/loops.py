@@ -47,3 +47,30 @@ def truncated_svd(M, rank):
     """Best rank-r approximation by numpy's SVD in double precision."""
     U, s, Vh = np.linalg.svd(M.astype(np.result_type(M, np.float64)), full_matrices=False)
     return U[:, :rank], s[:rank], Vh[:rank].conj().T
+
+
+def symmetric_eta_decay(X, value_and_gradient, alpha, beta, iterations):
+    """The paper's iteration for one symmetric factor, with a fixed step."""
+    eta = None
+    values = []
+    for _ in range(iterations):
+        value, gradient = value_and_gradient(X)
+        eta = np.sqrt(value) if eta is None else beta * eta
+        values.append(value)
+        X = X - alpha * gradient @ np.linalg.inv(X.conj().T @ X + eta * np.eye(X.shape[1]))
+    return X, values
+
+
+def sensing_value_and_gradient(X, matrices, measurements):
+    """1/m sum_i (<A_i, X X^H> - y_i)^2 and its gradient, one measurement after the other."""
+    value, gradient = 0.0, np.zeros(X.shape, np.result_type(X, matrices))
+    for A, y in zip(matrices, measurements, strict=True):
+        error = np.trace(A.conj().T @ X @ X.conj().T).real - y
+        value += error**2
+        gradient = gradient + 2 * error * (A + A.conj().T) @ X
+    return value / len(measurements), gradient / len(measurements)
+
+
+def one_bit_loss(M, fractions):
+    """Negative log-likelihood of fractions of ones under the logistic function of M."""
+    return np.sum(np.log(1 + np.exp(M)) - fractions * M)

@@ -19,6 +19,7 @@ COMMANDS = {
     "expand": "Rebuild a filtered stack from its factors.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
+    "reproduce": "Do the paper's experiments, and check its claims.",
 }
 
 FAILED, DIVERGED, BROKEN_PIPE = 1, 3, 141

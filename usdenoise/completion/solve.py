@@ -100,6 +100,7 @@ def solve(
     step: float,
     stopping: StoppingRule,
     ridge: Callable[[int], float] | None = None,
+    undo: bool = True,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Solution:
     """Descend from `start`.
@@ -122,6 +123,9 @@ def solve(
     ridge : callable, optional
         Weight of the sum of the factors' squared norms that is added to the objective, from the iteration's
         number counted from 0.
+    undo : bool
+        False keeps every step and the step length, whatever they do to the objective, as published
+        experiments with a fixed step do.
     on_iteration : callable, optional
         Called with every line of the trace as it is made.
 
@@ -181,7 +185,7 @@ def solve(
                 )
             evaluation = _checked(problem.evaluate(trial), number + 1, step)
             passes += 1
-            if _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
+            if not undo or _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
                 break
             if halvings == MAX_HALVINGS:
                 return finished(StopReason.NO_DESCENT)

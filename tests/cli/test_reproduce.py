@@ -1,0 +1,254 @@
+"""``usdenoise reproduce``: what it lists, writes, prints and refuses."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from click.testing import Result
+
+from tests.cli.test_cli import cli, shell
+from usdenoise.experiments import catalogue, reproduce, ultrasound
+from usdenoise.experiments import setup as setups
+from usdenoise.experiments.catalogue import EXPERIMENTS, Experiment
+from usdenoise.experiments.record import ExperimentResult
+
+NAMES = [
+    "sensing-lambda", "sensing-precgd", "sensing-small-start", "sensing-well-conditioned", "high-noise",
+    "wall-time", "one-bit", "phase", "ultrasound", "ultrasound-grid",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """One experiment with two seeds. Read only."""
+    folder = tmp_path_factory.mktemp("one") / "out"
+    return folder, cli("reproduce", "one-bit", "--seeds", 2, "-o", folder)
+
+
+def record(folder: Path, name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return loaded
+
+
+def test_without_a_name_it_lists_the_experiments() -> None:
+    result = cli("reproduce")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == NAMES
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    listed = json.loads(cli("reproduce", "--json").stdout)
+    assert list(listed["experiments"]) == NAMES
+
+
+def test_an_unknown_name_is_wrong_usage_that_names_the_known_ones() -> None:
+    result = cli("reproduce", "one-bit", "two-bit")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "there is no experiment 'two-bit'; give all, or some of sensing-lambda" in result.stderr
+    assert "ultrasound-grid" in result.stderr
+
+
+def test_reading_options_need_a_file() -> None:
+    result = cli("reproduce", "one-bit", "--axes", "tzx")
+    assert result.exit_code == 2
+    assert "give --acquisition FILE" in result.stderr
+
+
+def test_no_seed_is_wrong_usage() -> None:
+    assert cli("reproduce", "one-bit", "--seeds", 0).exit_code == 2
+
+
+def test_it_writes_a_picture_curves_a_record_and_claims(done: tuple[Path, Result]) -> None:
+    folder, result = done
+    assert result.exit_code == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "one-bit.csv", "one-bit.json", "one-bit.md", "one-bit.png",
+    ]  # fmt: skip
+    assert iio.imread(folder / "one-bit.png").shape[0] > 300
+    saved = record(folder, "one-bit")
+    assert saved["seeds"] == [0, 1]
+    assert saved["parameters"]["decay"] == 0.4
+    assert saved["provenance"]["software"]["usdenoise"]
+    assert saved["provenance"]["parameters"]["seeds"] == [0, 1]
+    assert len(saved["choices"]) >= 4
+    with (folder / "one-bit.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for panel in saved["panels"]:
+        for curve in panel["curves"]:
+            ours = [row for row in rows if (row["panel"], row["curve"]) == (panel["title"], curve["label"])]
+            assert len(ours) == 201
+            assert float(ours[-1]["median"]) == curve["final_error"]["median"]
+            assert float(ours[0]["median"]) > 0.1
+
+
+def test_the_table_says_which_claims_held(done: tuple[Path, Result]) -> None:
+    folder, result = done
+    claims = record(folder, "one-bit")["claims"]
+    held = sum(claim["held"] for claim in claims)
+    assert 0 < held < len(claims)
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("one-bit: One-bit sensing (")
+    assert sum(line.startswith("  held ") for line in lines) == held
+    assert sum(line.startswith("  not held ") for line in lines) == len(claims) - held
+    assert lines[-1] == f"{held} of {len(claims)} claims held; the results are in {folder}"
+    assert all(len(line) <= 80 for line in lines[:-1])
+    text = (folder / "one-bit.md").read_text()
+    assert text.count("**not held**") == len(claims) - held
+    for claim in claims:
+        assert claim["statement"] in text
+    # Twice the noise, the same noise: eta-decay finds the matrix whatever the table says of its speed.
+    first = record(folder, "one-bit")["panels"][0]["curves"][0]
+    assert first["label"] == "eta-decay"
+    assert max(first["final_error_of_each_seed"]) < 1e-12
+
+
+def test_results_that_exist_are_refused_before_anything_is_done(done: tuple[Path, Result]) -> None:
+    folder, _ = done
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    result = cli("reproduce", "phase", "one-bit", "-o", folder)
+    assert result.exit_code == 1
+    assert "one-bit.png exists; give --overwrite" in result.stderr
+    assert result.stdout == ""
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> None:
+    arguments = ("reproduce", "high-noise", "one-bit", "--seeds", 1, "-o", tmp_path / "out", "--json")
+    first = shell(*arguments)
+    assert first.returncode == 0, first.stderr
+    summary = json.loads(first.stdout)
+    assert list(summary["experiments"]) == ["high-noise", "one-bit"]
+    assert summary["claims"] == sum(len(one["claims"]) for one in summary["experiments"].values())
+    assert summary["held"] == sum(
+        claim["held"] for one in summary["experiments"].values() for claim in one["claims"]
+    )
+    assert Path(summary["experiments"]["one-bit"]["output"]["curves"]).exists()
+    assert "high-noise: Gaussian sensing with high noise" in first.stderr
+    assert "\x1b" not in first.stderr
+    again = json.loads(cli(*arguments, "--overwrite").stdout)
+    for name, one in summary["experiments"].items():
+        assert again["experiments"][name]["claims"] == one["claims"]
+
+
+def test_quiet_says_nothing(tmp_path: Path) -> None:
+    result = cli("reproduce", "high-noise", "--seeds", 1, "-o", tmp_path / "out", "-q")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["sensing-lambda", "sensing-precgd", "sensing-small-start", "phase"])
+def test_a_panel_of_each_other_experiment(name: str, tmp_path: Path) -> None:
+    result = cli("reproduce", name, "--seeds", 1, "-o", tmp_path)
+    assert result.exit_code == 0
+    saved = record(tmp_path, name)
+    for panel in saved["panels"]:
+        noisy = panel["noise_floor"] is not None
+        assert noisy == ("noise 1e" in panel["title"])
+        assert panel["curves"][0]["label"] == "eta-decay"
+    # Without noise the method goes on to the end.
+    assert saved["panels"][0]["curves"][0]["final_error"]["median"] < 1e-6
+
+
+def test_every_name_has_a_title_that_fits_a_line() -> None:
+    assert list(EXPERIMENTS) == NAMES
+    assert all(experiment.title for experiment in EXPERIMENTS.values())
+
+
+def test_wall_time_is_drawn_against_seconds(tmp_path: Path) -> None:
+    result = cli("reproduce", "wall-time", "--seeds", 1, "-o", tmp_path)
+    assert result.exit_code == 0
+    with (tmp_path / "wall-time.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    mine = [row for row in rows if row["curve"] == "eta-decay"]
+    assert float(mine[0]["x"]) == 0
+    assert float(mine[-1]["x"]) == 0.5
+    assert float(mine[0]["median"]) == 1
+    assert float(mine[-1]["median"]) < 1e-5
+
+
+def test_ultrasound_on_a_file(phantom_file: Path, tmp_path: Path) -> None:
+    result = cli("reproduce", "ultrasound", "--acquisition", phantom_file, "-o", tmp_path, "--frames", "0:96")
+    assert result.exit_code == 0, result.stderr
+    saved = record(tmp_path, "ultrasound")
+    assert saved["provenance"]["input"]["path"] == str(phantom_file)
+    assert len(saved["provenance"]["input"]["sha256"]) == 64
+    assert saved["parameters"]["shape"] == [96, 40, 32]
+    # The published alpha is for 26000 x 2400 entries: tau stays, and so does the rank's share of the frames.
+    options = saved["parameters"]["methods"]["eta-decay"]
+    assert options["alpha"] == pytest.approx(1e7 * 40 * 32 * 96 / (26000 * 2400))
+    assert options["rank"] == 4
+    assert saved["parameters"]["methods"]["GD"]["alpha"] == pytest.approx(options["alpha"] / 1e4)
+    assert iio.imread(tmp_path / "ultrasound_power_doppler.png").ndim == 3
+    curves = {curve["label"]: curve for curve in saved["panels"][0]["curves"]}
+    assert list(curves) == ["eta-decay", "PrecGD", "GD"]
+    assert curves["eta-decay"]["final_error"]["median"] > 1
+    assert not any("noise-free" in claim["statement"] for claim in saved["claims"])
+
+
+def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setups, "QUICK_SHAPE", (32, 24, 120))
+    monkeypatch.setattr(ultrasound, "SAMPLINGS", (0.5, 0.2))
+    result = cli("reproduce", "ultrasound-grid", "ultrasound", "--quick", "-o", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    # One phantom serves both.
+    assert result.stderr.count("simulating the phantom") == 1
+    saved = record(tmp_path, "ultrasound-grid")
+    assert [panel["title"] for panel in saved["panels"]] == ["sampling 50 %", "sampling 20 %"]
+    assert [len(panel["curves"]) for panel in saved["panels"]] == [4, 4]
+    left = {
+        sampling: by_name["eta-decay"]["rms_to_noise_free"] for sampling, by_name in saved["numbers"].items()
+    }
+    # Fewer entries leave more error; with half of them it is about the noise of the stack itself.
+    assert left["50 %"] < 1.3 < left["20 %"]
+    single = record(tmp_path, "ultrasound")
+    assert single["numbers"]["50 %"]["GD"] == saved["numbers"]["50 %"]["GD"]
+    assert any("noise-free" in claim["statement"] for claim in single["claims"])
+
+
+def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(setup: setups.Setup) -> ExperimentResult:
+        raise KeyboardInterrupt
+
+    table = {"one-bit": EXPERIMENTS["one-bit"], "phase": Experiment("Title", stop)}
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", table)
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
+    result = cli("reproduce", "one-bit", "phase", "--seeds", 1, "-o", tmp_path)
+    assert result.exit_code == 130
+    assert result.stdout == ""
+    assert "interrupted; 1 of 2 experiments are written" in result.stderr
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".json", ".md", ".png"]
+
+
+def test_an_acquisition_that_is_missing_or_damaged(tmp_path: Path) -> None:
+    missing = tmp_path / "none.h5"
+    result = cli("reproduce", "ultrasound", "--acquisition", missing, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "none.h5" in result.stderr
+    missing.write_text("not a stack")
+    result = cli("reproduce", "ultrasound", "--acquisition", missing, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_unobserved_entries_and_an_empty_stack(tmp_path: Path, phantom_file: Path) -> None:
+    import h5py
+
+    from usdenoise.experiments.setup import Setup
+    from usdenoise.experiments.ultrasound import single
+
+    with h5py.File(phantom_file) as file:
+        iq = file["iq"][:60]
+    iq[::7, 3] = np.nan
+    path = tmp_path / "holes.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=iq).attrs.update(axes="tzx", frame_rate_hz=500.0)
+    result = single(Setup(acquisition=path))
+    assert np.isfinite(result.panels[0]["eta-decay"].final)
+    assert np.isfinite(result.numbers["50 %"]["eta-decay"]["rms_to_original"])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=np.zeros_like(iq)).attrs.update(axes="tzx", frame_rate_hz=500.0)
+    refused = cli("reproduce", "ultrasound", "--acquisition", path, "-o", tmp_path / "out")
+    assert refused.exit_code == 1
+    assert "zero everywhere" in refused.stderr

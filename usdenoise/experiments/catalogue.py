@@ -1,0 +1,51 @@
+"""The experiments by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from usdenoise.experiments import exact_and_over, sensing, ultrasound
+from usdenoise.experiments.record import ExperimentResult
+from usdenoise.experiments.setup import Setup
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row of the table.
+
+    Attributes
+    ----------
+    title : str
+        One line.
+    do : callable
+        From how it is to be done to what came out.
+    """
+
+    title: str
+    do: Callable[[Setup], ExperimentResult]
+
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {
+        "sensing-lambda": Experiment(
+            "Gaussian sensing against ScaledGD(lambda)", sensing.against_scaledgd_lambda
+        ),
+        "sensing-precgd": Experiment(
+            "Gaussian sensing against PrecGD with several proxies", sensing.against_precgd
+        ),
+        "sensing-small-start": Experiment(
+            "Gaussian sensing, rivals from a small start", sensing.from_small_start
+        ),
+        "sensing-well-conditioned": Experiment(
+            "Gaussian sensing, condition number 1", exact_and_over.sensing
+        ),
+        "high-noise": Experiment("Gaussian sensing with high noise", sensing.high_noise),
+        "wall-time": Experiment("Gaussian sensing against wall time", sensing.wall_time),
+        "one-bit": Experiment("One-bit sensing, rank exact or doubled", exact_and_over.one_bit),
+        "phase": Experiment("Phase retrieval, rank exact or doubled", exact_and_over.phase),
+        "ultrasound": Experiment("Power Doppler, three methods, half of the entries", ultrasound.single),
+        "ultrasound-grid": Experiment(
+            "Power Doppler, four methods, 50 % to 20 % of entries", ultrasound.grid
+        ),
+    }
+)
