@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from usdenoise.acquisition import SPATIAL_LETTERS, spatial_order
 COLOR_MAP = "hot"
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
 _AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
-_WIDTH_INCHES, _DPI = 6.0, 150
+_WIDTH_INCHES, DPI = 6.0, 150
 
 
 def power_doppler_png(
@@ -159,7 +159,7 @@ def _picture(
 ) -> bytes:
     from matplotlib.figure import Figure
 
-    panels = _panels(image, axes)
+    panels = panels_of(image, axes)
     sizes = [
         (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))
         for image, rows, columns in panels
@@ -167,7 +167,7 @@ def _picture(
     aspect = max(min(height / width, 2.5) for height, width in sizes)
     width = _WIDTH_INCHES * (1 + 0.6 * (len(panels) - 1))
     height = (width / len(panels) - 1.2) * aspect + 1.1
-    figure = Figure(figsize=(width, max(height, 2.5)), dpi=_DPI, layout="compressed")
+    figure = Figure(figsize=(width, max(height, 2.5)), dpi=DPI, layout="compressed")
     subplots = figure.subplots(1, len(panels), squeeze=False)[0]
     for subplot, (image, rows, columns), (height, width) in zip(subplots, panels, sizes, strict=True):
         shown = subplot.imshow(
@@ -178,122 +178,13 @@ def _picture(
             extent=(0, width, height, 0),
             interpolation="nearest",
         )
-        subplot.set_xlabel(_label(columns, spacing))
-        subplot.set_ylabel(_label(rows, spacing))
+        subplot.set_xlabel(axis_label(columns, spacing))
+        subplot.set_ylabel(axis_label(rows, spacing))
     if title:
         figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
     bar = figure.colorbar(shown, ax=list(subplots), label=scale.label, shrink=0.9)
     if scale.ticks is not None:
         bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
-    return figure_png(figure)
-
-
-def montage_png(
-    grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
-    axes: str,
-    *,
-    dynamic_range_db: float,
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-) -> bytes:
-    """Power Doppler images side by side on one dB scale, each with its label above.
-
-    Parameters
-    ----------
-    grid : rows of (label, image) or None
-        Images in dB, all with the axes `axes`; None leaves a place empty. Of a volume the maximum over the
-        last axis is shown.
-    axes : str
-        Axis letters of every image.
-    dynamic_range_db : float
-        What is this far below 0 dB is black.
-    spacing_mm : mapping from axis letter to float, optional
-        Pixel pitch; axes are in mm where it is known, otherwise in pixels.
-    title : str
-        Above the picture.
-
-    Returns
-    -------
-    bytes
-        8-bit PNG.
-    """
-    from matplotlib.figure import Figure
-
-    spacing = spacing_mm or {}
-    n_rows, n_columns = len(grid), max(len(row) for row in grid)
-    first = next(cell for row in grid for cell in row if cell is not None)
-    shape = _panels(first[1], axes)[0][0].shape
-    letters = _panels(first[1], axes)[0][1:]
-    height, width = (n * spacing.get(letter, 1.0) for n, letter in zip(shape, letters, strict=True))
-    panel = 2.1
-    figure = Figure(
-        figsize=(
-            max(n_columns * panel + 1.3, 4.0),
-            n_rows * (panel * np.clip(height / width, 0.3, 2.5) + 0.3) + 0.9,
-        ),
-        dpi=_DPI if n_rows * n_columns <= 30 else 100,
-        layout="compressed",
-    )
-    subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
-    for i, (row, axes_row) in enumerate(zip(grid, subplots, strict=True)):
-        for j, subplot in enumerate(axes_row):
-            cell = row[j] if j < len(row) else None
-            if cell is None:
-                subplot.set_axis_off()
-                continue
-            label, image = cell
-            shown = subplot.imshow(
-                np.maximum(_panels(image, axes)[0][0], -dynamic_range_db),
-                cmap=COLOR_MAP,
-                vmin=-dynamic_range_db,
-                vmax=0,
-                extent=(0, width, height, 0),
-                interpolation="nearest",
-            )
-            subplot.set_title(label, fontsize="small", parse_math=False)
-            subplot.tick_params(labelsize="x-small")
-            below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
-            subplot.tick_params(labelbottom=not below)
-            if not below:
-                subplot.set_xlabel(_label(letters[1], spacing), fontsize="small")
-            if j == 0:
-                subplot.set_ylabel(_label(letters[0], spacing), fontsize="small")
-    if title:
-        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
-    figure.colorbar(shown, ax=subplots, label="power Doppler (dB)", shrink=0.9, aspect=30)
-    return figure_png(figure)
-
-
-def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
-    """Held-out error of iterative methods against passes over the sample and against seconds.
-
-    Parameters
-    ----------
-    curves : mapping from label to points (passes, seconds, held-out rms)
-        One line each.
-
-    Returns
-    -------
-    bytes
-        8-bit PNG.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4), dpi=_DPI, layout="constrained")
-    by_pass, by_second = figure.subplots(1, 2, sharey=True)
-    markers = "osv^D<>Pph*X"
-    for number, (label, points) in enumerate(curves.items()):
-        passes, seconds, errors = zip(*points, strict=True)
-        style = {"marker": markers[number % len(markers)], "markersize": 3, "linewidth": 1.2}
-        by_pass.plot(passes, errors, label=label, **style)
-        by_second.plot(seconds, errors, **style)
-    for panel, what in ((by_pass, "passes over the sample"), (by_second, "seconds, start included")):
-        panel.set_yscale("log")
-        panel.set_xscale("log")
-        panel.set_xlabel(what)
-        panel.grid(alpha=0.3, which="both")
-    by_pass.set_ylabel("held-out rms")
-    figure.legend(loc="outside right upper", fontsize="small")
     return figure_png(figure)
 
 
@@ -328,7 +219,7 @@ def cutoff_png(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.6), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(11, 3.6), dpi=DPI, layout="constrained")
     curve, resemblance, matrix = figure.subplots(1, 3)
     curve.plot(20 * np.log10(np.maximum(singular_values, 1e-300) / singular_values[0]), ".-")
     curve.set_ylabel("singular value (dB)")
@@ -361,7 +252,8 @@ def tiff(image: NDArray[Any], axes: str) -> bytes:
     )
 
 
-def _panels(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str]]:
+def panels_of(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str]]:
+    """An image with its row and column letters, depth downwards; of a volume its three maximum projections."""
     order = "".join(letter for letter in SPATIAL_LETTERS if letter in axes)
     ordered = spatial_order(image, axes, order)
     if ordered.ndim == 2:
@@ -384,7 +276,8 @@ def _strongest(volume: NDArray[Any], axis: int) -> NDArray[Any]:
     return chosen
 
 
-def _label(letter: str, spacing: Mapping[str, float]) -> str:
+def axis_label(letter: str, spacing: Mapping[str, float]) -> str:
+    """What an axis shows, and its unit."""
     return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing else 'pixels'})"
 
 

@@ -66,13 +66,13 @@ elif {stage!r} == "solve":
                 time.sleep(60)
         return denoise(acquisition, on_iteration=stop, **settings)
     job.denoise = slowly
-    source = job._source
+    source = job.source_of
     slow = False
     def look(which, acquisition):
         global slow
         slow = path in str(which)
         return source(which, acquisition)
-    job._source = look
+    job.source_of = look
 else:
     draw = job.power_doppler_png
     def slowly(*arguments, title, **settings):

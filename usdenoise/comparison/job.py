@@ -17,8 +17,9 @@ from usdenoise.formats import load
 from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
+from usdenoise.montage import convergence_png, montage_png
 from usdenoise.provenance import software, to_json
-from usdenoise.rendering import convergence_png, montage_png, suitable_range_db
+from usdenoise.rendering import suitable_range_db
 
 COLUMNS = (
     "method", "sampling", "status", "message", "seconds", "peak_memory_bytes", "rank", "low_cutoff",

@@ -12,8 +12,9 @@ from usdenoise.experiments.catalogue import EXPERIMENTS
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.formats.files import OutputFolder, sha256
+from usdenoise.montage import montage_png
 from usdenoise.provenance import record, to_json
-from usdenoise.rendering import montage_png, suitable_range_db
+from usdenoise.rendering import suitable_range_db
 
 COLUMNS = ("panel", "curve", "x", "lower_quartile", "median", "upper_quartile")
 
