@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import usdenoise
 from tests.reference import loops
@@ -195,3 +196,28 @@ def test_volumes_and_real_stacks(small_phantom):
     result = usdenoise.denoise(Acquisition(stack, "tzxy"), rank=4, iterations=3)
     assert result.acquisition.iq.dtype == np.float32
     assert result.power_doppler.shape == (36, 8, 4)
+
+
+@pytest.mark.parametrize("scale", [1e-13, 1e15])
+def test_a_scale_whose_power_float32_does_not_hold_is_refused(stack, scale):
+    scaled = stack / np.abs(stack).max() * np.float32(scale)
+    with pytest.raises(InputError, match=r"the largest magnitude in 'iq' is .*scale the stack to between"):
+        usdenoise.denoise(scaled, axes="tzx")
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "gd"])
+def test_a_stack_of_one_entry_is_that_entry(method):
+    values = np.zeros((40, 60, 50), np.complex64)
+    values[7, 8, 9] = 3j
+    for seed in range(3):
+        result = usdenoise.denoise(values, axes="tzx", low_cutoff=0, rank=2, method=method, seed=seed)
+        assert np.array_equal(result.acquisition.iq, values)
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "svd"])
+def test_the_result_does_not_depend_on_the_threads_of_blas(stack, method):
+    def filtered(n_threads):
+        with threadpool_limits(n_threads, user_api="blas"):
+            return usdenoise.denoise(stack, axes="tzx", rank=30, low_cutoff=5, method=method).acquisition.iq
+
+    assert np.array_equal(filtered(1), filtered(4))

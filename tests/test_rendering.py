@@ -4,7 +4,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
+from usdenoise.rendering import cutoff_png, directional_png, power_doppler_png, tiff, velocity_png
 
 
 def brightness(png):
@@ -45,6 +45,53 @@ def test_a_volume_shows_three_projections_and_a_page_for_each_elevation(axes):
     pages = np.stack(list(iio.imiter(tiff(volume, axes), plugin="pillow")))
     ordered = volume.transpose([axes.index(letter) for letter in "yzx"])
     assert np.array_equal(pages, ordered)
+
+
+def halves(png):
+    """Mean colour within the left and the right part of the image area."""
+    picture = iio.imread(png)[..., :3].astype(float)
+    height, width, _ = picture.shape
+    rows = slice(int(0.35 * height), int(0.6 * height))
+    return [
+        picture[rows, int(a * width) : int(b * width)].mean(axis=(0, 1))
+        for a, b in ((0.2, 0.35), (0.5, 0.62))
+    ]
+
+
+@pytest.mark.parametrize("axes", ["zx", "xz"])
+def test_directions_are_red_and_blue_and_little_is_black(axes):
+    strong, weak = np.full((40, 40), 0.3), np.full((40, 40), 1e-6)
+    strong[0, 0] = 1.0
+    left = np.where(np.arange(40) < 20, strong, weak)
+    right = np.where(np.arange(40) < 20, weak, strong)
+    towards, away = (image if axes == "zx" else image.T for image in (left, right))
+    first, second = halves(directional_png(towards, away, axes))
+    assert first[0] > first[2] + 50
+    assert second[2] > second[0] + 50
+    dark, _ = halves(
+        directional_png(np.where(towards > 0.1, 1e-5, towards), np.full((40, 40), 1e-9) + np.eye(40), axes)
+    )
+    assert dark.max() < 60
+
+
+def test_velocity_is_red_towards_blue_away_and_grey_in_noise():
+    velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
+    power = np.ones((40, 40))
+    power[:30] = 9.0
+    first, second = halves(velocity_png(velocity, power, "zx", unit="mm/s"))
+    assert first[0] > first[2] + 50
+    assert second[2] > second[0] + 50
+    power[:] = 9.0
+    power[9:28] = 1.0
+    grey, _ = halves(velocity_png(velocity, power, "zx", unit="Hz"))
+    assert np.ptp(grey) < 5
+
+
+def test_projections_of_velocity_keep_the_larger_of_either_sign():
+    velocity = np.zeros((6, 5, 3))
+    velocity[:, :2, 1], velocity[:, 3:, 1] = -5.0, 3.0
+    power = np.random.default_rng(0).uniform(1, 2, velocity.shape)
+    assert brightness(velocity_png(velocity, power, "zxy", unit="mm/s")).size > 1000
 
 
 def test_tiff_is_linear_float_with_depth_downwards():

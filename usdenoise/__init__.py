@@ -10,12 +10,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from usdenoise.acquisition import Acquisition as Acquisition
+    from usdenoise.batch import run_batch as run_batch
     from usdenoise.comparison import compare as compare
     from usdenoise.completion.methods import METHODS as METHODS
     from usdenoise.denoising import DenoiseResult as DenoiseResult
     from usdenoise.denoising import denoise as denoise
+    from usdenoise.doppler import axial_velocity as axial_velocity
+    from usdenoise.doppler import directional_power as directional_power
     from usdenoise.doppler import power_doppler as power_doppler
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
+    from usdenoise.expansion import expand as expand
     from usdenoise.formats import load as load
     from usdenoise.options import DenoiseOptions as DenoiseOptions
 
@@ -25,10 +29,14 @@ _HOMES = {
     "DenoiseResult": "usdenoise.denoising",
     "METHODS": "usdenoise.completion.methods",
     "UsdenoiseError": "usdenoise.errors",
+    "axial_velocity": "usdenoise.doppler",
     "compare": "usdenoise.comparison",
     "denoise": "usdenoise.denoising",
+    "directional_power": "usdenoise.doppler",
+    "expand": "usdenoise.expansion",
     "load": "usdenoise.formats",
     "power_doppler": "usdenoise.doppler",
+    "run_batch": "usdenoise.batch",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

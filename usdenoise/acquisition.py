@@ -12,6 +12,9 @@ from usdenoise.errors import InputError
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: the order in which pixels are numbered, whatever the order in the file."""
 
+SOUND_SPEED_M_S = 1540.0
+"""Speed of sound in soft tissue, where the acquisition does not say."""
+
 
 def check_axes(axes: str, shape: tuple[int, ...]) -> None:
     """Check that `axes` names every axis of a stack of `shape` once, time among them.

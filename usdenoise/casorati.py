@@ -81,6 +81,12 @@ def blank_unobserved(matrix: NDArray[Any]) -> tuple[NDArray[np.uint8] | None, in
     return observed, n_unobserved
 
 
+def largest_magnitude(matrix: NDArray[Any]) -> float:
+    """Largest absolute real or imaginary part of a finite matrix."""
+    parts = matrix.view(matrix.real.dtype)
+    return max(float(parts.max()), -float(parts.min()))
+
+
 def has_unobserved(matrix: NDArray[Any]) -> bool:
     """Whether any entry of a matrix is NaN or infinite."""
     return any(not np.isfinite(matrix[rows]).all() for rows in row_blocks(matrix.shape[0], 256))

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition
-from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
+from usdenoise.casorati import (
+    blank_unobserved,
+    casorati,
+    from_casorati,
+    image_from_pixels,
+    largest_magnitude,
+)
 from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.completion.kernels import row_squared_norms
 from usdenoise.completion.problem import Factors, block_rows
@@ -28,6 +34,10 @@ from usdenoise.sampling import EntrySample, draw_entries
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
+
+
+SCALES = (1e-12, 1e14)
+"""Largest magnitudes of a stack whose power, summed over a stack, and 60 dB below it, float32 holds."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +160,7 @@ def denoise(
     observed, n_unobserved = blank_unobserved(matrix)
     if n_unobserved == matrix.size:
         raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
-    if not matrix.any():
-        raise InputError(f"'{acquisition.name}' is zero everywhere; check --dataset and --frames")
+    _check_scale(largest_magnitude(matrix), acquisition.name)
     with ThreadExecutor(chosen.threads) as executor:
         began = time.perf_counter()
         subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]))
@@ -208,6 +217,16 @@ def denoise(
         n_sampled,
         {"solve": solved - began, "filter": time.perf_counter() - solved},
     )
+
+
+def _check_scale(largest: float, name: str) -> None:
+    if largest == 0:
+        raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
+    if not SCALES[0] <= largest <= SCALES[1]:
+        raise InputError(
+            f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "
+            f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
+        )
 
 
 def _panel(

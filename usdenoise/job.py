@@ -2,70 +2,34 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from usdenoise.acquisition import Acquisition
+from usdenoise import sequence_job
+from usdenoise.acquisition import Acquisition, canonical_axes
 from usdenoise.casorati import from_casorati
-from usdenoise.completion.solve import Iteration
+from usdenoise.completion.executor import available_threads
 from usdenoise.denoising import DenoiseResult, denoise
-from usdenoise.doppler import decibels
-from usdenoise.errors import OptionError
+from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, Product, decibels, doppler_products
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats import load
-from usdenoise.formats.files import OutputFolder, sha256
-from usdenoise.formats.results import write_matlab, write_stack
+from usdenoise.formats.factors import factor_arrays, factor_attributes
+from usdenoise.formats.files import OutputFolder
+from usdenoise.formats.results import ResultFile, output_suffix, write_result
+from usdenoise.memory import check_address_space
 from usdenoise.options import DenoiseOptions
-from usdenoise.provenance import peak_memory_bytes, record, software, to_json
-from usdenoise.rendering import cutoff_png, power_doppler_png, tiff
+from usdenoise.output import Output
+from usdenoise.provenance import record, to_json
+from usdenoise.rendering import cutoff_png, directional_png, power_doppler_png, tiff, velocity_png
+from usdenoise.report import complete_report, report_of, source_of, unchanged
 from usdenoise.sampling import unpack
+from usdenoise.signals import uninterrupted
+from usdenoise.watching import Display, Silence, Watcher
 
-
-@dataclass(frozen=True)
-class Display:
-    """How power Doppler pictures look.
-
-    Attributes
-    ----------
-    dynamic_range : float or None
-        dB below the maximum that are shown; None suits it to the image.
-    db_factor : float
-        10 for decibels of power, 20 for the paper's formula.
-    cutoff_figure : bool
-        Whether to draw how the low cutoff was chosen, as ``<stem>_cutoff.png``.
-    """
-
-    dynamic_range: float | None = None
-    db_factor: float = 10.0
-    cutoff_figure: bool = False
-
-
-class Watcher(Protocol):
-    """What a job tells its caller on the way."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins: load, solve or write."""
-
-    def loaded(self, acquisition: Acquisition) -> None:
-        """The acquisition was read."""
-
-    def iteration(self, line: Iteration) -> None:
-        """The solver made a step."""
-
-
-class Silence:
-    """A watcher that keeps it all to itself."""
-
-    def stage(self, name: str) -> None:
-        """Nothing."""
-
-    def loaded(self, acquisition: Acquisition) -> None:
-        """Nothing."""
-
-    def iteration(self, line: Iteration) -> None:
-        """Nothing."""
+__all__ = ["Display", "Output", "Silence", "Watcher", "run"]
 
 
 def run(
@@ -74,6 +38,7 @@ def run(
     *,
     options: DenoiseOptions | None = None,
     display: Display | None = None,
+    output: Output | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
@@ -91,6 +56,8 @@ def run(
         Of the denoiser.
     display : Display, optional
         Of the pictures.
+    output : Output, optional
+        What is written beside or in place of the filtered stack.
     reading : mapping, optional
         Fields of :class:`usdenoise.formats.reading.ReadOptions`.
     overwrite : bool
@@ -112,26 +79,35 @@ def run(
     """
     began = time.perf_counter()
     path = Path(path)
-    options, display = options or DenoiseOptions(), display or Display()
+    options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
     watcher = watcher or Silence()
     folder = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
+    if output.window is not None:
+        if display.cutoff_figure:
+            raise OptionError("a sequence has a cutoff in each block; leave out --cutoff-figure or --window")
+        return sequence_job.run(
+            path, folder, options, display, output, reading or {}, overwrite, command, watcher
+        )
+    _check_kept(options, output)
     with OutputFolder(folder, overwrite) as outputs:
-        suffix = ".mat" if path.suffix.lower() == ".mat" else ".h5"
-        places = {
-            "denoised": outputs.reserve(f"{path.stem}_denoised{suffix}"),
-            "power_doppler_png": outputs.reserve(f"{path.stem}_power_doppler.png"),
-            "power_doppler_tif": outputs.reserve(f"{path.stem}_power_doppler.tif"),
-            "report": outputs.reserve(f"{path.stem}_report.json"),
-        }
+        suffix = output_suffix(path)
+        files = {"denoised": f"denoised{suffix}"}
+        if "power" in output.products:
+            files |= {"power_doppler_png": "power_doppler.png", "power_doppler_tif": "power_doppler.tif"}
+        files |= {f"{name}_png": f"{name}.png" for name in output.products if name != "power"}
         if display.cutoff_figure:
             if not isinstance(options.low_cutoff, str):
                 raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
-            places["cutoff_png"] = outputs.reserve(f"{path.stem}_cutoff.png")
+            files["cutoff_png"] = "cutoff.png"
+        files["report"] = "report.json"
+        places = {key: outputs.reserve(f"{path.stem}_{name}") for key, name in files.items()}
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
 
         watcher.stage("load")
-        acquisition = load(path, dtype=options.precision, **(reading or {}))
-        source = _source(path, acquisition)
+        check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
+        with unchanged(path) as state:
+            acquisition = _load(path, options.precision, reading or {})
+            source = {**source_of(path, acquisition), **state}
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
@@ -141,25 +117,16 @@ def run(
         writing = time.perf_counter()
         # The memory is the filtered stack's by now.
         del acquisition
-        parameters = {**asdict(result.options), **asdict(display)}
+        products = doppler_products(result.acquisition, output.products)
+        parameters = {**asdict(result.options), **asdict(display), **asdict(output)}
         provenance = to_json(record(command, parameters, source))
-        write = write_matlab if suffix == ".mat" else write_stack
-        write(places["denoised"], result.acquisition, _arrays(result), provenance)
-        spatial = result.acquisition.spatial_axes
-        places["power_doppler_png"].write_bytes(
-            power_doppler_png(
-                decibels(result.power_doppler, display.db_factor),
-                spatial,
-                dynamic_range_db=display.dynamic_range,
-                spacing_mm=result.acquisition.spacing_mm,
-                title=_title(path.stem, result),
-            )
-        )
-        places["power_doppler_tif"].write_bytes(tiff(result.power_doppler, spatial))
-        if (choice := result.cutoff) is not None and "cutoff_png" in places:
-            places["cutoff_png"].write_bytes(
-                cutoff_png(result.model.singular_values, choice.similarity, choice.profile, choice.low)
-            )
+        # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+        with uninterrupted():
+            write_result(places["denoised"], suffix, _content(result, products, output, provenance))
+        pictures = _pictures(result, products, display, f"{path.stem}: {_band(result)}")
+        for key, picture in pictures.items():
+            if key in places:
+                places[key].write_bytes(picture)
         done = time.perf_counter()
         timings = {
             "load": loaded - began,
@@ -167,95 +134,100 @@ def run(
             "write": done - writing,
             "total": done - began,
         }
-        report = _report(result, source, names, timings, command)
+        asked = {"options": options, "display": display, "output": output, "reading": reading or {}}
+        report = complete_report(report_of(result, source, names, timings, command), places, asked)
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
 
 
-def _source(path: Path, acquisition: Acquisition) -> dict[str, Any]:
-    dtype = acquisition.stored_dtype or acquisition.iq.dtype
-    return {
-        "path": str(path),
-        "sha256": sha256(path),
-        "dataset": acquisition.name,
-        "shape": list(acquisition.iq.shape),
-        "axes": acquisition.axes,
-        "dtype": str(dtype),
-        "frame_rate_hz": acquisition.frame_rate_hz,
-        "spacing_mm": dict(acquisition.spacing_mm),
-        "assumptions": list(acquisition.assumptions),
-    }
+def _load(path: Path, precision: str, reading: Mapping[str, Any]) -> Acquisition:
+    beyond: list[str] = []
+    with np.errstate(over="call", call=lambda kind, _: beyond.append(kind)):
+        acquisition = load(path, dtype=precision, **reading)
+    if beyond:
+        raise InputError(f"{path} holds values that are beyond {precision} precision; scale the stack before")
+    return acquisition
 
 
-def _arrays(result: DenoiseResult) -> dict[str, Any]:
+def _check_kept(options: DenoiseOptions, output: Output) -> None:
+    if not output.stack and options.high_cutoff == "none":
+        raise OptionError(
+            "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "
+            "--high-cutoff rank"
+        )
+
+
+def _content(
+    result: DenoiseResult, products: Mapping[str, Product], output: Output, provenance: str
+) -> ResultFile:
+    stack, model = result.acquisition, result.model
     arrays: dict[str, Any] = {
         "power_doppler": result.power_doppler,
-        "singular_values": result.model.singular_values,
+        "singular_values": model.singular_values,
+        **{name: product.values for name, product in products.items()},
     }
+    attributes: dict[str, dict[str, Any]] = {
+        name: {"unit": product.unit, "formula": product.formula} for name, product in products.items()
+    }
+    attributes["power_doppler"] = {"unit": POWER_UNIT, "formula": POWER_FORMULA}
     if result.observed is not None:
-        unobserved = ~unpack(result.observed, result.acquisition.n_frames)
-        arrays["unobserved"] = from_casorati(unobserved, result.acquisition).astype(np.uint8)
-    return arrays
+        unobserved = ~unpack(result.observed, stack.n_frames)
+        arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
+    if output.keep_factors:
+        high = result.options.high_cutoff
+        shape = [stack.iq.shape[stack.axes.index(letter)] for letter in canonical_axes(stack.axes)[:-1]]
+        band = (int(result.options.low_cutoff), model.rank if isinstance(high, str) else high)
+        arrays |= factor_arrays(model.left, model.singular_values, model.right)
+        attributes |= factor_attributes(tuple(shape), band, stack.name)
+    return ResultFile(stack, arrays, provenance, attributes, output.stack, output.compression)
 
 
-def _title(stem: str, result: DenoiseResult) -> str:
+def _pictures(
+    result: DenoiseResult, products: Mapping[str, Product], display: Display, title: str
+) -> dict[str, bytes]:
+    """The pictures of a result, by the keys of the report."""
+    stack = result.acquisition
+    spatial, spacing = stack.spatial_axes, stack.spacing_mm
+    made = {
+        "power_doppler_png": power_doppler_png(
+            decibels(result.power_doppler, display.db_factor),
+            spatial,
+            dynamic_range_db=display.dynamic_range,
+            spacing_mm=spacing,
+            title=title,
+        ),
+        "power_doppler_tif": tiff(result.power_doppler, spatial),
+    }
+    if "directional_power_positive" in products:
+        made["directional_png"] = directional_png(
+            products["directional_power_positive"].values,
+            products["directional_power_negative"].values,
+            spatial,
+            db_factor=display.db_factor,
+            dynamic_range_db=display.dynamic_range or 30.0,
+            spacing_mm=spacing,
+            title=title,
+        )
+    if (velocity := products.get("axial_velocity")) is not None:
+        made["velocity_png"] = velocity_png(
+            velocity.values,
+            result.power_doppler,
+            spatial,
+            unit=velocity.unit,
+            spacing_mm=spacing,
+            title=title,
+        )
+    if (choice := result.cutoff) is not None and display.cutoff_figure:
+        made["cutoff_png"] = cutoff_png(
+            result.model.singular_values, choice.similarity, choice.profile, choice.low
+        )
+    return made
+
+
+def _band(result: DenoiseResult) -> str:
     options = result.options
     high = {"rank": str(result.model.rank), "none": "all"}.get(
         str(options.high_cutoff), str(options.high_cutoff)
     )
-    return f"{stem}: {options.method}, components [{options.low_cutoff}, {high})"
-
-
-def _cutoff(result: DenoiseResult) -> dict[str, Any]:
-    choice = result.cutoff
-    if choice is None:
-        return {"low": result.options.low_cutoff, "reason": "as given", "certainty": "given"}
-    return {
-        "low": choice.low,
-        "reason": choice.reason,
-        "certainty": choice.certainty,
-        "two_squares": choice.two_squares,
-        "similarity_profile": [float(value) for value in choice.profile],
-        "doppler_cycles_a_frame": [float(value) for value in choice.doppler_cycles],
-    }
-
-
-def _report(
-    result: DenoiseResult,
-    source: Mapping[str, Any],
-    outputs: Mapping[str, str],
-    timings: Mapping[str, float],
-    command: list[str] | None,
-) -> dict[str, Any]:
-    solution, options = result.solution, result.options
-    high = options.high_cutoff
-    return {
-        "method": options.method,
-        "rank": result.model.rank,
-        "sampling": options.sampling,
-        "seed": options.seed,
-        "low_cutoff": options.low_cutoff,
-        "high_cutoff": result.model.rank if high == "rank" else high,
-        "iterations": solution.iterations if solution else 0,
-        "passes": solution.passes if solution else 0,
-        "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
-        "held_out_rmse": result.held_out_rmse,
-        "held_out_allowed": result.judgement.allowed_rmse,
-        "held_out_ratio": result.judgement.held_out_ratio,
-        "residual_rms": result.judgement.residual_rms,
-        "verdict": result.judgement.verdict,
-        "cutoff": _cutoff(result),
-        "noise_floor": result.noise_floor,
-        "n_sampled": result.n_sampled,
-        "n_unobserved": result.n_unobserved,
-        "trace": [asdict(line) for line in solution.trace] if solution else [],
-        "singular_values": [float(value) for value in result.model.singular_values],
-        "parameters": asdict(options),
-        "timings_s": dict(timings),
-        "peak_memory_bytes": peak_memory_bytes(),
-        "input": dict(source),
-        "output": dict(outputs),
-        "software": software(),
-        "command": command,
-    }
+    return f"{options.method}, components [{options.low_cutoff}, {high})"

@@ -7,6 +7,7 @@ import platform
 import resource
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,29 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def requested(**arguments: Any) -> dict[str, Any]:
+    """What was asked of a job, as JSON has it: two jobs with equal ones make equal results of one input.
+
+    Parameters
+    ----------
+    **arguments
+        Dataclasses, mappings and plain values. `threads` is left out: results do not depend on it.
+    """
+    return {name: _plain(value) for name, value in arguments.items()}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if key != "threads"}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
+    return _finite(value) if isinstance(value, str | int | float | None) else str(value)
 
 
 def record(

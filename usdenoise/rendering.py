@@ -3,6 +3,7 @@
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.acquisition import SPATIAL_LETTERS, spatial_order
 
 COLOR_MAP = "hot"
+_DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
 _AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
 _WIDTH_INCHES, _DPI = 6.0, 150
 
@@ -46,12 +48,118 @@ def power_doppler_png(
     bytes
         8-bit PNG.
     """
-    from matplotlib.figure import Figure
-
-    spacing = spacing_mm or {}
     if dynamic_range_db is None:
         dynamic_range_db = suitable_range_db(decibels)
-    panels = _panels(decibels, axes)
+    scale = _Scale(COLOR_MAP, -dynamic_range_db, 0.0, "power Doppler (dB)")
+    return _picture(np.maximum(decibels, -dynamic_range_db), axes, scale, spacing_mm or {}, title)
+
+
+def directional_png(
+    positive: NDArray[Any],
+    negative: NDArray[Any],
+    axes: str,
+    *,
+    db_factor: float = 10.0,
+    dynamic_range_db: float = 30.0,
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+) -> bytes:
+    """Picture of directional power: red towards the probe, blue away, black where there is little.
+
+    Each pixel shows the stronger of its two directions, in dB below the strongest of all.
+
+    Parameters
+    ----------
+    positive, negative : 2-D or 3-D arrays
+        Power at positive and at negative Doppler frequencies.
+    axes : str
+        Their axis letters.
+    db_factor : float
+        Decibels are `db_factor` log10 of the power.
+    dynamic_range_db : float
+        What is this far below the maximum is black.
+    spacing_mm, title
+        As for :func:`power_doppler_png`.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    stronger = np.maximum(positive, negative).astype(np.float64)
+    peak = float(stronger.max())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        height = db_factor * np.log10(stronger / peak) if peak > 0 else np.full(stronger.shape, -np.inf)
+    signed = np.where(positive >= negative, 1.0, -1.0) * np.maximum(height + dynamic_range_db, 0.0)
+    color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
+    ticks = {
+        -dynamic_range_db: "0, away",
+        -dynamic_range_db / 2: f"{-dynamic_range_db / 2:g}",
+        0.0: f"{-dynamic_range_db:g}",
+        dynamic_range_db / 2: f"{-dynamic_range_db / 2:g}",
+        dynamic_range_db: "0, towards",
+    }
+    scale = _Scale(color_map, -dynamic_range_db, dynamic_range_db, "directional power (dB)", ticks)
+    return _picture(signed, axes, scale, spacing_mm or {}, title)
+
+
+def velocity_png(
+    velocity: NDArray[Any],
+    power: NDArray[Any],
+    axes: str,
+    *,
+    unit: str,
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+) -> bytes:
+    """Picture of axial velocity: red towards the probe, blue away, grey where the power is below its median.
+
+    Parameters
+    ----------
+    velocity, power : 2-D or 3-D arrays
+        Axial velocity (or Doppler frequency), and power Doppler, which tells noise from flow.
+    axes : str
+        Their axis letters.
+    unit : str
+        Of the velocity.
+    spacing_mm, title
+        As for :func:`power_doppler_png`.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib import colormaps
+
+    shown = np.where(power >= np.median(power), velocity, np.nan)
+    seen = np.abs(shown[np.isfinite(shown)])
+    limit = float(np.percentile(seen, 99)) if seen.size else 0.0
+    limit = limit or 1.0
+    color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
+    label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
+    return _picture(shown, axes, _Scale(color_map, -limit, limit, label), spacing_mm or {}, title)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Colours of a picture: from where to where, and what the colour bar says."""
+
+    color_map: Any
+    lowest: float
+    highest: float
+    label: str
+    ticks: Mapping[float, str] | None = None
+
+
+def _picture(
+    image: NDArray[Any], axes: str, scale: _Scale, spacing: Mapping[str, float], title: str
+) -> bytes:
+    from matplotlib.figure import Figure
+
+    panels = _panels(image, axes)
     sizes = [
         (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))
         for image, rows, columns in panels
@@ -63,19 +171,21 @@ def power_doppler_png(
     subplots = figure.subplots(1, len(panels), squeeze=False)[0]
     for subplot, (image, rows, columns), (height, width) in zip(subplots, panels, sizes, strict=True):
         shown = subplot.imshow(
-            np.maximum(image, -dynamic_range_db),
-            cmap=COLOR_MAP,
-            vmin=-dynamic_range_db,
-            vmax=0,
+            image,
+            cmap=scale.color_map,
+            vmin=scale.lowest,
+            vmax=scale.highest,
             extent=(0, width, height, 0),
             interpolation="nearest",
         )
         subplot.set_xlabel(_label(columns, spacing))
         subplot.set_ylabel(_label(rows, spacing))
     if title:
-        figure.suptitle(title, fontsize="medium", parse_math=False)
-    figure.colorbar(shown, ax=list(subplots), label="power Doppler (dB)", shrink=0.9)
-    return _png(figure)
+        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
+    bar = figure.colorbar(shown, ax=list(subplots), label=scale.label, shrink=0.9)
+    if scale.ticks is not None:
+        bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+    return figure_png(figure)
 
 
 def montage_png(
@@ -149,9 +259,9 @@ def montage_png(
             if j == 0:
                 subplot.set_ylabel(_label(letters[0], spacing), fontsize="small")
     if title:
-        figure.suptitle(title, fontsize="medium", parse_math=False)
+        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
     figure.colorbar(shown, ax=subplots, label="power Doppler (dB)", shrink=0.9, aspect=30)
-    return _png(figure)
+    return figure_png(figure)
 
 
 def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
@@ -184,7 +294,7 @@ def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) 
         panel.grid(alpha=0.3, which="both")
     by_pass.set_ylabel("held-out rms")
     figure.legend(loc="outside right upper", fontsize="small")
-    return _png(figure)
+    return figure_png(figure)
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
@@ -234,7 +344,7 @@ def cutoff_png(
         panel.set_xlabel("component")
     matrix.axvline(low - 0.5, color="tab:red")
     matrix.axhline(low - 0.5, color="tab:red")
-    return _png(figure)
+    return figure_png(figure)
 
 
 def tiff(image: NDArray[Any], axes: str) -> bytes:
@@ -257,17 +367,34 @@ def _panels(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str
     if ordered.ndim == 2:
         return [(ordered, order[0], order[1])]
     return [
-        (ordered.max(axis=2), order[0], order[1]),
-        (ordered.max(axis=1), order[0], order[2]),
-        (ordered.max(axis=0), order[1], order[2]),
+        (_strongest(ordered, 2), order[0], order[1]),
+        (_strongest(ordered, 1), order[0], order[2]),
+        (_strongest(ordered, 0), order[1], order[2]),
     ]
+
+
+def _strongest(volume: NDArray[Any], axis: int) -> NDArray[Any]:
+    """The largest value along an axis; where signs differ, the value of largest size."""
+    present = np.where(np.isnan(volume), -np.inf, volume)
+    largest: NDArray[Any] = present.max(axis=axis)
+    if not (present > 0).any():
+        return np.where(np.isneginf(largest) & np.isnan(volume).any(axis=axis), np.nan, largest)
+    place = np.argmax(np.where(np.isnan(volume), -1.0, np.abs(volume)), axis=axis)
+    chosen: NDArray[Any] = np.take_along_axis(volume, np.expand_dims(place, axis), axis).squeeze(axis)
+    return chosen
 
 
 def _label(letter: str, spacing: Mapping[str, float]) -> str:
     return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing else 'pixels'})"
 
 
-def _png(figure: Any) -> bytes:
+def on_one_line(text: str) -> str:
+    """Text that a font can show on one line: a file name may hold anything."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def figure_png(figure: Any) -> bytes:
+    """The encoded bytes of a matplotlib figure; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A file name may hold letters that the font does not have.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.doppler import power_doppler
 from usdenoise.formats.files import OutputFolder
-from usdenoise.formats.results import write_phantom
+from usdenoise.formats.hdf5_writing import write_phantom
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.provenance import record, to_json
 

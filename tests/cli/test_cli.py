@@ -338,10 +338,11 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     report = parse(cli("run", path, "-o", tmp_path / "out", *QUICK, "--json", *options).stdout)
     assert report["input"]["dataset"] == "b/c"
     assert report["input"]["shape"] == [12, 15, 10]
-    assert report["input"]["frame_rate_hz"] == 250
+    # Of every second frame.
+    assert report["input"]["frame_rate_hz"] == 125
     assert report["input"]["spacing_mm"] == {"z": 0.1, "x": 0.2}
     result = load(report["output"]["denoised"])
-    assert (result.name, result.axes, result.frame_rate_hz) == ("b/c", "ztx", 250)
+    assert (result.name, result.axes, result.frame_rate_hz) == ("b/c", "ztx", 125)
 
 
 def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None:
@@ -510,7 +511,12 @@ def test_info_json_is_one_object(stack: Path) -> None:
     value = parse(result.stdout)
     assert value["container"] == "HDF5"
     assert value["problem"] is None
-    assert value["chosen"] == {"name": "iq", "shape": [40, 12, 10], "dtype": "complex64"}
+    assert value["chosen"] == {
+        "name": "iq",
+        "shape": [40, 12, 10],
+        "dtype": "complex64",
+        "layout": "",
+    }
     assert value["candidates"] == [value["chosen"]]
     assert value["metadata"]["values"]["axes"] == "tzx"
     assert value["metadata"]["sources"]["frame_rate_hz"].startswith("file: ")
@@ -696,7 +702,9 @@ def test_help_lists_the_commands() -> None:
     assert "Exit codes: 0 done, 1 failed" in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("info", "-h"), ("simulate", "-h")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("run", "--help"), ("batch", "-h"), ("info", "-h"), ("simulate", "-h")]
+)
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "usdenoise", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -94,3 +94,13 @@ def test_a_sweep_from_the_truth_stays_near_it_where_samples_are_few():
     subspace, prior, _, _ = posterior_sweep(completion, right, variances, 0.25)
     assert angle(subspace, right) < 0.5 * np.sqrt(80 / 300)
     assert prior[:6] == pytest.approx(variances[:6], rel=0.25)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_rows_with_fewer_samples_than_components_and_hardly_noise(dtype):
+    _, right, variances, completion = problem(dtype, 8, fraction=0.05, shape=(60, 40), noise=0)
+    mask = completion.sample.mask(slice(0, 60))
+    assert (mask.sum(axis=1) < 8).any()
+    rows, _ = fit_rows(completion, right, variances, 1e-14 * np.linalg.norm(completion.matrix) ** 2)
+    missed = (rows @ right.conj().T - completion.matrix)[mask]
+    assert np.abs(missed).max() < 1e-3 * np.abs(completion.matrix).max()

@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import all_frames
 from usdenoise.completion.initialize import gaussian
 from usdenoise.denoising import denoise
-from usdenoise.filters.cutoff import choose_low_cutoff, mean_doppler
+from usdenoise.filters.cutoff import _by_maps, choose_low_cutoff, mean_doppler
 from usdenoise.filters.judgement import judge
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.similarity import spatial_similarity, two_squares
@@ -180,3 +180,10 @@ def test_verdicts(held_out, n_sampled, refitted, words):
     assert judgement.verdict.startswith(words)
     if held_out is not None and n_sampled == 5000:
         assert judgement.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
+
+
+def test_maps_that_are_the_same_everywhere_leave_the_first_cutoff():
+    rng = np.random.default_rng(0)
+    left = rng.choice([-1, 1, 1j, -1j], (256, 12)) / 16
+    model = LowRank(left, np.geomspace(1000, 1, 12), np.linalg.qr(gaussian(rng, (40, 12), np.complex128))[0])
+    assert _by_maps(model, np.full(256, 1e4), 0.01, 3, 6, 12) == 1

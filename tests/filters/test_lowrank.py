@@ -10,7 +10,7 @@ from usdenoise.filters.band import keep_band
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.noise import marchenko_pastur_quantiles
 from usdenoise.filters.pixels import SAMPLES_A_FRAME, draw_panel, draw_pixels
-from usdenoise.filters.refit import refit, refit_left
+from usdenoise.filters.refit import _whitening, refit, refit_left
 from usdenoise.filters.svd import truncated_svd
 
 
@@ -211,3 +211,14 @@ def test_a_panel_leaves_out_pixels_that_were_never_seen():
     panel = draw_panel(5000, 0.5, observed, np.random.default_rng(0))
     assert (panel % 2 == 1).all()
     assert draw_panel(5000, 0.1, observed, np.random.default_rng(0)) is None
+
+
+def test_whitening_leaves_out_what_is_there_by_rounding_alone():
+    rng = np.random.default_rng(0)
+    left = gaussian(rng, (32, 4), np.complex128)
+    # Such a column squared is below the least number of double precision.
+    left[:, 3] *= 1e-154
+    squares = left.conj().T @ left
+    white = _whitening(squares)
+    assert np.isfinite(white.astype(np.complex64)).all()
+    assert white.conj().T @ squares @ white == pytest.approx(np.diag([0, 1, 1, 1]), abs=1e-10)

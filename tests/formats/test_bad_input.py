@@ -1,12 +1,16 @@
 """Whatever is wrong with a file, one sentence says so; nothing else ever comes out of reading."""
 
+import json
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
 import time
 import tracemalloc
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.formats.layouts import LAYOUTS
 from usdenoise import Acquisition, denoise, load
 from usdenoise.cli import main
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
@@ -35,6 +40,64 @@ def write_hdf5(path: Path, **datasets: Any) -> Path:
         for name, values in datasets.items():
             file.create_dataset(name, data=values)
     return path
+
+
+class LoadServer:
+    """Loads files in a process of its own, so that a crash or a hang there is an outcome like any other."""
+
+    program = (
+        "import sys, usdenoise\n"
+        "for line in sys.stdin:\n"
+        "    try:\n"
+        "        usdenoise.load(line.rstrip('\\n'))\n"
+        "        outcome = 'loaded'\n"
+        "    except usdenoise.UsdenoiseError as error:\n"
+        "        outcome = 'refused'\n"
+        "    except BaseException as error:\n"
+        "        outcome = ascii(f'{type(error).__name__}: {error}')\n"
+        "    print(outcome, flush=True)\n"
+    )
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def load(self, path: Path) -> str:
+        """What loading gave: loaded, refused, or what it should not have given."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", self.program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], 20)[0]:
+            self.close()
+            return "did not return"
+        outcome = process.stdout.readline().strip()
+        if outcome:
+            return outcome
+        self.close()
+        return f"the process ended with {process.returncode}"
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LoadServer]:
+    server = LoadServer()
+    yield server
+    server.close()
 
 
 # ---------------------------------------------------------------- the wrong file, or nothing to read in it
@@ -116,13 +179,13 @@ NOT_A_STACK = {
     "scalar": (np.float32(1), "0-D float32"),
     "1-D": (IQ[:, 0, 0], r"1-D complex64 \(9\)"),
     "2-D": (IQ[0], r"2-D complex64 \(4 x 3\)"),
-    "5-D": (IQ[:, :, :, None, None], r"5-D complex64 \(9 x 4 x 3 x 1 x 1\)"),
+    "5-D": (np.stack([IQ[..., None]] * 4, -1).repeat(2, -2), r"5-D complex64 \(9 x 4 x 3 x 2 x 4\)"),
     "strings": (np.full((9, 4, 3), b"text"), r"3-D \|S4"),
     "words": (np.full((9, 4, 3), "text", h5py.string_dtype()), "3-D object"),
     "truth values": (np.ones((9, 4, 3), bool), "3-D bool"),
     "three members": (np.zeros((9, 4, 3), [("r", "f4"), ("i", "f4"), ("j", "f4")]), "3-D compound"),
     "unlike members": (np.zeros((9, 4, 3), [("r", "f4"), ("i", "f8")]), "3-D compound"),
-    "whole members": (np.zeros((9, 4, 3), [("r", "i2"), ("i", "i2")]), "3-D compound"),
+    "text members": (np.zeros((9, 4, 3), [("r", "S2"), ("i", "S2")]), "3-D compound"),
     "no frames": (IQ[:0], r"3-D complex64 \(0 x 4 x 3\)"),
     "no pixels": (IQ[:, :, :0], r"3-D complex64 \(9 x 4 x 0\)"),
 }
@@ -142,7 +205,7 @@ def test_not_a_stack(key: str, tmp_path: Path) -> None:
     ("values", "what"),
     [
         (np.ones(5), "2-D double"),
-        (np.ones((5, 4, 3, 2, 2)), r"5-D double \(5 x 4 x 3 x 2 x 2\)"),
+        (np.ones((5, 4, 3, 2, 3)), r"5-D double \(5 x 4 x 3 x 2 x 3\)"),
         ("words", "1-D char"),
         (np.array([["a", 1.0]], object), "2-D cell"),
         (UF, "2-D struct"),
@@ -373,65 +436,288 @@ def test_a_v5_header_that_claims_something_else(shape: tuple[int, int, int], tmp
         load(patched_v5(tmp_path / "x.mat", shape))
 
 
+def npy_that_claims(path: Path, shape: tuple[int, ...]) -> Path:
+    """A .npy file of 64 values whose header claims another shape."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<c8", "fortran_order": False, "shape": shape})
+        file.write(bytes(512))
+    return path
+
+
+def npz_that_claims(path: Path, shape: tuple[int, ...]) -> Path:
+    """A .npz file with such a member."""
+    npy = npy_that_claims(path.with_suffix(".npy"), shape)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(npy, "iq.npy")
+    return path
+
+
+def dat_of_autc(path: Path, n_frames: int) -> Path:
+    """An AUTC file whose second block claims so many frames, and has 3."""
+    with path.open("wb") as file:
+        for index, claimed in ((1, 3), (2, n_frames)):
+            file.write(struct.pack("<10i", index, 60, 5, 4, claimed, 0, 0, 0, 0, 0) + bytes(60 * 8))
+    return path
+
+
+def dat_of_echoframe(path: Path, n_blocks: int) -> Path:
+    """An EchoFrame file of 2 blocks whose header claims another number."""
+    with h5py.File(path.parent / "ScanParameters.mat", "w") as file:
+        file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = np.arange(4.0), np.arange(5.0)
+        file["ReceiveSpec/nRepeats"] = [3]
+    path.write_bytes(struct.pack("<5Q", 1, 40, n_blocks, 60, 0) + bytes(2 * 60 * 8))
+    return path
+
+
+def zarr_that_claims(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Path:
+    """A Zarr array of that shape with one chunk of a few bytes."""
+    import zarr
+
+    array = zarr.create_array(path, shape=(4, 4, 4), chunks=(4, 4, 4), dtype="c8")
+    array[...] = 1
+    described = json.loads((path / "zarr.json").read_text())
+    described["shape"] = shape
+    described["chunk_grid"]["configuration"]["chunk_shape"] = chunks
+    (path / "zarr.json").write_text(json.dumps(described))
+    return path
+
+
+def hdf5_with_one_chunk(path: Path) -> Path:
+    """A dataset of 4 GB in one chunk of which a few bytes are there."""
+    with h5py.File(path, "w") as file:
+        stack = file.create_dataset(
+            "iq", (500, 1000, 1000), "c8", chunks=(500, 1000, 1000), compression="gzip"
+        )
+        stack.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(1000)))
+    return path
+
+
+HUGE = (10**6, 1000, 1250)
+CLAIMS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "npy": (lambda folder: npy_that_claims(folder / "x.npy", HUGE), "claims 10000000000000 bytes.*holds 512"),
+    "npz": (lambda folder: npz_that_claims(folder / "x.npz", HUGE), "claims 10000000000000 bytes"),
+    "AUTC": (
+        lambda folder: dat_of_autc(folder / "x.dat", 2**30),
+        "is truncated: block 2 of 4 x 5 x 1073741824",
+    ),
+    "EchoFrame": (
+        lambda folder: dat_of_echoframe(folder / "x.dat", 2**31),
+        "is truncated: 2147483648 blocks .*holds 1000; copy it anew",
+    ),
+    "Zarr": (
+        lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, (1, 1000, 1250)),
+        "at least 99999. of 1000000 chunks of 'iq' .* are missing",
+    ),
+    "Zarr in one chunk": (
+        lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, HUGE),
+        "claims 10000000000000 bytes",
+    ),
+    "HDF5 in one chunk": (lambda folder: hdf5_with_one_chunk(folder / "x.h5"), "claims 4000000000 bytes"),
+}
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Path) -> None:
+    write, says = CLAIMS[key]
+    path = write(tmp_path)
+    with pytest.raises(InputError, match=says):
+        load(path)
+    # Once more, now that modules are loaded.
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=says):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("left", [10, 41, 500, 561, 1039])
+def test_a_truncated_dat_of_autc(left: int, tmp_path: Path) -> None:
+    path = dat_of_autc(tmp_path / "x.dat", 3)
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it anew|neither)"):
+        load(path)
+
+
+@pytest.mark.parametrize("left", [10, 41, 500, 999])
+def test_a_truncated_dat_of_echoframe(left: int, tmp_path: Path) -> None:
+    path = dat_of_echoframe(tmp_path / "x.dat", 2)
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it anew|neither)"):
+        load(path)
+
+
+def test_a_dat_without_its_parameters(tmp_path: Path) -> None:
+    path = dat_of_echoframe(tmp_path / "x.dat", 2)
+    (tmp_path / "ScanParameters.mat").unlink()
+    with pytest.raises(
+        InputError, match=r"looks like a file of EchoFrame.*ScanParameters\.mat.*put it there"
+    ):
+        load(path)
+    with h5py.File(tmp_path / "ScanParameters.mat", "w") as file:
+        file["other"] = 1
+    with pytest.raises(InputError, match=r"ScanParameters\.mat .*lacks ReconSpec/xAxis.*the right file"):
+        load(path)
+
+
+def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
+    for number, n_z in enumerate((5, 6)):
+        (tmp_path / f"bf0part{number}.dat").write_bytes(
+            struct.pack("<10i", number + 1, 12 * n_z, n_z, 4, 3, 0, 0, 0, 0, 0) + bytes(12 * n_z * 8)
+        )
+    with pytest.raises(InputError, match=r"differ in their number of pixels.*belong together"):
+        load(tmp_path)
+    (note, *_) = load(tmp_path / "bf0part1.dat").assumptions
+    assert "one of 2 parts; give the folder" in note
+
+
+def test_a_zarr_with_missing_chunks(tmp_path: Path) -> None:
+    import zarr
+
+    root = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    root.create_array("iq", shape=IQ.shape, chunks=(2, 4, 3), dtype="c8")[:6] = IQ[:6]
+    with pytest.raises(InputError, match=r"1 of 5 chunks of 'iq' in .* are missing.*write it anew"):
+        load(tmp_path / "x.zarr")
+
+
+def test_a_zarr_that_is_no_zarr(tmp_path: Path) -> None:
+    (tmp_path / "zarr.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged: it cannot be read as a Zarr group"):
+        load(tmp_path)
+
+
+def test_zarr_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zarr.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(InputError, match=r"zarr is not installed; run pip install 'usdenoise\[zarr\]'"):
+        load(tmp_path)
+
+
+def test_pickles_are_never_read(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (exec, ("raise SystemExit('unpickled')",))
+
+    values = np.full((9, 4, 3), Bomb(), object)
+    np.save(tmp_path / "x.npy", values, allow_pickle=True)
+    np.savez(tmp_path / "x.npz", iq=values)
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(InputError, match=r"holds no stack.*iq \(3-D pickled objects\)"):
+            load(tmp_path / name)
+
+
+def v73_with(path: Path, fill: Callable[[h5py.File], None]) -> Path:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        fill(file)
+    return path
+
+
+def function_handle(file: h5py.File) -> None:
+    group = file.create_group("IQ")
+    group.attrs["MATLAB_class"] = np.bytes_("function_handle")
+    group["function_handle"] = np.zeros((1, 6), np.uint16)
+
+
+def table(file: h5py.File) -> None:
+    dataset = file.create_dataset("IQ", data=np.zeros((3, 4, 6), np.uint32))
+    dataset.attrs.update({"MATLAB_class": np.bytes_("table"), "MATLAB_object_decode": np.int32(3)})
+
+
+def empty_cell(file: h5py.File) -> None:
+    dataset = file.create_dataset("IQ", data=np.zeros((2, 3, 4), np.uint64))
+    dataset.attrs.update({"MATLAB_class": np.bytes_("cell"), "MATLAB_empty": np.uint8(1)})
+
+
+def cell_of_text(file: h5py.File) -> None:
+    text = file.create_dataset("#refs#/a", data=np.zeros((3, 1), np.uint16))
+    text.attrs["MATLAB_class"] = np.bytes_("char")
+    references = np.full((2, 1), text.ref, h5py.ref_dtype)
+    cell = file.create_dataset("IQ", data=references, dtype=h5py.ref_dtype)
+    cell.attrs["MATLAB_class"] = np.bytes_("cell")
+
+
+@pytest.mark.parametrize(
+    ("fill", "what"),
+    [
+        (function_handle, "IQ/function_handle .2-D uint16"),
+        (table, "IQ .a MATLAB table"),
+        (empty_cell, "IQ .a MATLAB cell without elements"),
+        (cell_of_text, "IQ .a MATLAB cell"),
+    ],
+)
+def test_variables_of_v73_that_are_no_numbers(
+    fill: Callable[[h5py.File], None], what: str, tmp_path: Path
+) -> None:
+    path = v73_with(tmp_path / "x.mat", fill)
+    with pytest.raises(InputError, match=f"holds no stack.*{what}.*right file"):
+        load(path)
+
+
+def test_groups_that_link_in_a_circle(tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", **{"a/picture": IQ[0]})
+    with h5py.File(path, "r+") as file:
+        file["a/self"] = h5py.SoftLink("/a")
+        file["a/hard"] = file["a"]
+        file["loop"] = h5py.SoftLink("/pool")
+        file["pool"] = h5py.SoftLink("/loop")
+    with pytest.raises(InputError, match="holds no stack"):
+        load(path)
+    for name in ("loop", "a/self/self/self"):
+        with pytest.raises(InputError, match=f"no dataset '{name}'"):
+            load(path, dataset=name)
+
+
+@pytest.mark.parametrize("wanted", ["link", "way/iq", "way/way/iq"])
+def test_a_soft_link_is_followed_when_it_is_asked_for(wanted: str, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", **{"deep/iq": IQ, "deep/other": IQ + 1})
+    with h5py.File(path, "r+") as file:
+        file["link"] = h5py.SoftLink("/deep/iq")
+        file["way"] = h5py.SoftLink("/deep")
+        file["deep/way"] = h5py.SoftLink("/deep")
+    acquisition = load(path, dataset=wanted)
+    assert acquisition.name == wanted
+    assert np.array_equal(acquisition.iq, IQ)
+
+
+POWER = (np.abs(IQ) ** 2).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_hdf5(folder / "x.scan", Data=POWER),
+        lambda folder: write_hdf5(folder / "x.h5", power=(POWER * 10).astype(np.uint16)),
+        lambda folder: write_hdf5(folder / "x.h5", image=np.where(POWER > 1, np.nan, POWER)),
+    ],
+)
+def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    with pytest.raises(
+        InputError, match=r"nowhere negative: it is power Doppler already.*--dataset to filter"
+    ):
+        load(path)
+    description = describe(path)
+    assert "power Doppler already" in str(description.problem)
+    name = description.candidates[0].name
+    assert load(path, dataset=name).iq.shape == POWER.shape
+
+
+def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
+    tmp_path: Path, server: LoadServer
+) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with h5py.File(path, "r+") as file:
+        file.attrs["note"] = "a note of variable length" * 4
+        file["iq"].attrs["axes"] = np.bytes_("tzx")
+    raw = bytearray(path.read_bytes())
+    heap = raw.index(b"GCOL")
+    raw[heap + 16 : heap + 4096] = bytes(len(raw[heap + 16 : heap + 4096]))
+    path.write_bytes(raw)
+    assert server.load(path) == "loaded"
+
+
 # ---------------------------------------------------------------- damaged files
-
-
-class LoadServer:
-    """Loads files in a process of its own, so that a crash or a hang there is an outcome like any other."""
-
-    program = (
-        "import sys, usdenoise\n"
-        "for line in sys.stdin:\n"
-        "    try:\n"
-        "        usdenoise.load(line.rstrip('\\n'))\n"
-        "        outcome = 'loaded'\n"
-        "    except usdenoise.UsdenoiseError as error:\n"
-        "        outcome = 'refused'\n"
-        "    except BaseException as error:\n"
-        "        outcome = ascii(f'{type(error).__name__}: {error}')\n"
-        "    print(outcome, flush=True)\n"
-    )
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-
-    def load(self, path: Path) -> str:
-        """What loading gave: loaded, refused, or what it should not have given."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", self.program],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{path}\n")
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], 20)[0]:
-            self.close()
-            return "did not return"
-        outcome = process.stdout.readline().strip()
-        if outcome:
-            return outcome
-        self.close()
-        return f"the process ended with {process.returncode}"
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LoadServer]:
-    server = LoadServer()
-    yield server
-    server.close()
 
 
 def contiguous(path: Path) -> None:
@@ -456,6 +742,13 @@ DAMAGED: dict[str, tuple[str, Callable[[Path], None]]] = {
         lambda path: scipy.io.savemat(path, {"UF": UF, "IQ": MATLAB_IQ}, do_compression=True),
     ),
 }
+
+MUTATED = (
+    "PALA v5 with PData", "IQData v5, cell", "IQData v5 compressed, cell", "IQData v5, in a struct",
+    "IData, QData v5", "PALA v7.3", "IQData v7.3, cell", "IData, QData v7.3", "h5py", "(t, z, x, 2)",
+    "rIQ, iIQ, normValue", "UFF", "zea", "EchoFrame with padding", "AUTC", "AUTC in parts", "ConfUSIus",
+    "ConfUSIus, Zarr 2", "npy", "npz", "npz compressed",
+)  # fmt: skip
 
 
 def valid_bytes(key: str, folder: Path) -> bytes:
@@ -558,4 +851,29 @@ def test_a_damaged_file_is_loaded_or_refused(
         raw[int(where * len(raw))] = value
     path = tmp_path / f"damaged-{DAMAGED[key][0]}"
     path.write_bytes(raw[: round(left * len(raw))])
+    assert server.load(path) in ("loaded", "refused")
+
+
+@pytest.mark.parametrize("key", MUTATED)
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(changes=CHANGES, left=st.sampled_from([1.0] * 9 + [0.3, 0.9]), number=st.integers(0, 99))
+def test_a_mutated_file_of_any_layout_is_loaded_or_refused(
+    key: str, changes: Changes, left: float, number: int, tmp_path: Path, server: LoadServer
+) -> None:
+    folder = tmp_path / "mutated"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path = LAYOUTS[key].write(folder)
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    victim = files[number % len(files)]
+    raw = bytearray(victim.read_bytes())
+    for where, value in changes:
+        raw[int(where * len(raw))] = value
+    victim.write_bytes(raw[: round(left * len(raw))])
     assert server.load(path) in ("loaded", "refused")

@@ -15,7 +15,7 @@ from usdenoise import job, load
 from usdenoise.casorati import casorati
 from usdenoise.formats import describe, layout
 from usdenoise.formats.description import guess_axes
-from usdenoise.formats.matlab import write_v73
+from usdenoise.formats.matlab_writing import write_v73
 from usdenoise.options import DenoiseOptions
 
 N_FRAMES, N_Z, N_X = 12, 5, 4

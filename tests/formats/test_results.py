@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from usdenoise import denoise, job, load
 from usdenoise.acquisition import Acquisition
 from usdenoise.errors import InputError, OutputError
-from usdenoise.formats.files import OutputFolder, sha256
-from usdenoise.formats.matlab import write_v73
+from usdenoise.formats.files import OutputFolder, remove_leftovers, sha256
+from usdenoise.formats.matlab_writing import write_v73
 from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import Phantom, Terms
 
@@ -412,6 +412,19 @@ def test_a_folder_that_someone_else_wrote_to_stays(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "out") == ["theirs"]
 
 
+def test_a_folder_in_which_someone_else_is_at_work_stays(tmp_path: Path) -> None:
+    theirs = OutputFolder(tmp_path / "out")
+    ours = OutputFolder(tmp_path / "out")
+    theirs.__enter__()
+    # As of another process.
+    ours._mark = ours._mark.with_name(".1-partial-mark")
+    with ours as outputs:
+        theirs.__exit__(RuntimeError, RuntimeError(), None)
+        outputs.reserve("a").write_text("a")
+        outputs.commit()
+    assert os.listdir(tmp_path / "out") == ["a"]
+
+
 def test_leaving_without_commit_leaves_no_file(tmp_path: Path) -> None:
     with OutputFolder(tmp_path) as outputs:
         outputs.reserve("a").write_text("a")
@@ -458,7 +471,7 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-@pytest.mark.parametrize("step", ["write_stack", "power_doppler_png", "tiff"])
+@pytest.mark.parametrize("step", ["write_result", "power_doppler_png", "tiff"])
 def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -539,8 +552,78 @@ def test_no_temporary_name_is_seen_by_a_reader(tmp_path: Path) -> None:
             seen.append(sorted(n for n in os.listdir(tmp_path / "out") if not n.startswith(".")))
 
         def loaded(self, acquisition: Acquisition) -> None:
-            seen.append(os.listdir(tmp_path / "out"))
+            self.stage("load")
 
     run(write(tmp_path / "x.h5", "iq", IQ), watcher=Looks())
     assert seen == [[]] * 4
     assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
+
+
+# ---------------------------------------------------------------- records of what was written
+
+
+def test_the_record_goes_first_and_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "record"):
+        (tmp_path / name).write_text("old")
+    replaced = []
+
+    def stop_at_b(waiting: Path, final: Path) -> None:
+        assert not (tmp_path / "record").exists()
+        replaced.append(final.name)
+        if final.name == "b":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def write_all() -> None:
+        with OutputFolder(tmp_path, True) as outputs:
+            for name in ("a", "b", "record"):
+                outputs.reserve(name).write_text("new")
+            monkeypatch.setattr(os, "replace", stop_at_b)
+            outputs.commit()
+
+    with pytest.raises(OutputError, match="Input/output error"):
+        write_all()
+    assert replaced == ["a", "b"]
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    for name in (".12-partial-x.h5", ".345-partial-line\nbreak.h5", ".6-partial-y", "x-partial-y", ".hidden"):
+        (tmp_path / name).touch()
+    (tmp_path / ".7-partial-folder").mkdir()
+    remove_leftovers(tmp_path, ("x.h5", "folder"))
+    assert sorted(os.listdir(tmp_path)) == [
+        ".345-partial-line\nbreak.h5",
+        ".6-partial-y",
+        ".hidden",
+        "x-partial-y",
+    ]
+    remove_leftovers(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "x-partial-y"]
+    remove_leftovers(tmp_path / "absent")
+
+
+def test_the_report_records_the_input_what_was_asked_and_the_sizes(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", "iq", IQ)
+    report = run(path)
+    assert report["input"]["bytes"] == path.stat().st_size
+    assert report["input"]["mtime_ns"] == path.stat().st_mtime_ns
+    assert report["requested"]["options"]["rank"] == 3
+    assert "threads" not in report["requested"]["options"]
+    sizes = {key: Path(name).stat().st_size for key, name in report["output"].items() if key != "report"}
+    assert report["output_bytes"] == sizes
+
+
+def test_values_beyond_the_precision_are_refused(tmp_path: Path) -> None:
+    values = IQ.astype(np.complex128)
+    values[3, 4, 5] = 1e60
+    path = write(tmp_path / "x.h5", "iq", values)
+    with pytest.raises(
+        InputError, match="holds values that are beyond single precision; scale the stack before"
+    ):
+        run(path)
+    assert os.listdir(tmp_path) == ["x.h5"]
+
+
+def test_a_file_name_that_no_font_can_show(tmp_path: Path, pictures: None) -> None:
+    path = write(tmp_path / "line\nbreak \udcff.h5", "iq", IQ)
+    assert Path(run(path)["output"]["power_doppler_png"]).read_bytes().startswith(b"\x89PNG")

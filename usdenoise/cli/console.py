@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from usdenoise.errors import OutputError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -30,6 +32,7 @@ class Console:
     def say(self, message: str, level: int = NOTE) -> None:
         """A line on stderr, if that level is wanted."""
         if level <= self.level:
+            message = printable(message)
             if self._progress is not None:
                 self._progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
             else:
@@ -76,11 +79,34 @@ class Console:
             self._progress = None
 
 
+def printable(text: str) -> str:
+    """Text on one line: what a terminal would act on, or cannot show, is escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+
+
+def print_line(text: str) -> None:
+    """One line on stdout.
+
+    Raises
+    ------
+    OutputError
+        If stdout takes no more, as on a full disk.
+    """
+    try:
+        click.echo(printable(text))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"stdout cannot be written ({error.strerror}); free some space for it") from error
+
+
 def print_json(value: Any) -> None:
-    """One JSON object on stdout."""
+    """One JSON object on stdout, on one line."""
     from usdenoise.provenance import to_json
 
-    click.echo(to_json(value))
+    print_line(to_json(value))
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:
@@ -88,7 +114,7 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}")
+        print_line(f"{name:<{width}}  {value}")
 
 
 def print_rows(headings: list[str], rows: list[list[str]]) -> None:

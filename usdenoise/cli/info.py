@@ -41,7 +41,8 @@ def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> 
         for candidate in description.candidates:
             shape = " x ".join(str(n) for n in candidate.shape)
             mark = "  <- read" if candidate == description.chosen else ""
-            rows.append(("candidate", f"{candidate.name}  {shape}  {candidate.dtype}{mark}"))
+            layout = f"  ({candidate.layout})" if candidate.layout else ""
+            rows.append(("candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"))
         for name, value in description.metadata.values.items():
             rows.append((name, f"{_plain(value)}  ({description.metadata.sources[name]})"))
         print_table(rows)

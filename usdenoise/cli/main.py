@@ -1,21 +1,28 @@
 """The group of commands. Each is loaded when it is called, so that --help stays quick."""
 
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
 
 from usdenoise import __version__
-from usdenoise.errors import DivergedError, UsdenoiseError
+from usdenoise.cli.console import printable
+from usdenoise.errors import WANT_OF_MEMORY, DivergedError, UsdenoiseError, is_want_of_memory
+from usdenoise.signals import exit_code, terminable
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
+    "batch": "Denoise many acquisitions, resumably.",
     "compare": "The same acquisition through several methods, side by side.",
+    "expand": "Rebuild a filtered stack from its factors.",
     "info": "Show what is in a file, and how it will be read.",
     "simulate": "Make a phantom with known truth.",
     "reproduce": "Do the paper's experiments, and check its claims.",
 }
 
-FAILED, DIVERGED, INTERRUPTED = 1, 3, 130
+FAILED, DIVERGED, BROKEN_PIPE = 1, 3, 141
 
 
 class LazyGroup(click.Group):
@@ -40,18 +47,35 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; a known failure is one sentence on stderr and an exit code."""
         try:
-            return super().invoke(ctx)
+            with terminable():
+                return super().invoke(ctx)
         except DivergedError as error:
             code, message = DIVERGED, str(error)
         except UsdenoiseError as error:
             code, message = FAILED, str(error)
-        except MemoryError:
-            code = FAILED
-            message = "the memory is not enough for this stack; take fewer frames with --frames"
-        except KeyboardInterrupt:
-            code, message = INTERRUPTED, "interrupted; nothing was written"
-        click.echo(f"usdenoise: {message}", err=True)
+        except KeyboardInterrupt as error:
+            code, message = exit_code(error), _interruption(error)
+        except BrokenPipeError:
+            _forget_streams()
+            ctx.exit(BROKEN_PIPE)
+        except Exception as error:
+            if not is_want_of_memory(error):
+                raise
+            code, message = FAILED, WANT_OF_MEMORY
+        click.echo(f"usdenoise: {printable(message)}", err=True)
         ctx.exit(code)
+
+
+def _interruption(error: KeyboardInterrupt) -> str:
+    notes = getattr(error, "__notes__", [])
+    return f"interrupted; {notes[0] if notes else 'no result was left half written'}"
+
+
+def _forget_streams() -> None:
+    # Whoever read them has gone; the interpreter would complain when it flushes them at the end.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 import click
 
 from usdenoise.options import CHOICES, PRESETS, DenoiseOptions, make_options, preset_values
+from usdenoise.output import COMPRESSIONS, MOVIES, PRODUCTS, Output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
 _READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
 _DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
+_OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
 
 
@@ -51,6 +53,16 @@ def _frames(ctx: click.Context, param: click.Parameter, value: str | None) -> sl
     if len(numbers) not in (2, 3):
         raise click.BadParameter(f"'{value}' is not A:B or A:B:S, for example 0:400")
     return slice(*numbers)
+
+
+def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    unknown = [name for name in names if name not in PRODUCTS]
+    if unknown:
+        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(PRODUCTS)}")
+    return names
 
 
 def _positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
@@ -176,7 +188,34 @@ display_options = _stack(
     click.option("--cutoff-figure", is_flag=True, help="Draw how the low cutoff was chosen."),
 )
 
-job_options = _stack(estimator_options, reading_options, display_options)
+output_options = _stack(
+    click.option(
+        "--products",
+        callback=_names,
+        metavar="NAME[,NAME]",
+        help="Of power, directional, velocity.  [default: power]",
+    ),
+    click.option("--keep-factors", is_flag=True, help="Store U, S and V of the estimate too."),
+    click.option(
+        "--no-stack", is_flag=True, help="Leave the stack out; expand rebuilds it from the factors."
+    ),
+    click.option(
+        "--compression",
+        type=click.Choice(COMPRESSIONS),
+        default=None,
+        help="Of the stack in its file.  [default: none]",
+    ),
+    click.option(
+        "--window", type=int, metavar="N", help="Filter in blocks of N frames: a sequence of images."
+    ),
+    click.option(
+        "--stride", type=int, metavar="M", help="Frames from block to block.  [default: the window]"
+    ),
+    click.option("--movie", type=click.Choice(MOVIES), help="The sequence as a film."),
+    click.option("--nifti", is_flag=True, help="The sequence as NIfTI with a JSON sidecar."),
+)
+
+job_options = _stack(estimator_options, reading_options, display_options, output_options)
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace results that exist.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -208,4 +247,11 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
         display.setdefault("db_factor", preset_values(preset)["db_factor"])
     if "db_factor" in display:
         display["db_factor"] = float(display["db_factor"])
-    return {"options": make_options(preset, **values), "display": Display(**display), "reading": reading}
+    output = {name: values.pop(name) for name in _OUTPUT if name in values}
+    output["stack"] = not values.pop("no_stack", False)
+    return {
+        "options": make_options(preset, **values),
+        "display": Display(**display),
+        "output": Output(**output),
+        "reading": reading,
+    }

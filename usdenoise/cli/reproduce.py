@@ -9,7 +9,6 @@ import click
 
 from usdenoise.cli import options as shared
 from usdenoise.cli.console import Console, print_json, print_table
-from usdenoise.cli.main import INTERRUPTED
 
 WIDTH = 80
 
@@ -100,9 +99,9 @@ def command(
                 command=["usdenoise", *sys.argv[1:]],
                 on_done=advance,
             )
-        except KeyboardInterrupt:
-            console.warn(f"interrupted; {len(finished)} of {len(chosen)} experiments are written")
-            click.get_current_context().exit(INTERRUPTED)
+        except KeyboardInterrupt as error:
+            error.add_note(f"{len(finished)} of {len(chosen)} experiments are written")
+            raise
     if as_json:
         print_json(summary)
     elif not quiet:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import options as shared
+from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Narrator:
         )
 
 
-@click.command("run", short_help="Denoise or clutter-filter one acquisition.")
+@click.command("run", cls=ConfiguredCommand, short_help="Denoise or clutter-filter one acquisition.")
 @click.argument("acquisition", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -50,6 +51,7 @@ class _Narrator:
     help="Folder of the results.  [default: <stem>-usdenoise]",
 )
 @shared.job_options
+@config_option
 @shared.overwrite_option
 @shared.json_option
 @shared.verbosity_options
@@ -65,7 +67,8 @@ def command(
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames in an HDF5 or MATLAB file.
 
-    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report.
+    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report. ACQUISITION may
+    also be UFF, zea, EchoFrame, AUTC, NumPy or Zarr.
     """
     arguments = shared.job_arguments(preset, values)
     from usdenoise.job import run
@@ -113,4 +116,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", summary(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]
+    if (sequence := report.get("sequence")) is not None:
+        blocks = sequence["blocks"]
+        short = "" if blocks[-1]["complete"] else f", the last one of {blocks[-1]['n_frames']}"
+        words = f"{len(blocks)} of {sequence['window']} frames every {sequence['stride']}{short}"
+        rows.insert(1, ("blocks", f"{words}; what follows is of block {sequence['worst_block']}, the worst"))
     return rows + [("wrote", name) for name in report["output"].values()]

@@ -14,6 +14,8 @@ COLUMN_STEPS = 2
 LEADING = 24
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
+SINGULAR = 1e-5
+"""Least ridge of a row's preconditioner, whose entries are at most 1: what is singular is not inverted."""
 
 
 def fit_rows(
@@ -61,6 +63,9 @@ def fit_rows(
     # Row j holds conj(conj(V_jk)) conj(V_jl) for all k, l: a row's mask times it is the row's normal matrix.
     outer = (leading[:, :, None] * leading.conj()[:, None, :]).reshape(len(right), -1).view(real)
     wide = np.result_type(right.dtype, np.float64)
+    # A row with fewer samples than leading components has a singular matrix, and hardly a ridge where there
+    # is hardly noise. A preconditioner need not be exact.
+    regular = np.diag(np.maximum(ridge[:n_leading], SINGULAR))
     tiny = np.finfo(real).tiny
 
     enough = TOLERANCE * len(ridge) * noise_variance
@@ -77,7 +82,7 @@ def fit_rows(
             image *= mask
             residual = (sampled - image) @ right - solution * weight
         normal = (mask.astype(real) @ outer).view(right.dtype).reshape(-1, n_leading, n_leading)
-        blocks = np.linalg.inv(normal.astype(wide) + np.diag(ridge[:n_leading])).astype(right.dtype)
+        blocks = np.linalg.inv(normal.astype(wide) + regular).astype(right.dtype)
 
         def precondition(values: NDArray[Any]) -> NDArray[Any]:
             scaled: NDArray[Any] = values * inverse

@@ -152,7 +152,10 @@ def _start(
             f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
             f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
         )
-    noise = max(subset.noise_rms**2, np.finfo(problem.matrix.dtype).eps ** 2 * subset.singular_values[0] ** 2)
+    # In double precision as in single: steps that end below the noise would amplify rounding errors.
+    rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
+    # The pixels drawn may all be zero.
+    noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
     right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
     right, variances, guess, sweep = posterior_sweep(problem, right, variances, noise)
     rows, fit = fit_rows(problem, right, variances, noise, guess)
@@ -195,5 +198,6 @@ def _alpha(
     alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
     if method.preconditioner is identity:
         # Without a preconditioner the curvature is that of the other factor, the largest singular value.
-        alpha /= initialize.largest_singular_value(problem, rng)
+        # Where all samples are zero any step will do.
+        alpha /= initialize.largest_singular_value(problem, rng) or 1.0
     return alpha

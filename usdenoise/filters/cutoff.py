@@ -195,5 +195,7 @@ def _by_maps(
         tissue_weight, blood_weight = tissue_weight * tissue.mean(), blood_weight * blood.mean()
         tissue, blood = tissue / tissue.mean(), blood / blood.mean()
     kept = energy[pixels, None] - removed
-    scores = [np.corrcoef(kept[:, low - 1], blood)[0, 1] for low in range(1, min(blood_from + 3, end))]
-    return int(np.argmax(scores)) + 1
+    # A map that is the same everywhere correlates with nothing.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = [np.corrcoef(kept[:, low - 1], blood)[0, 1] for low in range(1, min(blood_from + 3, end))]
+    return int(np.argmax(np.nan_to_num(scores, nan=-1))) + 1

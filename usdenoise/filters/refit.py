@@ -68,12 +68,14 @@ def refit(
 
 def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
     """W with W^H G W = I for a Gram matrix G, directions that rounding cannot tell from zero taken to zero."""
-    size = np.sqrt(np.maximum(squares.diagonal().real, np.finfo(np.float64).tiny))
-    values, vectors = np.linalg.eigh(squares / np.outer(size, size))
+    size = np.sqrt(np.maximum(squares.diagonal().real, 0))
+    # What is not there at all is not scaled up: its rounding errors would leave the numbers of single precision.
+    scale = np.divide(1, size, out=np.zeros_like(size), where=size > np.finfo(np.float64).eps * size.max())
+    values, vectors = np.linalg.eigh(squares * np.outer(scale, scale))
     # Columns were scaled to one, so what is left is how nearly they depend on each other.
     with np.errstate(divide="ignore"):
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
-    white: NDArray[Any] = (vectors * inverse) / size[:, None]
+    white: NDArray[Any] = vectors * inverse * scale[:, None]
     return white
 
 

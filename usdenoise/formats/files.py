@@ -2,18 +2,29 @@
 
 import hashlib
 import os
+import re
+import shutil
+from collections.abc import Container
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import InputError, OutputError
+from usdenoise.signals import uninterrupted
+
+_TEMPORARY = re.compile(r"\.\d+-partial-(.+)", re.DOTALL)
+
+MAX_EXPANSION = 1032
+"""A byte of a zlib stream expands to at most this many; echoes never come near that with any compressor."""
 
 
 class OutputFolder:
     """A folder in which a set of files appears at once.
 
     Each file is written under a temporary name in the same folder; `commit` renames them. Leaving the
-    context without it removes them, and the folders that were made for them and are empty.
+    context without it removes them, and the folders that were made for them and are empty. The file that is
+    reserved last is the record of the others: an old one goes before any of them is replaced, the new one
+    comes after all of them, so that a record never stands beside files that it does not describe.
 
     Parameters
     ----------
@@ -26,6 +37,7 @@ class OutputFolder:
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
         self.folder = folder
         self.overwrite = overwrite
+        self._mark = folder / f".{os.getpid()}-partial-mark"
         self._made: list[Path] = []
         self._waiting: dict[Path, Path] = {}
 
@@ -40,6 +52,13 @@ class OutputFolder:
             ) from error
         if not os.access(self.folder, os.W_OK | os.X_OK):
             raise OutputError(f"the folder {self.folder} cannot be written; choose another one with -o")
+        try:
+            # Another process that made the folder, and fails, must not find it empty and take it away.
+            self._mark.touch()
+        except OSError as error:
+            raise OutputError(
+                f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"
+            ) from error
         return self
 
     def reserve(self, name: str) -> Path:
@@ -68,18 +87,32 @@ class OutputFolder:
 
     def commit(self) -> None:
         """Give all files their names."""
-        for final, waiting in self._waiting.items():
-            os.replace(waiting, final)
-        self._waiting = {}
+        with uninterrupted():
+            if len(self._waiting) > 1:
+                self.finals[-1].unlink(missing_ok=True)
+            for final, waiting in self._waiting.items():
+                if final.is_dir():
+                    # A folder is not replaced by renaming over it.
+                    old = self.folder / f".{os.getpid()}-partial-{final.name}.old"
+                    os.replace(final, old)
+                    os.replace(waiting, final)
+                    shutil.rmtree(old)
+                else:
+                    os.replace(waiting, final)
+            self._waiting = {}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for waiting in self._waiting.values():
-            waiting.unlink(missing_ok=True)
-        for folder in self._made if kind is not None else []:
-            if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
+        with uninterrupted():
+            for waiting in (self._mark, *self._waiting.values()):
+                if waiting.is_dir():
+                    shutil.rmtree(waiting)
+                else:
+                    waiting.unlink(missing_ok=True)
+            for folder in self._made if kind is not None else []:
+                if folder.exists() and not any(folder.iterdir()):
+                    folder.rmdir()
         if isinstance(error, OSError):
             raise OutputError(
                 f"the results could not be written to {self.folder} ({error.strerror or error}); "
@@ -87,16 +120,63 @@ class OutputFolder:
             ) from error
 
 
+def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:
+    """Remove the temporary files that killed processes left in a folder.
+
+    Only for a folder that no living process writes to.
+
+    Parameters
+    ----------
+    folder : Path
+        Need not exist.
+    names : container of str, optional
+        The final names whose temporary files are removed; by default all.
+    """
+    for path in folder.iterdir() if folder.is_dir() else ():
+        found = _TEMPORARY.fullmatch(path.name)
+        if found is not None and (names is None or found[1] in names):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def size_on_disk(path: Path) -> int | None:
+    """Bytes of a file, or of all files in a folder; None where there is neither."""
+    try:
+        if path.is_dir():
+            return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def file_state(path: Path) -> dict[str, int] | None:
+    """Bytes and modification time (mtime_ns) of a file, by which a change shows; None where it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return {"bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 digest of a file.
+    """Hexadecimal SHA-256 digest of a file, or of a folder's files and their names.
 
     Raises
     ------
     InputError
-        If the file cannot be read.
+        If it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if not path.is_dir():
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        whole = hashlib.sha256()
+        for place in sorted(place for place in path.rglob("*") if place.is_file()):
+            with place.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            whole.update(f"{place.relative_to(path).as_posix()} {digest}\n".encode())
+        return whole.hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error

@@ -1,7 +1,7 @@
-"""HDF5 files of h5py users, of MATLAB 7.3, and our own."""
+"""HDF5 files of h5py users, of MATLAB 7.3, and our own: what they hold, and reading it in slabs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
-from usdenoise.formats.description import Candidate, is_stack, shape_text
+from usdenoise.formats import matlab_v73, uff, zea
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.description import shape_text
+from usdenoise.formats.files import MAX_EXPANSION
+from usdenoise.formats.hdf5_metadata import UNREADABLE, items, nearby, small_number
+from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
-_MAX_METADATA_ITEMS = 4
 
 
 @contextmanager
@@ -39,39 +43,102 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         ) from error
 
 
-def is_matlab(file: h5py.File) -> bool:
-    """Whether MATLAB wrote the file (or it is laid out so): axes are reversed, structs are groups."""
-    return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in _items(file))
+@contextmanager
+def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What an HDF5 file offers.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    n_axes : int or None
+        Number of axes that the user named.
+
+    Raises
+    ------
+    InputError
+        As :func:`open_file`.
+    """
+    with open_file(path) as file:
+        yield _contents(file, path, n_axes)
 
 
-def _items(group: h5py.Group) -> Iterator[Any]:
-    for name in group:
+def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
+    turned = matlab_v73.is_matlab(file)
+    found = datasets(file)
+    every: dict[str, str] = {}
+    arrays: dict[str, StoredArray] = {}
+    for name, dataset in found.items():
         try:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                yield group[name]
-        except (KeyError, OSError, RuntimeError, TypeError, ValueError):
-            # What cannot be opened, or has a name that is no text, is not what we look for.
+            array = stored_array(dataset)
+        except (TypeError, ValueError):
+            every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
             continue
+        array = reversed_axes(array) if turned else array
+        kind = matlab_v73.special_class(dataset)
+        every[name] = f"a MATLAB {kind}" if kind else _word(dataset, array)
+        if not kind:
+            arrays[name] = array
 
+    def stack(name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Any) -> Stack | None:
+        def check() -> None:
+            for part in parts:
+                check_stored(part, path)
 
-def _attributes(item: Any) -> Iterator[tuple[str, Any]]:
-    for name in item.attrs:
+        return arranged(
+            name,
+            array,
+            n_axes,
+            time_last=True if turned else None,
+            metadata=lambda carried: nearby(file, parts[0], carried),
+            check=check,
+            **more,
+        )
+
+    container = "MATLAB 7.3 (HDF5)" if turned else "HDF5"
+    stacks: list[Stack | None] = []
+    for name, cell in matlab_v73.cells(file, found, stored_array).items():
+        every[name] = describe_array(cell.array)
+        arrays[name] = cell.array
+        stacks.append(stack(name, cell.array, cell.parts, layout=cell.layout))
+    special, names = uff.stacks(file, stack, stored_array)
+    container = uff.CONTAINER if special else container
+    if not special:
+        special, names = zea.stacks(file, found, stack, stored_array)
+        container = zea.CONTAINER if special else container
+    stacks += special
+    joined_names = {made.name for made in stacks if made is not None} | names
+    for made, array, layout, parts in pair_parts(
+        {name: array for name, array in arrays.items() if name not in names},
+        lambda lower: _number(found, lower),
+    ):
+        joined_names |= {*parts}
+        sources = tuple(found[part] for part in parts if part in found)
+        stacks.append(stack(made, array, sources, layout=layout))
+    stacks += [
+        stack(name, array, (found[name],), assumptions=_member_note(found[name]))
+        for name, array in arrays.items()
+        if name not in joined_names
+    ]
+
+    def look_up(name: str) -> Stack | None:
+        # A link that the survey does not follow; the library gives up on one that leads in a circle.
         try:
-            if isinstance(name, str):
-                yield name, item.attrs[name]
-        except (KeyError, OSError, RuntimeError, TypeError, ValueError):
-            continue
+            item = file.get(name)
+        except UNREADABLE:
+            return None
+        if not isinstance(item, h5py.Dataset) or name in every:
+            return None
+        array = stored_array(item)
+        return stack(name, reversed_axes(array) if turned else array, (item,))
 
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        if name not in arrays:
+            return None
+        check_stored(found[name], path)
+        return arrays[name], nearby(file, found[name], True)
 
-def value_dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
-    """Type of a dataset's values, with a pair of floats in a compound taken as a complex number."""
-    dtype = dataset.dtype
-    if dtype.names and tuple(name.lower() for name in dtype.names) in COMPLEX_MEMBERS:
-        members = {dtype[name] for name in dtype.names}
-        if len(members) == 1 and (member := members.pop()).kind == "f":
-            return np.result_type(member, np.complex64)
-    plain: np.dtype[Any] = np.dtype(dtype)
-    return plain
+    return Contents(container, tuple(s for s in stacks if s is not None), every, look_up, find)
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
@@ -80,7 +147,7 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     seen = set()
     waiting = [file["/"]]
     while waiting:
-        for item in _items(waiting.pop(0)):
+        for item in items(waiting.pop(0)):
             address = h5py.h5o.get_info(item.id).addr
             if address in seen:
                 continue
@@ -92,33 +159,21 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     return found
 
 
-def survey(file: h5py.File) -> tuple[list[Candidate], dict[str, str]]:
-    """The candidates of a file, and a word on every dataset. MATLAB's files are shown in MATLAB's order."""
-    matlab = is_matlab(file)
-    candidates, every = [], {}
-    for name, dataset in datasets(file).items():
-        shape = (dataset.shape or ())[:: -1 if matlab else 1]
-        try:
-            dtype = value_dtype(dataset)
-        except (TypeError, ValueError):
-            every[name] = f"{len(shape)}-D of a type that NumPy does not know"
-            continue
-        kind = f"{dtype}" if not dtype.names else "compound"
-        every[name] = f"{len(shape)}-D {kind}" + (f" ({shape_text(shape)})" if shape else "")
-        if is_stack(shape, dtype):
-            candidates.append(Candidate(name, shape, str(dtype)))
-    return candidates, every
+def stored_array(dataset: h5py.Dataset) -> StoredArray:
+    """A dataset, with the two members of a compound taken as a complex number."""
+    dtype = np.dtype(dataset.dtype)
+    order = _member_order(dtype)
+    if order is None:
+        return StoredArray(dataset.shape or (), dtype, lambda index: np.asarray(dataset[index]))
+    value_dtype = complex_dtype(dtype[order[0]])
 
+    def read(index: Index) -> NDArray[Any]:
+        pairs = dataset[index]
+        values = np.empty(pairs.shape, value_dtype)
+        values.real, values.imag = pairs[order[0]], pairs[order[1]]
+        return values
 
-def read_values(dataset: h5py.Dataset, index: tuple[slice, ...]) -> NDArray[Any]:
-    """Values of a dataset, complex compounds as complex numbers."""
-    values = dataset[index]
-    if values.dtype.names:
-        real, imaginary = (values[name] for name in values.dtype.names)
-        joined = np.empty(values.shape, np.result_type(real.dtype, np.complex64))
-        joined.real, joined.imag = real, imaginary
-        return joined
-    return np.asarray(values)
+    return StoredArray(dataset.shape or (), value_dtype, read)
 
 
 def check_stored(dataset: h5py.Dataset, path: Path) -> None:
@@ -127,55 +182,51 @@ def check_stored(dataset: h5py.Dataset, path: Path) -> None:
     Raises
     ------
     InputError
-        If chunks, or bytes of an uncompressed dataset, are missing.
+        If chunks, or bytes of an uncompressed dataset, are missing, or compressed ones are far too few.
     """
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     if dataset.is_virtual:
         return
+    held = dataset.id.get_storage_size()
     if dataset.chunks is not None:
         expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        complete = dataset.id.get_num_chunks() >= expected
+        complete = dataset.id.get_num_chunks() >= expected and held * MAX_EXPANSION >= claimed
     else:
-        complete = dataset.id.get_storage_size() >= claimed
+        complete = held >= claimed
     if not complete:
-        held = dataset.id.get_storage_size()
         raise InputError(
             f"'{dataset.name.strip('/')}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
             f"file holds {held} of them; it was not written to its end: write it anew"
         )
 
 
-def nearby_metadata(file: h5py.File, dataset: h5py.Dataset) -> Mapping[str, tuple[Any, str]]:
-    """Attributes and small datasets that may describe a stack, the nearest first."""
-    found: dict[str, tuple[Any, str]] = {}
-
-    def add(name: str, value: Any, place: str) -> None:
-        if not name.startswith(("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")):
-            found.setdefault(name, (value, place))
-
-    for name, value in _attributes(dataset):
-        add(name, value, f"attribute {name} of {dataset.name.strip('/')}")
-    for owner in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
-        for name, value in _attributes(owner):
-            add(name, value, f"attribute {name} of {owner.name}")
-        for item in _items(owner):
-            if isinstance(item, h5py.Dataset):
-                _add_small(item, add)
-    if "UF" in file and isinstance(file["UF"], h5py.Group):
-        for item in _items(file["UF"]):
-            if isinstance(item, h5py.Dataset):
-                _add_small(item, add)
-    return found
+def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
+    """Names of the real and the imaginary member of a compound that is a complex number."""
+    if not dtype.names or len(dtype.names) != 2:
+        return None
+    first, second = dtype.names
+    if dtype[first] != dtype[second] or dtype[first].kind not in "fiu" or dtype[first].shape:
+        return None
+    swapped = (second.lower(), first.lower()) in COMPLEX_MEMBERS
+    return (second, first) if swapped else (first, second)
 
 
-def _add_small(item: h5py.Dataset, add: Any) -> None:
-    name = item.name.strip("/")
-    try:
-        small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= _MAX_METADATA_ITEMS
-        value: Any = np.asarray(item[()]).reshape(-1) if small else None
-        if small and item.attrs.get("MATLAB_class") == b"char":
-            value = value.astype("<u2").tobytes().decode("utf-16-le")
-    except (KeyError, OSError, RuntimeError, TypeError, ValueError):
-        return
-    if value is not None:
-        add(name.rsplit("/", 1)[-1], value, f"dataset {name}")
+def _member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
+    names = dataset.dtype.names
+    order = _member_order(dataset.dtype) if names else None
+    if order is None or tuple(name.lower() for name in order) in COMPLEX_MEMBERS:
+        return ()
+    return (
+        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are taken as the real and the "
+        "imaginary part; if they are not, pick another dataset with --dataset",
+    )
+
+
+def _word(dataset: h5py.Dataset, array: StoredArray) -> str:
+    if array.dtype.names:
+        return f"{len(array.shape)}-D compound" + (f" ({shape_text(array.shape)})" if array.shape else "")
+    return describe_array(array)
+
+
+def _number(found: dict[str, h5py.Dataset], lower: str) -> float | None:
+    return next((small_number(item) for name, item in found.items() if name.lower() == lower), None)

@@ -1,6 +1,6 @@
 """From slabs of a file to a stack whose memory is a Casorati matrix, with one copy at most in memory."""
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from usdenoise.acquisition import canonical_axes, check_axes, spatial_order
 from usdenoise.errors import InputError
+from usdenoise.formats.stored import StoredArray
 
 SLAB_BYTES = 32 << 20
+CHUNK_BYTES = 1 << 20
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -41,21 +43,15 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     return slice(start, stop, step)
 
 
-def read_stack(
-    read: Callable[[tuple[slice, ...]], NDArray[Any]],
-    shape: tuple[int, ...],
-    axes: str,
-    frames: slice | None,
-    dtype: np.dtype[Any],
-) -> NDArray[Any]:
+def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Read a stack slab by slab into memory ordered as a Casorati matrix.
 
     Parameters
     ----------
-    read : callable
-        Gives the values for one slice an axis.
-    shape, axes
-        Of the stack in the file.
+    stored : StoredArray
+        The stack in its file.
+    axes : str
+        Its axis letters.
     frames : slice or None
         The frames to read.
     dtype : numpy.dtype
@@ -66,21 +62,39 @@ def read_stack(
     array in the order of `axes`
         A view of memory in the order z, x, y, t.
     """
-    check_axes(axes, shape)
+    check_axes(axes, stored.shape)
     time = axes.index("t")
-    picked = [slice(0, n, 1) for n in shape]
-    picked[time] = frame_slice(frames, shape[time])
+    picked = [slice(0, n, 1) for n in stored.shape]
+    picked[time] = frame_slice(frames, stored.shape[time])
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
     canonical = canonical_axes(axes)
     memory = np.empty([counts[axes.index(letter)] for letter in canonical], dtype)
-    stack = spatial_order(memory, canonical, axes)
-    # Slabs along the file's slowest axis: consecutive bytes.
-    rows = max(1, SLAB_BYTES // max(1, int(np.prod(counts[1:])) * dtype.itemsize))
-    for start in range(0, counts[0], rows):
-        stop = min(start + rows, counts[0])
-        first = picked[0]
-        source = slice(
-            first.start + start * first.step, first.start + (stop - 1) * first.step + 1, first.step
+    stack = np.moveaxis(spatial_order(memory, canonical, axes), stored.slow, 0)
+    n_slabs = counts[stored.slow]
+    rows = max(1, SLAB_BYTES // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
+    for start in range(0, n_slabs, rows):
+        stop = min(start + rows, n_slabs)
+        along = picked[stored.slow]
+        index = [*picked]
+        index[stored.slow] = slice(
+            along.start + start * along.step, along.start + (stop - 1) * along.step + 1, along.step
         )
-        stack[start:stop] = read((source, *picked[1:]))
-    return stack
+        stack[start:stop] = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
+    return np.moveaxis(stack, 0, stored.slow)
+
+
+def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
+    """Chunks of about a mebibyte of which a whole frame touches about as many as all frames of a pixel.
+
+    Parameters
+    ----------
+    shape, axes
+        Of the stack.
+    itemsize : int
+        Bytes of an entry.
+    """
+    across = max(1.0, math.prod(shape) * itemsize / CHUNK_BYTES) ** 0.5
+    parts = {letter: across ** (1 / (len(axes) - 1)) for letter in axes} | {"t": across}
+    # Whole numbers of chunks, so that the last ones are hardly padded.
+    counts = {letter: max(1, round(part)) for letter, part in parts.items()}
+    return tuple(-(-n // min(n, counts[letter])) for n, letter in zip(shape, axes, strict=True))

@@ -1,135 +1,185 @@
-"""MATLAB files before 7.3, read and written through scipy.io; and 7.3 files, written through h5py."""
+"""MATLAB files before 7.3, read through scipy.io."""
 
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.description import Candidate, is_stack, shape_text
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.description import shape_text
+from usdenoise.formats.files import MAX_EXPANSION
+from usdenoise.formats.matlab_cells import blocks
 from usdenoise.formats.matlab_tags import check_tags
-
-V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
-"""Largest variable of a version 5 file, less room for its header."""
+from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
 _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
-# A byte of a zlib stream expands to at most this many.
-_MAX_EXPANSION = 1032
+_MOST_CELLS = 4096
+_MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
+_STRUCTS = ("UF", "PData")
 
 
-def survey(path: Path) -> tuple[list[Candidate], dict[str, str]]:
-    """The candidates of a version 4 to 7 file, and a word on every variable.
+@contextmanager
+def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What a version 4 to 7 file offers.
+
+    Variables are read whole, when their values are first needed. Cells and structs have to be read to
+    know what is in them; that is done where no plain variable can be the stack, or when one is asked for.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    n_axes : int or None
+        Number of axes that the user named.
 
     Raises
     ------
     InputError
-        If the file is truncated or corrupt.
+        If it is truncated or corrupt.
     """
     from scipy.io import whosmat
 
     with _guard(path):
-        check_tags(path)
+        is_complex = check_tags(path)
         variables = whosmat(str(path))
-    candidates, every = [], {}
-    for name, shape, kind in variables:
+    arrays: dict[str, StoredArray] = {}
+    every, nested = {}, []
+    for place, (name, shape, kind) in enumerate(variables):
         every[name] = f"{len(shape)}-D {kind} ({shape_text(shape)})"
-        if kind in _NUMERIC and is_stack(shape, np.dtype(_NUMERIC[kind])):
-            candidates.append(Candidate(name, tuple(shape), kind))
-    return candidates, every
+        if kind in _NUMERIC:
+            dtype = np.dtype(_NUMERIC[kind])
+            if place < len(is_complex) and is_complex[place]:
+                dtype = complex_dtype(dtype)
+            arrays[name] = _variable(path, name, tuple(shape), dtype)
+        elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= _MOST_CELLS:
+            nested.append(name)
+
+    def stack(name: str, array: StoredArray, **more: Any) -> Stack | None:
+        return arranged(
+            name,
+            array,
+            n_axes,
+            time_last=True,
+            metadata=lambda carried: _nearby(path),
+            check=lambda: _check_claim(path, name, array),
+            **more,
+        )
+
+    def scale(lower: str) -> float | None:
+        match = [array for name, array in arrays.items() if name.lower() == lower]
+        return float(match[0].read((slice(0, 1, 1),) * 2).item()) if match else None
+
+    def stacks_of(arrays: Mapping[str, StoredArray], layout: str) -> list[Stack]:
+        pairs = pair_parts(arrays, scale)
+        used = {part for *_, parts in pairs for part in parts}
+        made = [stack(name, array, layout=how) for name, array, how, _ in pairs]
+        made += [stack(name, array, layout=layout) for name, array in arrays.items() if name not in used]
+        return [one for one in made if one is not None]
+
+    stacks = stacks_of(arrays, "")
+    inner: dict[str, StoredArray] = {}
+    if not stacks:
+        inner = _inside(path, nested)
+        every |= {name: describe_array(array) for name, array in inner.items()}
+        stacks = stacks_of(inner, "within a cell or struct")
+
+    def look_up(name: str) -> Stack | None:
+        if name.split("/")[0] not in nested or inner:
+            return None
+        found = stacks_of(_inside(path, nested), "within a cell or struct")
+        return next((one for one in found if one.name == name), None)
+
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        array = arrays.get(name)
+        if array is None and name.split("/")[0] in nested:
+            array = _inside(path, nested).get(name)
+        return None if array is None else (array, _nearby(path))
+
+    yield Contents("MATLAB before 7.3", tuple(stacks), every, look_up, find)
 
 
-def read_variable(path: Path, candidate: Candidate) -> NDArray[Any]:
-    """A variable of a version 4 to 7 file.
+def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:
+    def load() -> NDArray[Any]:
+        from scipy.io import loadmat
 
-    Raises
-    ------
-    InputError
-        If the header claims more than the file can hold, or the file is truncated or corrupt.
-    """
+        _check_claim(path, name, StoredArray(shape, dtype, lambda index: np.empty(0)))
+        with _guard(path):
+            values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
+        if values.shape != shape:
+            raise InputError(
+                f"'{name}' in {path} is corrupt: its header and its data disagree; write it anew"
+            )
+        return values
+
+    return loaded_when_read(shape, dtype, load)
+
+
+def _check_claim(path: Path, name: str, array: StoredArray) -> None:
+    held = path.stat().st_size
+    if array.nbytes > held * MAX_EXPANSION:
+        raise InputError(
+            f"'{name}' in {path} claims {array.nbytes} bytes {shape_text(array.shape)}, more than the "
+            f"file of {held} bytes can hold; it is corrupt: write it anew"
+        )
+
+
+def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
+    """The arrays of numbers in cells and structs, by their places."""
     from scipy.io import loadmat
 
-    claimed = int(np.prod(candidate.shape, dtype=object)) * np.dtype(_NUMERIC[candidate.dtype]).itemsize
-    if claimed > path.stat().st_size * _MAX_EXPANSION:
-        raise InputError(
-            f"'{candidate.name}' in {path} claims {claimed} bytes {shape_text(candidate.shape)}, more than the "
-            f"file of {path.stat().st_size} bytes can hold; it is corrupt: write it anew"
-        )
+    if not names:
+        return {}
     with _guard(path):
-        values: NDArray[Any] = loadmat(str(path), variable_names=[candidate.name])[candidate.name]
-    if values.shape != candidate.shape:
-        raise InputError(
-            f"'{candidate.name}' in {path} is corrupt: its header and its data disagree; write it anew"
-        )
-    return values
+        variables = loadmat(str(path), variable_names=names)
+    found: dict[str, StoredArray] = {}
+
+    def add(name: str, value: Any) -> None:
+        if not isinstance(value, np.ndarray):
+            return
+        if value.dtype.names and value.size == 1:
+            for member in value.dtype.names:
+                add(f"{name}/{member}", value[member].reshape(-1)[0])
+        elif value.dtype == object:
+            elements = [np.asarray(element) for element in value.reshape(-1, order="F")]
+            whole = blocks([from_array(element) for element in elements])
+            if whole is not None:
+                found[name] = whole
+        elif value.dtype.kind in "fciu":
+            found[name] = from_array(value)
+
+    for name in names:
+        add(name, variables.get(name))
+    return found
 
 
-def nearby_metadata(path: Path) -> Mapping[str, tuple[Any, str]]:
-    """Fields of the struct UF (PALA), and numeric scalars of the file."""
+def _nearby(path: Path) -> Found:
+    """Fields of the structs UF and PData (PALA), and numeric scalars of the file."""
     from scipy.io import loadmat, whosmat
 
     found: dict[str, tuple[Any, str]] = {}
     with _guard(path):
-        small = [name for name, shape, _ in whosmat(str(path)) if int(np.prod(shape, dtype=object)) <= 4]
+        small = [
+            name
+            for name, shape, kind in whosmat(str(path))
+            if int(np.prod(shape, dtype=object)) <= (_MAX_TEXT if kind == "char" else _MAX_METADATA_ITEMS)
+            and (kind not in ("cell", "struct") or name in _STRUCTS)
+        ]
         values = (
             loadmat(str(path), variable_names=small, squeeze_me=True, struct_as_record=True) if small else {}
         )
     for name in small:
         value = values.get(name)
         if isinstance(value, np.ndarray) and value.dtype.names:
-            for member in value.dtype.names if name == "UF" else ():
+            for member in value.dtype.names if value.size == 1 else ():
                 found[member] = (value[member][()], f"variable {name}.{member}")
         else:
             found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return found
-
-
-def write(path: Path, variables: Mapping[str, NDArray[Any] | str]) -> None:
-    """Write variables to a file that MATLAB's load opens: version 5 where each fits, otherwise 7.3."""
-    largest = max(value.nbytes for value in variables.values() if not isinstance(value, str))
-    if largest <= V5_LIMIT_BYTES:
-        from scipy.io import savemat
-
-        # The name is temporary and has no suffix to add to.
-        savemat(str(path), dict(variables), appendmat=False, oned_as="column")
-    else:
-        write_v73(path, variables)
-
-
-def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str]) -> None:
-    """Write a MATLAB 7.3 file: HDF5 with a user block, axes reversed, complex as {real, imag}."""
-    with path.open("w+b") as whole, h5py.File(whole, "w", userblock_size=512) as file:
-        for name, value in variables.items():
-            if isinstance(value, str):
-                data: NDArray[Any] = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
-                dataset = file.create_dataset(name, data=data)
-                dataset.attrs["MATLAB_int_decode"] = np.int32(2)
-                kind = "char"
-            else:
-                dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None])
-                kind = {"f4": "single", "f8": "double"}.get(value.real.dtype.str[1:], value.dtype.name)
-            dataset.attrs["MATLAB_class"] = np.bytes_(kind)
-    text = b"MATLAB 7.3 MAT-file, Platform: any, Created by: usdenoise HDF5 schema 1.00 ."
-    with path.open("r+b") as raw:
-        raw.write(text.ljust(116) + bytes(8) + struct.pack("<H", 0x0200) + b"IM")
-
-
-def _write_reversed(file: h5py.File, name: str, value: NDArray[Any]) -> h5py.Dataset:
-    reverse = value.transpose()
-    if not np.iscomplexobj(value):
-        return file.create_dataset(name, data=reverse)
-    member = value.real.dtype
-    pair = np.dtype([("real", member), ("imag", member)])
-    dataset = file.create_dataset(name, shape=reverse.shape, dtype=pair)
-    slabs = max(1, (32 << 20) // max(1, reverse[0].nbytes))
-    for start in range(0, len(reverse), slabs):
-        dataset[start : start + slabs] = np.ascontiguousarray(reverse[start : start + slabs]).view(pair)
-    return dataset
 
 
 @contextmanager

@@ -11,30 +11,82 @@ from typing import BinaryIO
 
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _MATRIX, _COMPRESSED = 14, 15
-_HEAD_BYTES = 4096
-# mxCELL, mxSTRUCT, mxOBJECT and the like hold further matrices, whose elements are not walked.
-_FIRST_PLAIN_CLASS = 4
+_HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 16
+# mxDOUBLE to mxUINT64: flags, dimensions, name and one or two parts. Others may hold further matrices.
+_NUMBERS, _DEEPEST = range(6, 16), 8
+_COMPLEX_FLAG = 0x08
 
 
 class DamagedTagError(ValueError):
     """An element has a type or a length that the format does not have."""
 
 
-def check_tags(path: Path) -> None:
+class _Plain:
+    """The bytes of a file from its position on."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def take(self, count: int) -> bytes:
+        return self._file.read(count)
+
+    def skip(self, count: int) -> None:
+        self._file.seek(count, 1)
+
+
+class _Unpacked:
+    """The bytes that a compressed element expands to, a piece at a time."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file, self._left = file, length
+        self._zlib = zlib.decompressobj()
+        self._ready = b""
+
+    def take(self, count: int) -> bytes:
+        pieces = []
+        while count:
+            if not self._ready:
+                packed = self._zlib.unconsumed_tail
+                if not packed:
+                    packed = self._file.read(min(self._left, _HEAD_BYTES))
+                    self._left -= len(packed)
+                self._ready = self._zlib.decompress(packed, _PIECE_BYTES)
+                if not self._ready and not packed:
+                    break
+            pieces.append(self._ready[:count])
+            count -= len(pieces[-1])
+            self._ready = self._ready[len(pieces[-1]) :]
+        return b"".join(pieces)
+
+    def skip(self, count: int) -> None:
+        while count:
+            taken = len(self.take(min(count, _PIECE_BYTES)))
+            if not taken:
+                return
+            count -= taken
+
+
+def check_tags(path: Path) -> list[bool]:
     """Check the types and lengths of the elements of a version 5 file; other versions pass.
 
-    In compressed elements the tags within the first few kilobytes are checked; their checksum guards the
-    rest.
+    Compressed arrays of numbers are checked at their heads only, since their checksum guards the rest.
+
+    Returns
+    -------
+    list of bool
+        For each variable in the order of the file, whether it is complex; empty for other versions.
 
     Raises
     ------
     DamagedTagError
         If a type is unknown, or an element runs past the end of its file or matrix.
     """
+    complex_flags = []
     with path.open("rb") as file:
         header = file.read(128)
-        if not header.startswith(b"MATLAB 5.0"):
-            return
+        # As scipy tells version 4: by a zero among the first bytes, whatever the text says.
+        if len(header) < 128 or 0 in header[:4]:
+            return []
         order = "<" if header[126:128] == b"IM" else ">"
         end = path.stat().st_size
         position = 128
@@ -44,52 +96,62 @@ def check_tags(path: Path) -> None:
             if kind not in (_MATRIX, _COMPRESSED) or position + 8 + length > end:
                 raise DamagedTagError(f"element of type {kind} and {length} bytes")
             if kind == _MATRIX:
-                _check_matrix(file, position + 8, position + 8 + length, order)
+                complex_flags.append(_check_matrix(_Plain(file), length, order, 0))
             else:
-                _check_compressed(file.read(min(length, _HEAD_BYTES)), order)
+                unpacked = _Unpacked(file, length)
+                head = unpacked.take(8)
+                inner, size = struct.unpack(order + "II", head) if len(head) == 8 else (0, 0)
+                if inner != _MATRIX:
+                    raise DamagedTagError(f"compressed element of type {inner}")
+                complex_flags.append(_check_matrix(unpacked, size, order, 0))
             position += 8 + length
+    return complex_flags
 
 
-def _check_matrix(file: BinaryIO, position: int, end: int, order: str) -> None:
-    plain = True
-    number = 0
-    while position + 8 <= end and (plain or number < 3):
-        file.seek(position)
-        tag = file.read(16)
-        size = _element(tag, order)
-        if number == 0:
-            plain = tag[8 if order == "<" else 11] >= _FIRST_PLAIN_CLASS
-        if position + size > end + 7:
+def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: int) -> bool:
+    """Walk over the elements of one matrix, and tell whether it is complex."""
+    if depth > _DEEPEST:
+        raise DamagedTagError("cells or structs within one another without end")
+    kind_of_array, is_complex = 0, False
+    left, number = length, 0
+    while left >= 8:
+        tag = stream.take(8)
+        if len(tag) < 8:
             raise DamagedTagError("an element runs past the end of its matrix")
-        position += size
-        number += 1
-
-
-def _check_compressed(packed: bytes, order: str) -> None:
-    head = zlib.decompressobj().decompress(packed, 1 << 16)
-    if len(head) < 24:
-        return
-    kind, _ = struct.unpack(order + "II", head[:8])
-    if kind != _MATRIX:
-        raise DamagedTagError(f"compressed element of type {kind}")
-    position, number, plain = 8, 0, True
-    while position + 16 <= len(head) and (plain or number < 3):
-        tag = head[position : position + 16]
+        kind, size, rest = _element(tag, order)
+        left -= 8 + rest
+        # What stands last may lack its padding.
+        if left < -7:
+            raise DamagedTagError("an element runs past the end of its matrix")
         if number == 0:
-            plain = tag[8 if order == "<" else 11] >= _FIRST_PLAIN_CLASS
-        position += _element(tag, order)
+            flags = stream.take(min(rest, 8))
+            stream.skip(rest - len(flags))
+            word = struct.unpack(order + "I", flags[:4])[0] if len(flags) >= 4 else 0
+            kind_of_array, is_complex = word & 0xFF, bool(word >> 8 & _COMPLEX_FLAG)
+        elif kind == _MATRIX:
+            if size:
+                _check_matrix(stream, size, order, depth + 1)
+        elif number == 3 and depth == 0 and kind_of_array in _NUMBERS and isinstance(stream, _Unpacked):
+            return is_complex
+        else:
+            stream.skip(rest)
         number += 1
+    # scipy reads the imaginary part wherever the flag promises one.
+    if kind_of_array in _NUMBERS and number != 4 + is_complex:
+        raise DamagedTagError(f"an array of {number} elements")
+    stream.skip(max(left, 0))
+    return is_complex
 
 
-def _element(tag: bytes, order: str) -> int:
-    """Bytes of an element with its tag and padding; a small element keeps its data in the tag."""
-    kind, length = struct.unpack(order + "II", tag[:8])
+def _element(tag: bytes, order: str) -> tuple[int, int, int]:
+    """Type and length of an element, and the bytes behind its tag; a small one keeps its data in the tag."""
+    kind, length = struct.unpack(order + "II", tag)
+    rest = -(-length // 8) * 8
     if kind >> 16:
-        kind, length, size = kind & 0xFFFF, kind >> 16, 8
+        kind, length, rest = kind & 0xFFFF, kind >> 16, 0
         if length > 4:
             raise DamagedTagError(f"small element of {length} bytes")
-    else:
-        size = 8 + -(-length // 8) * 8
     if kind not in _NUMERIC | {_MATRIX}:
         raise DamagedTagError(f"element of type {kind}")
-    return size
+    # Matrices within matrices are not padded.
+    return kind, length, length if kind == _MATRIX else rest

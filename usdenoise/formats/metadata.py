@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.acquisition import SOUND_SPEED_M_S
 from usdenoise.errors import InputError
 from usdenoise.formats.description import Metadata
 
@@ -24,6 +25,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is one under which files keep axes or scales."""
+    return name.lower() in _KNOWN
+
+
 def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     """Sort what a file says into known metadata, their sources, and the rest.
 
@@ -35,7 +44,7 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
     Returns
     -------
     values, sources, others : dicts
-        See :class:`usdenoise.formats.description.Metadata`. A spacing is still a list here, in the order
+        See :class:`usdenoise.formats.description.Metadata`. A spacing may still be a list here, in the order
         of the spatial axes.
     """
     by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
@@ -50,6 +59,8 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if key == "axes":
             known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
             usable = isinstance(known, str) and known.isascii()
+        elif isinstance(value, Mapping):
+            usable, known = True, value
         else:
             numbers = positive_numbers(value)
             usable = bool(numbers)
@@ -57,6 +68,36 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if usable:
             values[key], sources[key] = known, f"file: {place}"
     return values, sources, others
+
+
+def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
+    """Add what Verasonics scripts keep in other units: MHz (TwFreq), and wavelengths (PData.PDelta: x, y, z).
+
+    Parameters
+    ----------
+    values, sources : dicts
+        Changed in place.
+    others : mapping
+        As :func:`interpret` gives them. Without a speed of sound the wavelength is that at 1540 m/s.
+    """
+    megahertz = positive_numbers(others.get("TwFreq", ()))
+    if megahertz and "center_frequency_hz" not in values:
+        values["center_frequency_hz"] = megahertz[0] * 1e6
+        sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
+    try:
+        deltas = np.asarray(others.get("PDelta", ()), np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        return
+    frequency = values.get("center_frequency_hz")
+    if "spacing_mm" in values or not frequency or len(deltas) != 3 or not deltas[0] > 0 or not deltas[2] > 0:
+        return
+    speed = values.get("sound_speed_m_s", SOUND_SPEED_M_S)
+    wavelength_mm = speed / frequency * 1e3
+    known = "" if "sound_speed_m_s" in values else " assumed"
+    values["spacing_mm"] = {
+        letter: float(delta) * wavelength_mm for letter, delta in zip("xyz", deltas, strict=True) if delta > 0
+    }
+    sources["spacing_mm"] = f"file: PData.PDelta in wavelengths at{known} {speed:g} m/s"
 
 
 def with_options(
@@ -83,7 +124,11 @@ def with_options(
     if "axes" not in values:
         values["axes"], sources["axes"] = guessed_axes, "assumed"
     spatial = values["axes"].replace("t", "")
-    if "spacing_mm" in values:
+    if isinstance(values.get("spacing_mm"), Mapping):
+        values["spacing_mm"] = {
+            letter: pitch for letter, pitch in values["spacing_mm"].items() if letter in spatial
+        }
+    elif "spacing_mm" in values:
         pitches = list(values["spacing_mm"])
         pitches = pitches * len(spatial) if len(pitches) == 1 else pitches
         if len(pitches) != len(spatial):

@@ -1,5 +1,7 @@
 """From a path to an acquisition: recognise the container, pick the stack, read it, say what was assumed."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,12 @@ import numpy as np
 
 from usdenoise.acquisition import Acquisition, check_axes
 from usdenoise.errors import InputError
-from usdenoise.formats import hdf5, matlab
-from usdenoise.formats.description import Candidate, FileDescription, Metadata, choose, guess_axes
-from usdenoise.formats.layout import read_stack, storage_dtype
-from usdenoise.formats.metadata import interpret, positive_numbers, with_options
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+from usdenoise.formats.choice import check_not_power, choose
+from usdenoise.formats.containers import opener
+from usdenoise.formats.contents import Contents, Stack
+from usdenoise.formats.description import FileDescription, Metadata, guess_axes
+from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
+from usdenoise.formats.metadata import add_verasonics, interpret, with_options
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
     Parameters
     ----------
     path : str or Path
-        HDF5 file (of h5py, MATLAB 7.3, or ours) or MATLAB file before 7.3.
+        HDF5 (of h5py, MATLAB 7.3, UFF, zea, or ours), MATLAB before 7.3, .npy, .npz, EchoFrame, AUTC or a
+        Zarr group.
     dtype : str, optional
         "single" or "double" converts on reading; by default floats and complex numbers keep their
         precision. Integers become float32.
@@ -62,35 +65,102 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
     Raises
     ------
     InputError
-        If the file is missing, damaged, of an unknown kind, or does not hold exactly one possible stack.
+        If the file is missing, damaged, of an unknown kind, or does not hold exactly one possible stack, or
+        if that is power Doppler already.
     """
-    path = Path(path)
-    how = ReadOptions(**options)
-    if container(path) == "MATLAB":
-        candidates, every = matlab.survey(path)
-        chosen = choose(candidates, how.dataset, every, str(path))
-        metadata = _matlab_metadata(path, chosen, how)
-        values = matlab.read_variable(path, chosen)
-        kept = _kept_dtype(values.dtype, dtype)
-        iq = read_stack(lambda index: values[index], values.shape, metadata.values["axes"], how.frames, kept)
-        return _acquisition(iq, chosen, metadata, values.dtype)
-    with hdf5.open_file(path) as file:
-        candidates, every = hdf5.survey(file)
-        chosen = choose(candidates, how.dataset, every, str(path))
-        dataset = file[chosen.name]
-        metadata = _hdf5_metadata(file, chosen, how)
-        hdf5.check_stored(dataset, path)
-        stored = hdf5.value_dtype(dataset)
-        axes = metadata.values["axes"]
-        turned = hdf5.is_matlab(file)
-        iq = read_stack(
-            lambda index: hdf5.read_values(dataset, index),
-            dataset.shape,
-            axes[::-1] if turned else axes,
-            how.frames,
-            _kept_dtype(stored, dtype),
+    with open_stack(path, dtype=dtype, **options) as source:
+        return source.read()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stack in an open file, of which frames can be read.
+
+    Attributes
+    ----------
+    stack : Stack
+        What was picked.
+    metadata : Metadata
+        What is known of it.
+    dtype : numpy.dtype
+        In which it is read.
+    frames : slice
+        The frames that were asked for, with bounds.
+    """
+
+    stack: Stack
+    metadata: Metadata
+    dtype: np.dtype[Any]
+    frames: slice
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames that were asked for."""
+        return len(range(self.frames.start, self.frames.stop, self.frames.step))
+
+    @property
+    def time_of_first_frame(self) -> float:
+        """Time of the first of them from the beginning of the file, in units of their distance."""
+        return float(self.frames.start / self.frames.step)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Acquisition:
+        """The frames [start, stop) of those that were asked for, as an acquisition."""
+        step = self.frames.step
+        last = self.n_frames if stop is None else stop
+        wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
+        values, stack = self.metadata.values, self.stack
+        iq = read_stack(stack.array, values["axes"], wanted, self.dtype)
+        rate = values.get("frame_rate_hz")
+        return Acquisition(
+            iq,
+            values["axes"],
+            # Of every step-th frame.
+            frame_rate_hz=None if rate is None else rate / step,
+            spacing_mm=values.get("spacing_mm", {}),
+            center_frequency_hz=values.get("center_frequency_hz"),
+            sound_speed_m_s=values.get("sound_speed_m_s"),
+            name=stack.name,
+            stored_dtype=stack.array.dtype,
+            assumptions=self._assumptions(),
+            attributes=self.metadata.attributes,
         )
-        return _acquisition(iq.transpose() if turned else iq, chosen, metadata, stored)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        stack, sources = self.stack, self.metadata.sources
+        assumptions = [*stack.assumptions]
+        if sources["axes"] == "assumed":
+            assumptions.append(
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.metadata.values['axes']}; "
+                "--axes overrides that"
+            )
+        if "assumed" in sources.get("spacing_mm", ""):
+            assumptions.append(
+                f"the pixel pitch is from the {sources['spacing_mm']}; --spacing overrides that"
+            )
+        return tuple(assumptions)
+
+
+@contextmanager
+def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterator[Source]:
+    """Open a stack of which parts are to be read.
+
+    Parameters
+    ----------
+    path, dtype, **options
+        As for :func:`load`.
+
+    Raises
+    ------
+    InputError
+        As for :func:`load`.
+    """
+    path, how = Path(path), ReadOptions(**options)
+    with _opened(path, how) as contents:
+        stack, metadata = _picked(contents, path, how, carried=True)
+        n_frames = stack.array.shape[metadata.values["axes"].index("t")]
+        yield Source(
+            stack, metadata, _kept_dtype(stack.array.dtype, dtype), frame_slice(how.frames, n_frames)
+        )
 
 
 def describe(path: str | Path, **options: Any) -> FileDescription:
@@ -106,56 +176,41 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
     InputError
         If the file is missing, damaged or of an unknown kind.
     """
-    path = Path(path)
-    how = ReadOptions(**options)
-    kind = container(path)
+    path, how = Path(path), ReadOptions(**options)
     metadata, chosen, problem = Metadata(), None, None
-    if kind == "MATLAB":
-        candidates, every = matlab.survey(path)
+    with _opened(path, how) as contents:
+        candidates = tuple(stack.candidate for stack in contents.stacks)
         try:
-            chosen = choose(candidates, how.dataset, every, str(path))
-            metadata = _matlab_metadata(path, chosen, how)
-            check_axes(metadata.values["axes"], chosen.shape)
+            stack, metadata = _picked(contents, path, how, carried=False)
+            chosen = stack.candidate
         except InputError as error:
-            chosen, problem = None, str(error)
-        return FileDescription(str(path), "MATLAB before 7.3", tuple(candidates), chosen, problem, metadata)
-    with hdf5.open_file(path) as file:
-        candidates, every = hdf5.survey(file)
-        kind = "MATLAB 7.3 (HDF5)" if hdf5.is_matlab(file) else kind
-        try:
-            chosen = choose(candidates, how.dataset, every, str(path))
-            metadata = _hdf5_metadata(file, chosen, how)
-            check_axes(metadata.values["axes"], chosen.shape)
-            hdf5.check_stored(file[chosen.name], path)
-        except InputError as error:
-            chosen, problem = None, str(error)
-        return FileDescription(str(path), kind, tuple(candidates), chosen, problem, metadata)
+            problem = str(error)
+        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)
 
 
-def container(path: Path) -> str:
-    """The kind of a file by its first bytes: "HDF5" or "MATLAB".
+def _opened(path: Path, how: ReadOptions) -> AbstractContextManager[Contents]:
+    return opener(path)(path, None if how.axes is None else len(how.axes))
 
-    Raises
-    ------
-    InputError
-        If it is missing, unreadable, or neither.
-    """
-    try:
-        with path.open("rb") as file:
-            head = file.read(4104)
-    except OSError as error:
-        reason = (
-            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        )
-        raise InputError(f"{path} {reason}; check the path") from error
-    if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
-        return "HDF5"
-    if head[:10] == b"MATLAB 5.0" or (path.suffix.lower() == ".mat" and len(head) >= 128):
-        return "MATLAB"
-    raise InputError(
-        f"{path} is neither an HDF5 nor a MATLAB file ({(len(head) and 'unknown') or 'no'} content); "
-        "convert it to HDF5 with the stack as a complex dataset"
+
+def _picked(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:
+    """The stack to read and what is known of it, once the file holds what it claims."""
+    stack = choose(contents, how.dataset, str(path))
+    values, sources, others = interpret(stack.metadata(carried))
+    add_verasonics(values, sources, others)
+    metadata = with_options(
+        values,
+        sources,
+        others,
+        axes=how.axes,
+        guessed_axes=guess_axes(stack.array.shape, stack.time_last),
+        frame_rate_hz=how.frame_rate_hz,
+        spacing_mm=how.spacing_mm,
     )
+    check_axes(metadata.values["axes"], stack.array.shape)
+    stack.check()
+    if how.dataset is None:
+        check_not_power(stack, str(path))
+    return stack, metadata
 
 
 def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
@@ -167,59 +222,4 @@ def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
         (np.complex128 if double else np.complex64)
         if kept.kind == "c"
         else (np.float64 if double else np.float32)
-    )
-
-
-def _hdf5_metadata(file: Any, chosen: Candidate, how: ReadOptions) -> Metadata:
-    values, sources, others = interpret(hdf5.nearby_metadata(file, file[chosen.name]))
-    return _with_options(values, sources, others, chosen, how, True if hdf5.is_matlab(file) else None)
-
-
-def _matlab_metadata(path: Path, chosen: Candidate, how: ReadOptions) -> Metadata:
-    values, sources, others = interpret(matlab.nearby_metadata(path))
-    return _with_options(values, sources, others, chosen, how, True)
-
-
-def _with_options(
-    values: dict[str, Any],
-    sources: dict[str, str],
-    others: dict[str, Any],
-    chosen: Candidate,
-    how: ReadOptions,
-    time_last: bool | None,
-) -> Metadata:
-    if "TwFreq" in others and "center_frequency_hz" not in values:
-        megahertz = positive_numbers(others["TwFreq"])
-        if megahertz:
-            values["center_frequency_hz"] = megahertz[0] * 1e6
-            sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
-    return with_options(
-        values,
-        sources,
-        others,
-        axes=how.axes,
-        guessed_axes=guess_axes(chosen.shape, time_last),
-        frame_rate_hz=how.frame_rate_hz,
-        spacing_mm=how.spacing_mm,
-    )
-
-
-def _acquisition(iq: Any, chosen: Candidate, metadata: Metadata, stored: np.dtype[Any]) -> Acquisition:
-    values = metadata.values
-    assumptions = []
-    if metadata.sources["axes"] == "assumed":
-        assumptions.append(
-            f"the axes of '{chosen.name}' {tuple(chosen.shape)} are taken as {values['axes']}; --axes overrides that"
-        )
-    return Acquisition(
-        iq,
-        values["axes"],
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
-        name=chosen.name,
-        stored_dtype=stored,
-        assumptions=tuple(assumptions),
-        attributes=metadata.attributes,
     )

@@ -1,132 +1,136 @@
-"""Writing a filtered stack, with its power Doppler and where it came from, and writing phantoms."""
+"""Result files: a filtered stack in the terms of its input, images, factors, and where they came from."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition
-from usdenoise.formats import matlab
-from usdenoise.formats.layout import SLAB_BYTES, storage_dtype
+from usdenoise.formats.hdf5_writing import create_file, write_slabs
+from usdenoise.formats.layout import chunk_shape, storage_dtype
+from usdenoise.formats.matlab_writing import write_matlab
 
 
-def write_stack(path: Path, stack: Acquisition, results: Mapping[str, NDArray[Any]], provenance: str) -> None:
-    """Write a stack under its own name and axis order, with results beside it.
+@dataclass(frozen=True)
+class ResultFile:
+    """What goes into a result file.
 
-    Parameters
+    Attributes
     ----------
-    path : Path
-        Written as HDF5.
     stack : Acquisition
-        The filtered stack; it is stored in the precision of the input file.
-    results : mapping
-        Arrays that are stored under their names: power_doppler, singular_values, …
-    provenance : str
-        JSON text on what made this file.
-    """
-    with create_file(path) as file:
-        dataset = file.create_dataset(stack.name, shape=stack.iq.shape, dtype=_output_dtype(stack))
-        _write_slabs(dataset, stack.iq)
-        describe_stack(dataset, stack)
-        for name, values in results.items():
-            dense = values.dtype.kind == "f" or values.ndim < 2
-            file.create_dataset(
-                name, data=values, **({} if dense else {"compression": "gzip", "shuffle": True})
-            )
-        file.attrs["usdenoise_provenance"] = provenance
-
-
-def write_matlab(
-    path: Path, stack: Acquisition, results: Mapping[str, NDArray[Any]], provenance: str
-) -> None:
-    """As :func:`write_stack`, to a file that MATLAB's load opens."""
-    name = stack.name.rsplit("/", 1)[-1]
-    values = stack.iq.astype(_output_dtype(stack), copy=False)
-    scales = {key: np.atleast_1d(value) for key, value in _scales(stack).items()}
-    matlab.write(
-        path,
-        {name: values, **results, "axes": stack.axes, **scales, "usdenoise_provenance": provenance},
-    )
-
-
-@contextmanager
-def create_file(path: Path) -> Iterator[h5py.File]:
-    """Create an HDF5 file.
-
-    The library writes through a file object of Python's: when the disk is full that raises an OSError,
-    where the library's own driver fails on closing, and again when the process ends.
-    """
-    with path.open("w+b") as raw, h5py.File(raw, "w") as file:
-        yield file
-
-
-def write_phantom(
-    path: Path,
-    blocks: Iterable[Mapping[str, NDArray[Any]]],
-    n_frames: int,
-    truth: Mapping[str, NDArray[Any]],
-    attributes: Mapping[str, Any],
-    provenance: str,
-) -> None:
-    """Write a simulated stack block by block, time first, with its truth in the group truth.
-
-    Parameters
-    ----------
-    path : Path
-        Written as HDF5.
-    blocks : iterable of mappings
-        Consecutive frames: "iq", and any terms of it, which go to truth/. Each (n, n_z, n_x[, n_y]).
-    n_frames : int
-        Number of frames in all.
-    truth : mapping
-        Arrays of the spatial shape. They may be filled while the blocks are made.
+        The filtered stack, which is stored under its own name and axis order in the precision of the input
+        file; its scales and attributes are stored in any case.
+    arrays : mapping
+        Other arrays under their names; a slash makes a group (a struct in MATLAB).
     attributes : mapping
-        Attributes of the stack.
+        Name of an array -> its attributes.
     provenance : str
-        JSON text on what made this file.
+        JSON text on what made the file.
+    with_stack : bool
+        Whether the stack itself is stored.
+    compression : str
+        "none" or "gzip".
     """
+
+    stack: Acquisition
+    arrays: Mapping[str, Any]
+    provenance: str
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    with_stack: bool = True
+    compression: str = "none"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type in which the stack is stored."""
+        stored = self.stack.stored_dtype
+        return self.stack.iq.dtype if stored is None else storage_dtype(stored)
+
+    @property
+    def scales(self) -> dict[str, Any]:
+        """The scales that are known, by the names under which they are read again."""
+        stack = self.stack
+        names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
+        scales = {name: getattr(stack, name) for name in names if getattr(stack, name) is not None}
+        if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
+            scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
+        return scales
+
+
+def output_suffix(path: Path) -> str:
+    """Suffix of the results of an input: .mat and .zarr come back as such, all else as .h5."""
+    suffix = path.suffix.lower()
+    if path.is_dir() and suffix != ".mat":
+        from usdenoise.formats.containers import is_zarr
+
+        return ".zarr" if is_zarr(path) else ".h5"
+    return ".mat" if suffix == ".mat" else ".h5"
+
+
+def write_result(path: Path, suffix: str, content: ResultFile) -> None:
+    """Write a result file in the format of a suffix: .h5, .mat or .zarr."""
+    if suffix == ".zarr":
+        from usdenoise.formats.zarr_writing import write_zarr
+
+        write_zarr(path, content.stack, content.dtype, _described(content), content)
+    elif suffix == ".mat":
+        stack = content.stack
+        variables: dict[str, Any] = {}
+        if content.with_stack:
+            variables[stack.name] = stack.iq.astype(content.dtype, copy=False)
+        variables |= {**content.arrays, "axes": stack.axes}
+        variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
+        for name, attributes in content.attributes.items():
+            variables |= {f"{name}_{key}": value for key, value in attributes.items()}
+        write_matlab(
+            path,
+            {**variables, "usdenoise_provenance": content.provenance},
+            compress=content.compression != "none",
+        )
+    else:
+        _write_hdf5(path, content)
+
+
+def _write_hdf5(path: Path, content: ResultFile) -> None:
+    stack = content.stack
+    packed: dict[str, Any] = (
+        {}
+        if content.compression == "none"
+        else {"compression": "gzip", "compression_opts": 4, "shuffle": True}
+    )
     with create_file(path) as file:
-        start = 0
-        for block in blocks:
-            for name, values in block.items():
-                place = name if name == "iq" else f"truth/{name}"
-                if place not in file:
-                    file.create_dataset(place, shape=(n_frames, *values.shape[1:]), dtype=values.dtype)
-                file[place][start : start + len(values)] = values
-            start += len(block["iq"])
-        for name, values in truth.items():
-            file.create_dataset(f"truth/{name}", data=values)
-        file["iq"].attrs.update(attributes)
-        file.attrs["usdenoise_provenance"] = provenance
+        if content.with_stack:
+            dtype = content.dtype
+            dataset = file.create_dataset(
+                stack.name,
+                shape=stack.iq.shape,
+                dtype=dtype,
+                chunks=chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize),
+                **packed,
+            )
+            write_slabs(dataset, stack.iq)
+            dataset.attrs.update(_described(content))
+        for name, values in content.arrays.items():
+            array = np.asarray(values)
+            # Masks and the like are mostly zeros.
+            mask = array.dtype.kind not in "fc" and array.ndim > 1
+            options = {"compression": "gzip", "shuffle": True} if mask else packed if array.ndim > 1 else {}
+            dataset = file.create_dataset(name, data=array, **options)
+            dataset.attrs.update(content.attributes.get(name, {}))
+        for name, attributes in content.attributes.items():
+            if isinstance(file[name], h5py.Group):
+                # Text of fixed length: what is in a heap is not read without need.
+                fixed = {key: np.bytes_(v) if isinstance(v, str) else v for key, v in attributes.items()}
+                file[name].attrs.update({**fixed, "axes": stack.axes, **content.scales})
+        if not content.with_stack:
+            file.attrs.update(content.scales)
+        file.attrs["usdenoise_provenance"] = content.provenance
 
 
-def describe_stack(dataset: h5py.Dataset, stack: Acquisition) -> None:
-    """Attach the axes, scales and other attributes of a stack to its dataset."""
-    for name, value in stack.attributes.items():
-        if isinstance(value, str | bytes | int | float | np.generic | np.ndarray):
-            dataset.attrs[name] = value
-    dataset.attrs["axes"] = stack.axes
-    for name, value in _scales(stack).items():
-        dataset.attrs[name] = value
-
-
-def _scales(stack: Acquisition) -> dict[str, Any]:
-    names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
-    scales = {name: getattr(stack, name) for name in names if getattr(stack, name) is not None}
-    if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
-        scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
-    return scales
-
-
-def _output_dtype(stack: Acquisition) -> np.dtype[Any]:
-    return stack.iq.dtype if stack.stored_dtype is None else storage_dtype(stack.stored_dtype)
-
-
-def _write_slabs(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
-    rows = max(1, SLAB_BYTES // max(1, values[0].nbytes))
-    for start in range(0, len(values), rows):
-        dataset[start : start + rows] = np.ascontiguousarray(values[start : start + rows])
+def _described(content: ResultFile) -> dict[str, Any]:
+    """Attributes of the stack: those it came with, its axes and its scales."""
+    kinds = (str, bytes, int, float, np.generic, np.ndarray)
+    carried = {name: value for name, value in content.stack.attributes.items() if isinstance(value, kinds)}
+    return {**carried, "axes": content.stack.axes, **content.scales}

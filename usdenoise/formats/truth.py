@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,9 +44,7 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     InputError
         If the truth does not have the stack's spatial shape.
     """
-    from usdenoise.formats.reading import container
-
-    if container(Path(path)) != "HDF5":
+    if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
     with hdf5.open_file(Path(path)) as file:
         if "truth/blood_power" not in file or "truth/vessel_mask" not in file:

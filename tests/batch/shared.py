@@ -1,0 +1,130 @@
+"""What the tests of batches share: small scans, the program in a process of its own, and what is left of it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1")
+
+
+def write_scan(path: Path, seed: int = 0, shape: tuple[int, ...] = (24, 12, 10)) -> Path:
+    """A stack, time first, about which nothing has to be assumed: three components over noise."""
+    rng = np.random.default_rng(seed)
+
+    def draw(*size: int) -> Any:
+        return rng.standard_normal(size) + 1j * rng.standard_normal(size)
+
+    n_pixels = int(np.prod(shape[1:]))
+    matrix = draw(shape[0], 3) * [300, 30, 10] @ draw(3, n_pixels) + draw(shape[0], n_pixels)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("iq", data=matrix.reshape(shape).astype(np.complex64))
+        dataset.attrs.update({"axes": "tzxy"[: len(shape)], "frame_rate_hz": 500.0})
+    return path
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a user who has the package."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **extra}
+
+
+def _as_from_a_shell() -> None:
+    # A test run in the background of a script has SIGINT ignored, and hands that down.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start(
+    *arguments: Any, cwd: Path | None = None, before: Callable[[], None] | None = None, **extra: str
+) -> "subprocess.Popen[str]":
+    """The program, in a process group of its own."""
+
+    def prepare() -> None:
+        _as_from_a_shell()
+        if before is not None:
+            before()
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "usdenoise", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment(**extra),
+        preexec_fn=prepare,
+        start_new_session=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
+    """Wait for the program, and for all that it started."""
+    out, err = process.communicate(timeout=120)
+    assert nobody_left(process.pid), f"{in_session(process.pid)} are still there"
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def shell(*arguments: Any, **settings: Any) -> "subprocess.CompletedProcess[str]":
+    """Run the program."""
+    return finish(start(*arguments, **settings))
+
+
+def in_session(session: int) -> list[int]:
+    """Processes that live in the session of a program that was started here."""
+    alive = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, its_session = status.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(its_session) == session and state != "Z":
+            alive.append(int(status.parent.name))
+    return alive
+
+
+def nobody_left(session: int, patience_s: float = 20.0) -> bool:
+    """Whether all processes of a session end within some time."""
+    deadline = time.monotonic() + patience_s
+    while in_session(session):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> "re.Match[str]":
+    """Read stderr up to a line that holds the pattern."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"no {pattern!r} in {''.join(seen)!r}")
+
+
+def files(folder: Path) -> list[str]:
+    """Names of all files below a folder, hidden ones too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def temporary(folder: Path) -> list[str]:
+    """Names of files that were to be given their names, or removed."""
+    return [name for name in files(folder) if Path(name).name.startswith(".")]
+
+
+def results(stems: Sequence[str], folder: str = "") -> list[str]:
+    """Names of the files that whole results of scans are."""
+    kinds = ("denoised.h5", "power_doppler.png", "power_doppler.tif", "report.json")
+    return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
+
+
+OWN = ["batch.csv", "batch.json", "contact_sheet.png"]

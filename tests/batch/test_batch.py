@@ -1,0 +1,427 @@
+"""`usdenoise batch` from the outside: what it does, skips, says, and leaves behind."""
+
+import csv
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import usdenoise
+from tests.batch.shared import OWN, QUICK, files, results, shell, write_scan
+from usdenoise import __version__
+from usdenoise.batch import Decision, Scan, plan_batch
+from usdenoise.cli import main
+from usdenoise.contact_sheet import read_tiff
+from usdenoise.options import DenoiseOptions
+
+ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three good scans, one of them in a subfolder, and a broken one. Read only."""
+    folder = tmp_path_factory.mktemp("batch") / "scans"
+    write_scan(folder / "scan2.h5", 2)
+    write_scan(folder / "scan10.h5", 10)
+    write_scan(folder / "night/scan1.h5", 1)
+    (folder / "scan3.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(scans: Path) -> tuple[Path, Any]:
+    """The results of a batch over them, and what it printed. Read only."""
+    out = scans.parent / "out"
+    return out, shell("batch", scans, "-o", out, *QUICK, "--jobs", 2)
+
+
+@pytest.fixture
+def mine(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> tuple[Path, Path]:
+    """Scans and results to change, as they were left."""
+    shutil.copytree(scans, tmp_path / "scans", copy_function=shutil.copy2)
+    shutil.copytree(done[0], tmp_path / "out", copy_function=shutil.copy2)
+    return tmp_path / "scans", tmp_path / "out"
+
+
+def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, str]]:
+    plan = plan_batch([scans], out, **{"arguments": ARGUMENTS, **settings})
+    return {scan.name: (decision.action, decision.reason) for scan, decision in plan.items()}
+
+
+def dry_run(*arguments: Any) -> list[str]:
+    result = CliRunner().invoke(main, ["batch", "--dry-run", *QUICK, *map(str, arguments)])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def rows(out: Path) -> dict[str, dict[str, Any]]:
+    record = json.loads((out / "batch.json").read_text())
+    return {row["scan"]: row for row in record["rows"]}
+
+
+# ---------------------------------------------------------------- one batch
+
+
+def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) -> None:
+    out, process = done
+    assert process.returncode == 1
+    assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
+    assert {name: row["status"] for name, row in rows(out).items()} == {
+        "night/scan1.h5": "done", "scan2.h5": "done", "scan3.h5": "failed", "scan10.h5": "done",
+    }  # fmt: skip
+    assert list(rows(out)) == ["night/scan1.h5", "scan2.h5", "scan3.h5", "scan10.h5"]
+    failed = rows(out)["scan3.h5"]
+    assert re.fullmatch(r"\S+scan3.h5 is corrupt: .*; copy or write it anew", failed["error"])
+    assert failed["failure"] == "input"
+
+
+def test_a_line_a_scan_on_stderr_and_a_summary_on_stdout(done: tuple[Path, Any]) -> None:
+    out, process = done
+    lines = process.stderr.splitlines()
+    assert len(lines) == 4
+    assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
+    for line in lines:
+        assert re.match(
+            r"(done   .*  \S+  [\d.]+ s, 1 removed \(given\), held-out |failed .* is corrupt)", line
+        )
+    summary = process.stdout.splitlines()
+    assert summary[0] == "scans   4: 3 done, 0 skipped, 1 failed, 0 not run"
+    assert re.match("failed  scan3.h5: .* is corrupt", summary[2])
+    assert summary[3:] == [f"wrote   {out / name}" for name in OWN]
+    assert "\x1b" not in process.stdout + process.stderr
+
+
+def test_results_are_those_of_run(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> None:
+    assert shell("run", scans / "scan2.h5", "-o", tmp_path, *QUICK, "--threads", 1).returncode == 0
+    for kind in ("png", "tif"):
+        name = f"scan2_power_doppler.{kind}"
+        assert (tmp_path / name).read_bytes() == (done[0] / "scan2" / name).read_bytes()
+    stacks = [usdenoise.load(folder / "scan2_denoised.h5").iq for folder in (tmp_path, done[0] / "scan2")]
+    assert np.array_equal(*stacks)
+
+
+def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any]) -> None:
+    out, _ = done
+    with (out / "batch.csv").open(newline="") as file:
+        table = {row["scan"]: row for row in csv.DictReader(file)}
+    report = json.loads((out / "scan2/scan2_report.json").read_text())
+    row = rows(out)["scan2.h5"]
+    assert list(table) == list(rows(out))
+    for key in ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "verdict", "peak_memory_bytes"):
+        assert row[key] == report[key]
+        assert table["scan2.h5"][key] == str(report[key])
+    assert row["seconds"] == report["timings_s"]["total"]
+    assert table["scan3.h5"]["rank"] == ""
+    summary = json.loads((out / "batch.json").read_text())["summary"]
+    assert (summary["scans"], summary["done"], summary["failed"], summary["not_run"]) == (4, 3, 1, 0)
+
+
+def test_the_effective_options_are_in_the_report(done: tuple[Path, Any]) -> None:
+    report = json.loads((done[0] / "scan2/scan2_report.json").read_text())
+    assert report["parameters"]["rank"] == report["requested"]["options"]["rank"] == 3
+    # Two jobs share the processors.
+    assert report["parameters"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
+    assert "threads" not in report["requested"]["options"]
+
+
+def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
+    paths = [scans / "scan2.h5", scans / "scan3.h5", scans / "gone.h5"]
+    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--json", "-q")
+    assert process.returncode == 1
+    gone, good, bad, last = map(json.loads, process.stdout.splitlines())
+    # A file that is not there when its turn comes is a row, too.
+    assert (gone["scan"], gone["error"]) == ("gone.h5", f"{scans / 'gone.h5'} does not exist; check the path")
+    assert (good["scan"], good["status"], good["low_cutoff"]) == ("scan2.h5", "done", 1)
+    assert (bad["scan"], bad["status"]) == ("scan3.h5", "failed")
+    assert last["summary"]["output"]["sheet"] == str(tmp_path / "out/contact_sheet.png")
+    # Quiet, failures are still said.
+    assert re.fullmatch("failed .*gone.h5 does not exist.*\nfailed .*scan3.h5 is corrupt.*\n", process.stderr)
+
+
+def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:
+    paths = [scans / "scan3.h5", scans / "scan10.h5"]
+    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--stop-on-error")
+    assert process.returncode == 1
+    assert [row["status"] for row in rows(tmp_path / "out").values()] == ["failed", "not run"]
+
+
+def test_no_scans_is_said_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    process = shell("batch", tmp_path / "empty", "-o", tmp_path / "out")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert re.fullmatch(r"usdenoise: there are no scans in \S+empty; .*--pattern.*\n", process.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("s",), ("-o", "out"), ("s", "-o", "out", "--jobs", "0"), ("s", "-o", "out", "--magic")],
+    ids=str,
+)
+def test_wrong_usage_is_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    process = shell("batch", *arguments, cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "Error: " in process.stderr
+
+
+NAMES = [
+    "two words.h5",
+    "line\nbreak.h5",
+    "größe 雪.h5",
+    "-dash.h5",
+    "per%cent$(x)`y`*.h5",
+    "[1].h5",
+    "\udcff.h5",
+]
+
+
+def test_any_file_name_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, name in enumerate(NAMES):
+        write_scan(tmp_path / "scans" / name, seed)
+    first = shell("batch", "scans", "-o", "out", *QUICK, "--jobs", 2, "--json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    stems = [name.removesuffix(".h5") for name in NAMES]
+    assert files(tmp_path / "out") == sorted([*OWN, *results(stems)])
+    assert {json.loads(line).get("scan") for line in first.stdout.splitlines()} == {*NAMES, None}
+    assert len(first.stderr.splitlines()) == len(NAMES)
+    assert r"line\nbreak.h5" in first.stderr
+    with (tmp_path / "out/batch.csv").open(newline="", errors="surrogateescape") as file:
+        assert {row["scan"] for row in csv.DictReader(file)} == set(NAMES)
+    # Named rather than found, and all whole.
+    monkeypatch.chdir(tmp_path / "scans")
+    assert {line.split()[0] for line in dry_run("-o", "../out", "--", *NAMES)} == {"skip"}
+
+
+# ---------------------------------------------------------------- running it again
+
+
+def test_again_skips_what_is_whole_and_keeps_the_failure(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    before = {name: (out / name).stat().st_mtime_ns for name in files(out)}
+    process = shell("batch", scans, "-o", out, *QUICK)
+    assert process.returncode == 1
+    assert process.stdout.startswith("scans   4: 0 done, 3 skipped, 1 failed")
+    after = {name: (out / name).stat().st_mtime_ns for name in files(out)}
+    assert {name for name in before if before[name] != after[name]} <= set(OWN)
+    assert rows(out)["scan3.h5"]["reason"] == "failed before; --retry-failed tries again"
+    assert rows(out)["scan2.h5"]["rank"] == 3
+
+
+def test_dry_run_says_why_and_does_nothing(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    write_scan(scans / "new.h5")
+    shutil.rmtree(out / "scan10")
+    before = files(out)
+    assert dry_run(scans, "-o", out) == [
+        "run          new.h5  (new)",
+        "skip         night/scan1.h5  (whole)",
+        "skip         scan2.h5  (whole)",
+        "keep failed  scan3.h5  (failed before; --retry-failed tries again)",
+        "run          scan10.h5  (new)",
+    ]
+    first = json.loads(dry_run(scans, "-o", out, "--json")[0])
+    assert (first["scan"], first["action"], first["reason"]) == ("new.h5", "run", "new")
+    assert files(out) == before
+
+
+def test_retry_failed_tries_again(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    again = decisions(scans, out, retry_failed=True)
+    # What was mended meanwhile needs no asking.
+    write_scan(scans / "scan3.h5")
+    assert again["scan3.h5"] == ("run", "failed before, tried again")
+    assert decisions(scans, out)["scan3.h5"] == ("run", "new")
+
+
+def test_overwrite_does_it_all_again(mine: tuple[Path, Path]) -> None:
+    assert set(decisions(*mine, overwrite=True).values()) == {("run", "overwrite")}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"seed": 5}, "options changed: seed 0 -> 5"),
+        ({"rank": 4, "low_cutoff": "auto"}, "options changed: rank 3 -> 4, low_cutoff 1 -> auto"),
+    ],
+    ids=str,
+)
+def test_changed_options_redo(change: dict[str, Any], reason: str, mine: tuple[Path, Path]) -> None:
+    options = DenoiseOptions(**{**vars(ARGUMENTS["options"]), **change})
+    plan = decisions(*mine, arguments={"options": options})
+    assert {plan[name] for name in ("scan2.h5", "scan10.h5", "night/scan1.h5")} == {("run", reason)}
+    # A failure may have been that of the options.
+    assert plan["scan3.h5"] == ("run", "new")
+
+
+def test_threads_and_how_it_is_read_count_as_they_should(mine: tuple[Path, Path]) -> None:
+    options = DenoiseOptions(**{**vars(ARGUMENTS["options"]), "threads": 7})
+    assert decisions(*mine, arguments={"options": options})["scan2.h5"] == ("skip", "whole")
+    reading = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
+    assert decisions(*mine, arguments=reading)["scan2.h5"] == (
+        "run", "options changed: frames None -> [0, 9, None]",
+    )  # fmt: skip
+
+
+def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: Path) -> None:
+    flags = (
+        "--frames",
+        "2:20",
+        "--spacing",
+        "0.1,0.2",
+        "--db-factor",
+        "20",
+        "--ridge",
+        "0.25",
+        "--cutoff-figure",
+    )
+    paths = (scans / "scan2.h5", "-o", tmp_path / "out", "--rank", "3")
+    assert shell("batch", *paths, *flags).returncode == 0
+    assert CliRunner().invoke(main, ["batch", *map(str, paths), *flags, "--dry-run"]).stdout == (
+        "skip         scan2.h5  (whole)\n"
+    )
+
+
+def test_another_content_is_redone_and_another_date_alone_is_not(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    path = scans / "scan2.h5"
+    os.utime(path, ns=(1, 1))
+    assert decisions(scans, out)["scan2.h5"] == ("skip", "whole")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert decisions(scans, out)["scan2.h5"] == ("run", "the input changed")
+    path.write_bytes(content[:-1])
+    assert decisions(scans, out)["scan2.h5"] == ("run", "the input changed")
+    path.unlink()
+    assert "scan2.h5" not in decisions(scans, out)
+
+
+def change_version(report: dict[str, Any]) -> None:
+    report["software"]["usdenoise"] = "0.0.1"
+
+
+def forget_a_size(report: dict[str, Any]) -> None:
+    del report["output_bytes"]["denoised"]
+
+
+def forget_the_verdict(report: dict[str, Any]) -> None:
+    del report["verdict"]
+
+
+def rename_input(report: dict[str, Any]) -> None:
+    report["input"]["path"] = "other/scan2.mat"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (change_version, f"made by version 0.0.1, this is {__version__}"),
+        (forget_a_size, "its report cannot be read"),
+        (forget_the_verdict, "its report cannot be read"),
+        (rename_input, "made from scan2.mat"),
+    ],
+)
+def test_a_record_that_does_not_match_is_redone(change: Any, reason: str, mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    place = out / "scan2/scan2_report.json"
+    report = json.loads(place.read_text())
+    change(report)
+    place.write_text(json.dumps(report))
+    assert decisions(scans, out)["scan2.h5"] == ("run", reason)
+
+
+def test_results_that_are_not_whole_are_redone(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    stack = out / "scan2/scan2_denoised.h5"
+    stack.write_bytes(stack.read_bytes()[:-1])
+    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not whole")
+    stack.unlink()
+    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not whole")
+    (out / "scan10/scan10_report.json").write_text("{")
+    assert decisions(scans, out)["scan10.h5"] == ("run", "its report cannot be read")
+    (out / "night/scan1/scan1_report.json").unlink()
+    (out / "night/scan1/.77-partial-scan1_denoised.h5").write_text("half")
+    assert decisions(scans, out)["night/scan1.h5"] == ("run", "stopped half way")
+    process = shell("batch", scans, "-o", out, *QUICK)
+    assert process.stdout.startswith("scans   4: 3 done, 0 skipped, 1 failed")
+    assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
+
+
+def test_results_may_be_moved_with_their_scans(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    moved = scans.rename(scans.with_name("elsewhere"))
+    assert decisions(moved, out.rename(out.with_name("there")))["scan2.h5"] == ("skip", "whole")
+
+
+def test_a_batch_record_that_cannot_be_read_costs_another_try(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    (out / "batch.json").write_text("[]")
+    assert decisions(scans, out)["scan3.h5"] == ("run", "new")
+
+
+# ---------------------------------------------------------------- the contact sheet
+
+
+def test_the_sheet_shows_every_scan(done: tuple[Path, Any]) -> None:
+    import imageio.v3 as iio
+
+    sheet = iio.imread(done[0] / "contact_sheet.png")[..., :3].astype(int)
+    # Four scans: three columns in two rows, the third place being that of the broken one, which is grey.
+    height, width = sheet.shape[0] // 2, sheet.shape[1] // 3
+    places = [
+        sheet[y * height : y * height + width, x * width : (x + 1) * width] for y in (0, 1) for x in range(3)
+    ]
+    coloured = [(np.ptp(place, axis=-1) > 30).mean() for place in places]
+    assert min(coloured[0], coloured[1], coloured[3]) > 0.3
+    assert max(coloured[2], coloured[4], coloured[5]) < 0.01
+
+
+def test_tiffs_come_back(done: tuple[Path, Any]) -> None:
+    power = usdenoise.power_doppler(usdenoise.load(done[0] / "scan2/scan2_denoised.h5").iq, axis=0)
+    np.testing.assert_allclose(read_tiff(done[0] / "scan2/scan2_power_doppler.tif"), power[None], rtol=1e-5)
+
+
+# ---------------------------------------------------------------- as a library
+
+
+def test_from_python(scans: Path, tmp_path: Path) -> None:
+    class Told:
+        """Counts what it is told."""
+
+        def __init__(self) -> None:
+            self.planned_scans: list[str] = []
+            self.stages: list[str] = []
+            self.pids: list[int | None] = []
+            self.rows: list[str] = []
+
+        def planned(self, decisions: dict[Scan, Decision]) -> None:
+            self.planned_scans = [scan.name for scan in decisions]
+
+        def started(self, scan: Scan, pid: int | None) -> None:
+            self.pids.append(pid)
+
+        def progress(self, scan: Scan, text: str) -> None:
+            self.stages.append(text)
+
+        def finished(self, row: usdenoise.batch.Row) -> None:
+            self.rows.append(row.status)
+
+        def tick(self) -> None:
+            pass
+
+    told = Told()
+    report = usdenoise.run_batch([scans / "scan2.h5"], tmp_path / "out", arguments=ARGUMENTS, watcher=told)
+    assert report.all_done
+    assert [row.status for row in report.rows] == ["done"]
+    assert told.planned_scans == ["scan2.h5"]
+    assert told.stages[:4] == ["stage load", "stage solve", "iteration 0", "iteration 1"]
+    assert told.stages[-1] == "stage write"
+    assert told.rows == ["done"]
+    assert told.pids[0] != os.getpid()
+    assert not usdenoise.run_batch([tmp_path / "gone.h5"], tmp_path / "other").all_done

@@ -1,0 +1,399 @@
+"""What a night can bring: signals, kills, full disks, other batches, and little memory."""
+
+import ctypes
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.batch.shared import (
+    OWN,
+    QUICK,
+    environment,
+    files,
+    finish,
+    nobody_left,
+    results,
+    shell,
+    start,
+    temporary,
+    wait_for_line,
+    write_scan,
+)
+
+STAGES = ("load", "solve", "write")
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+# Every interpreter imports this module when it starts. It makes the job on scan2 stand still at a stage.
+SLOW = """
+import time
+import usdenoise.job as job
+
+def stand_still(name, at):
+    work = getattr(job, name)
+    def slowly(*arguments, **settings):
+        done = work(*arguments, **settings)
+        if at():
+            time.sleep(60)
+        return done
+    setattr(job, name, slowly)
+
+path = {path!r}
+if {stage!r} == "load":
+    load = job.load
+    def slowly(which, **settings):
+        acquisition = load(which, **settings)
+        if path in str(which):
+            time.sleep(60)
+        return acquisition
+    job.load = slowly
+elif {stage!r} == "solve":
+    denoise = job.denoise
+    def slowly(acquisition, *, on_iteration, **settings):
+        def stop(line):
+            on_iteration(line)
+            if slow:
+                time.sleep(60)
+        return denoise(acquisition, on_iteration=stop, **settings)
+    job.denoise = slowly
+    source = job._source
+    slow = False
+    def look(which, acquisition):
+        global slow
+        slow = path in str(which)
+        return source(which, acquisition)
+    job._source = look
+else:
+    draw = job.power_doppler_png
+    def slowly(*arguments, title, **settings):
+        if path in title:
+            time.sleep(60)
+        return draw(*arguments, title=title, **settings)
+    job.power_doppler_png = slowly
+"""
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """Two small scans."""
+    for number in (1, 2):
+        write_scan(tmp_path / f"scans/scan{number}.h5", number)
+    return tmp_path / "scans"
+
+
+def standing_still(folder: Path, stage: str, path: str = "scan2") -> dict[str, str]:
+    """The environment in which the job on `path` stands still at a stage."""
+    (folder / "slow").mkdir()
+    (folder / "slow/sitecustomize.py").write_text(SLOW.format(stage=stage, path=path))
+    inherited = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{folder / 'slow'}{os.pathsep + inherited if inherited else ''}"}
+
+
+def statuses(out: Path) -> dict[str, str]:
+    return {row["scan"]: row["status"] for row in json.loads((out / "batch.json").read_text())["rows"]}
+
+
+def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: str) -> None:
+    """One sentence on stderr, nothing on stdout, and that exit code."""
+    assert process.returncode == code, process.stderr
+    assert process.stdout == ""
+    (sentence,) = process.stderr.splitlines()
+    assert re.fullmatch(f"usdenoise: {pattern}", sentence), sentence
+
+
+# ---------------------------------------------------------------- told to stop
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("stage", STAGES)
+def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
+    at = {"load": "load", "solve": "denoise", "write": "power_doppler_png"}[stage]
+    script = (
+        "import os, signal, sys; import usdenoise.job as job; from usdenoise.cli import main\n"
+        f"work = job.{at}\n"
+        f"def told(*arguments, **settings):\n    done = work(*arguments, **settings)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n    return done\n"
+        f"job.{at} = told\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    only_ones(process, CODES[number], "interrupted; no result was left half written")
+    assert files(tmp_path) == ["scans/scan1.h5", "scans/scan2.h5"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> None:
+    script = (
+        "import io, os, signal; import usdenoise.formats.results as results; from usdenoise.cli import main\n"
+        "class Told(io.FileIO):\n    def write(self, data):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n        return super().write(data)\n"
+        "class Place(type(results.Path())):\n    def open(self, mode):\n        return Told(self, 'w+')\n"
+        "create = results.create_file\nresults.create_file = lambda path: create(Place(path))\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    only_ones(process, 143, "interrupted; no result was left half written")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [("load", signal.SIGTERM), ("solve", signal.SIGTERM), ("write", signal.SIGINT)],
+    ids=str,
+)
+def test_batch_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, stage))
+    wait_for_line(process, {"solve": "iteration 0 scan2"}.get(stage, f"stage {stage} scan2"))
+    if stage == "write":
+        wait_for(lambda: half_written(out / "scan2"))
+    # A terminal's Ctrl-C reaches every process.
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    done = finish(process)
+    assert done.returncode == CODES[number]
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == (
+        "usdenoise: interrupted; 1 of 2 scans are done; the same command does the others"
+    )
+    assert "Traceback" not in done.stderr
+    assert files(out) == sorted(["batch.csv", "batch.json", *results(["scan1"])])
+    assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "not run"}
+
+
+def half_written(folder: Path) -> bool:
+    return any(name.endswith("_denoised.h5") for name in temporary(folder))
+
+
+def wait_for(condition: Any, patience_s: float = 30.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    slow = standing_still(tmp_path, "write")
+    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 2, **slow)
+    worker = int(wait_for_line(process, r"start    scan2.h5  \(process (\d+)\)")[1])
+    wait_for(lambda: half_written(out / "scan2"))
+    os.kill(worker, signal.SIGKILL)
+    assert finish(process).returncode == 1
+    assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "failed"}
+    row = json.loads((out / "batch.json").read_text())["rows"][1]
+    assert row["failure"] == "killed"
+    assert re.match("the process of this scan was ended by SIGKILL, .*; run the batch again", row["error"])
+    assert files(out) == sorted([*OWN, *results(["scan1"])])
+    # That it was killed is not held against it.
+    again = shell("batch", scans, "-o", out, *QUICK)
+    assert (again.returncode, again.stdout.splitlines()[0]) == (
+        0, "scans  2: 1 done, 1 skipped, 0 failed, 0 not run",
+    )  # fmt: skip
+
+
+def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, "write"))
+    wait_for_line(process, "stage write scan2")
+    wait_for(lambda: half_written(out / "scan2"))
+    process.kill()
+    finish(process)
+    assert [name for name in temporary(out) if name != ".usdenoise-batch.lock"] == []
+    assert files(out / "scan1") == sorted(name.removeprefix("scan1/") for name in results(["scan1"]))
+    again = shell("batch", scans, "-o", out, *QUICK)
+    assert again.stdout.startswith("scans  2: 1 done, 1 skipped")
+    assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
+
+
+# ---------------------------------------------------------------- two at once
+
+
+def test_a_second_batch_says_who_holds_the_folder(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, "load"))
+    wait_for_line(first, "stage load scan2")
+    only_ones(
+        shell("batch", scans, "-o", out, *QUICK),
+        1,
+        rf"the folder \S+out is held by another batch, process {first.pid} on \S+ since 2\S+; wait until it "
+        "has ended, or choose another folder with -o",
+    )
+    assert files(out / "scan1") != []
+    first.terminate()
+    assert finish(first).returncode == 143
+
+
+# ---------------------------------------------------------------- disks
+
+
+def limited(what: int, value: int) -> Any:
+    """A limit that the program is started under."""
+    return lambda: resource.setrlimit(what, (value, value))
+
+
+def test_a_full_disk_fails_the_scans_that_do_not_fit(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_scan(scans / "large.h5", shape=(30, 60, 60))
+    process = shell("batch", scans, "-o", out, *QUICK, before=limited(resource.RLIMIT_FSIZE, 250_000))
+    assert process.returncode == 1
+    assert statuses(out) == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
+    error = json.loads((out / "batch.json").read_text())["rows"][0]["error"]
+    assert re.fullmatch(
+        r"the results could not be written to \S+large \(File too large\); free some space .*", error
+    )
+    assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
+
+
+def test_a_disk_too_full_for_the_table(tmp_path: Path) -> None:
+    process = shell(
+        "batch", scans, "-o", tmp_path / "out", "-qq", before=limited(resource.RLIMIT_FSIZE, 1000)
+    )
+    only_ones(
+        process, 1, r"the results could not be written to \S+out \(File too large\); free some space .*"
+    )
+    assert files(tmp_path / "out") == []
+
+
+def powerless() -> None:
+    """Without root's right to write everywhere."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        drop_from_bounding_set, override, read_search = 24, 1, 2
+        for capability in (override, read_search):
+            assert libc.prctl(drop_from_bounding_set, capability, 0, 0, 0) == 0
+
+
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_a_read_only_output(command: str, scans: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o555)
+    for out in (tmp_path / "out", tmp_path / "out/below"):
+        process = shell(command, scans / "scan1.h5", "-o", out, *QUICK, before=powerless)
+        only_ones(process, 1, r"the folder \S+ cannot be (made|written).*; choose another one with -o")
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_read_only_results_are_not_lost(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert shell("batch", scans, "-o", out, *QUICK).returncode == 0
+    before = {name: (out / name).read_bytes() for name in results(["scan1"])}
+    (out / "scan1").chmod(0o555)
+    try:
+        process = shell("batch", scans, "-o", out, *QUICK, "--seed", 9, before=powerless)
+    finally:
+        (out / "scan1").chmod(0o755)
+    assert process.returncode == 1
+    assert statuses(out) == {"scan1.h5": "failed", "scan2.h5": "done"}
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+# ---------------------------------------------------------------- inputs
+
+
+CHANGES = {
+    "grows": "open(path, 'ab').write(b'more')",
+    "is written again": "os.utime(path, ns=(7, 7))",
+    "disappears": "os.unlink(path)",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; import usdenoise.job as job; from usdenoise.cli import main\nload = job.load\n"
+        f"def changed(path, **settings):\n    acquisition = load(path, **settings)\n    {CHANGES[change]}\n"
+        "    return acquisition\njob.load = changed\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    only_ones(
+        process,
+        1,
+        r"\S+scan1.h5 (changed while it was read; run again when nothing writes to it any more|"
+        r"cannot be read any more \(No such file or directory\); check the disk)",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stack of 100 MB. Read only."""
+    path = tmp_path_factory.mktemp("large") / "large.h5"
+    frame = np.random.default_rng(0).standard_normal((256, 512)).view(np.complex128)
+    with h5py.File(path, "w") as file:
+        file.create_dataset(
+            "iq", data=np.tile(frame.astype(np.complex64), (200, 2, 1)).reshape(200, 512, 256)
+        )
+    return path
+
+
+@pytest.mark.parametrize("megabytes", [300, 650])
+def test_too_little_memory_is_one_sentence(megabytes: int, large: Path, tmp_path: Path) -> None:
+    limit = limited(resource.RLIMIT_AS, megabytes << 20)
+    settings = {"before": limit, "OPENBLAS_NUM_THREADS": "1"}
+    process = shell("run", large, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
+    only_ones(process, 1, "the memory is not enough for this stack; take fewer frames with --frames")
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_little_memory_is_a_row(scans: Path, large: Path, tmp_path: Path) -> None:
+    os.symlink(large, scans / "large.h5")
+    settings = {"before": limited(resource.RLIMIT_AS, 1000 << 20), "OPENBLAS_NUM_THREADS": "1"}
+    process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
+    assert process.returncode == 1
+    assert statuses(tmp_path / "out") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
+    row = json.loads((tmp_path / "out/batch.json").read_text())["rows"][0]
+    assert row["failure"] == "memory"
+    assert re.match("the memory is not enough for this stack; .*--frames, or fewer .*--jobs", row["error"])
+
+
+# ---------------------------------------------------------------- nobody listens
+
+
+def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_scan(scans / "scan3.h5", 3)
+    process = start("batch", scans, "-o", out, *QUICK, "--json", "-q")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["scan"] == "scan1.h5"
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait(60) == 141
+    assert nobody_left(process.pid)
+    assert temporary(out) == []
+    assert statuses(out)["scan1.h5"] == "done"
+    assert shell("batch", scans, "-o", out, *QUICK).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["run scans/scan1.h5 -o out --json", "--help"])
+def test_head_hears_no_complaint(command: str, scans: Path) -> None:
+    line = f"{sys.executable} -m usdenoise {command} | true"
+    process = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=scans.parent)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+
+
+def test_stdout_on_a_full_disk_is_one_sentence(scans: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "usdenoise", "info", str(scans / "scan1.h5")]
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert process.returncode == 1
+    assert process.stderr == (
+        "usdenoise: stdout cannot be written (No space left on device); free some space for it\n"
+    )

@@ -1,0 +1,115 @@
+"""What the README says about many scans, run as it stands there."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import scipy.io
+
+import usdenoise
+from tests.batch.shared import OWN, ROOT, environment, files, results, write_scan
+from usdenoise.cli import main
+
+
+def block(name: str) -> list[str]:
+    """Lines of the README's block of that name, continued ones in one."""
+    found = re.search(rf"<!-- {name} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    return found[1].replace("\\\n", "").splitlines()
+
+
+def line(start: str) -> str:
+    """The line of the README's shell forms that starts like that."""
+    (found,) = [text for text in block("shell") if text.startswith(start)]
+    return found
+
+
+def bash(text: str, folder: Path, **extra: str) -> "subprocess.CompletedProcess[str]":
+    command = ["bash", "-uo", "pipefail", "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(**extra))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with scans whose names are awkward, and settings that make them quick."""
+    folder = tmp_path_factory.mktemp("readme")
+    write_scan(folder / "scans/two words.h5", 1)
+    write_scan(folder / "scans/-dash.h5", 2)
+    acquisition = usdenoise.load(write_scan(folder / "x.h5", 3))
+    scipy.io.savemat(folder / "scans/good.mat", {"IQ": acquisition.iq.transpose(1, 2, 0)})
+    (folder / "scans/line\nbreak.mat").write_bytes(b"no scan")
+    (folder / "scans/usdenoise.toml").write_text("\n".join(block("config")).replace("rank = 12", "rank = 6"))
+    return folder
+
+
+def test_the_settings_are_known() -> None:
+    assert [text.split(" = ")[0] for text in block("config")] == ["low-cutoff", "rank", "frame-rate"]
+
+
+def test_batch(folder: Path) -> None:
+    first, dry = block("batch")
+    done = bash(first, folder)
+    assert done.returncode == 1, done.stderr
+    assert "4: 3 done, 0 skipped, 1 failed" in done.stdout
+    assert set(OWN) < set(files(folder / "out"))
+    assert set(results(["-dash", "two words"])) < set(files(folder / "out"))
+    report = (folder / "out/good/good_report.json").read_text()
+    assert re.search('"low_cutoff": 4,.*"frame_rate_hz": 500.0', report, re.DOTALL)
+    plan = bash(dry, folder)
+    assert plan.returncode == 0
+    assert plan.stdout.splitlines() == [
+        "skip         good.mat  (whole)",
+        r"keep failed  line\nbreak.mat  (failed before; --retry-failed tries again)",
+    ]
+
+
+def test_for(folder: Path) -> None:
+    done = bash(line("for "), folder)
+    assert done.returncode == 0
+    assert (folder / "failed").read_text() == "scans/line\nbreak.mat\n"
+    assert [name for name in files(folder / "loop") if name.endswith(".mat")] == ["good_denoised.mat"]
+
+
+def test_xargs(folder: Path) -> None:
+    done = bash(line("find "), folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert sorted(name for name in files(folder / "found") if name.endswith(".h5")) == [
+        "-dash_denoised.h5",
+        "two words_denoised.h5",
+    ]
+
+
+@pytest.mark.skipif(
+    shutil.which("jq") is None and "CI" not in os.environ, reason="jq is not installed, and this is not CI"
+)
+def test_jq(folder: Path) -> None:
+    done = bash(line("usdenoise batch"), folder)
+    assert done.returncode == 1
+    assert done.stdout.startswith("line\nbreak.mat: scans/line\nbreak.mat is neither")
+
+
+def test_slurm(folder: Path) -> None:
+    text = line("sbatch ")
+    found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
+    assert found is not None
+    (folder / "scans.txt").write_text("scans/-dash.h5\nscans/two words.h5\n")
+    assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
+    job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")
+    assert (job.returncode, job.stdout) == (0, "")
+    assert files(folder / "array") == sorted(name.partition("/")[2] for name in results(["two words"]))
+
+
+def test_every_option_of_batch_is_one_of_the_docs_or_of_run() -> None:
+    docs = (ROOT / "docs/batch.md").read_text() + (ROOT / "README.md").read_text()
+    context = main.make_context("usdenoise", ["batch"], resilient_parsing=True)
+    run, batch = (main.get_command(context, name) for name in ("run", "batch"))
+    assert run is not None
+    assert batch is not None
+    own = {option for parameter in batch.params for option in parameter.opts} - {
+        option for parameter in run.params for option in parameter.opts
+    }
+    for option in own - {"paths"}:
+        assert option in docs, option

@@ -1,0 +1,160 @@
+"""Options from a file: flags win over it, unknown keys are refused, and what holds is on record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.batch.shared import write_scan
+from usdenoise import job
+from usdenoise.cli import main
+from usdenoise.config import find_config, read_config
+from usdenoise.errors import OptionError
+
+KNOWN = ("rank", "low-cutoff", "spacing", "cutoff-figure", "pattern")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing has tests of its own."""
+    monkeypatch.setattr(job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    """A small stack in a folder of its own."""
+    return write_scan(tmp_path / "scans/x.h5")
+
+
+def cli(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def parameters(scan: Path, *arguments: Any) -> dict[str, Any]:
+    """The effective options of a run, by its report."""
+    result = cli("run", scan, "-o", scan.parents[1] / "out", "--overwrite", "--json", "-q", *arguments)
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    return {**report["parameters"], **report["requested"]["display"], **report["input"]}
+
+
+def test_a_file_beside_the_scan_is_found_and_said(scan: Path) -> None:
+    place = scan.parent / "usdenoise.toml"
+    place.write_text("rank = 4\nlow-cutoff = 2\nsampling = 0.75\nspacing = [0.1, 0.2]\ndb_factor = 20\n")
+    result = cli("run", scan, "-o", scan.parents[1] / "out")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == f"note: options are taken from {place}"
+    found = parameters(scan)
+    assert (found["rank"], found["low_cutoff"], found["sampling"], found["db_factor"]) == (4, 2, 0.75, 20.0)
+    assert found["spacing_mm"] == {"z": 0.1, "x": 0.2}
+
+
+def test_flags_win(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("rank = 4\nlow-cutoff = 2\n")
+    found = parameters(scan, "--rank", 3)
+    assert (found["rank"], found["low_cutoff"]) == (3, 2)
+
+
+def test_a_flag_wins_over_its_rival(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("rank = 3\nlow-cutoff = 1\nalpha = 100.0\n")
+    found = parameters(scan, "--step", 0.25)
+    assert (found["step"], found["alpha"]) == (0.25, None)
+    assert parameters(scan)["alpha"] == 100
+
+
+def test_a_preset_as_a_flag_wins_over_what_it_sets(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("sampling = 0.9\nseed = 3\nrank = 7\niterations = 2\n")
+    found = parameters(scan, "--preset", "paper", "--rank", 2, "--alpha", 1000)
+    assert (found["rank"], found["sampling"], found["seed"], found["iterations"]) == (2, 0.5, 3, 30)
+
+
+def test_a_preset_in_the_file_gives_way_to_its_other_lines(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text('preset = "paper"\nrank = 2\nalpha = 1e3\n')
+    found = parameters(scan)
+    assert (found["rank"], found["alpha"], found["iterations"], found["db_factor"]) == (2, 1e3, 30, 20.0)
+
+
+def test_config_names_another_file(scan: Path, tmp_path: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("rank = 4\n")
+    (tmp_path / "other.toml").write_text("[tool.usdenoise]\nrank = 5\nlow_cutoff = 1\n")
+    assert parameters(scan, "--config", tmp_path / "other.toml")["rank"] == 5
+
+
+def test_a_table_of_a_project_beside_the_scan(scan: Path) -> None:
+    project = scan.parent / "pyproject.toml"
+    project.write_text('[project]\nname = "study"\n')
+    assert find_config(scan.parent) is None
+    project.write_text('[project]\nname = "study"\n[tool.usdenoise]\nrank = 5\nlow-cutoff = 1\njobs = 2\n')
+    assert find_config(scan.parent) == project
+    # What only a batch has is no fault in a run.
+    assert parameters(scan)["rank"] == 5
+    (scan.parent / "usdenoise.toml").write_text("rank = 4\nlow-cutoff = 1\n")
+    assert parameters(scan)["rank"] == 4
+
+
+def test_switches(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("rank = 5\ncutoff-figure = true\n")
+    assert parameters(scan)["cutoff_figure"] is True
+
+
+def test_a_batch_takes_the_file_of_its_folder(scan: Path) -> None:
+    config = scan.parent / "usdenoise.toml"
+    config.write_text('rank = 4\nlow-cutoff = 2\npattern = ["*.h5", "*.mat"]\n')
+    (scan.parent / "y.raw").touch()
+    done = cli("batch", scan.parent, "-o", scan.parents[1] / "out", "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == ["run          x.h5  (new)"]
+    config.write_text('pattern = "*.raw"\n')
+    assert "y.raw" in cli("batch", scan.parent, "-o", scan.parents[1] / "out", "--dry-run").stdout
+    config.write_text("jobs = 0\n")
+    assert cli("batch", scan.parent, "-o", scan.parents[1] / "out", "--dry-run").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("low_cutof = 3", r"has the unknown option 'low_cutof'; did you mean 'low-cutoff'\?"),
+        ("overwrite = true", "has the unknown option 'overwrite'"),
+        ("[run]\nrank = 3", "has the unknown option 'run'"),
+        ("rank = 'some'", "'some' is not auto or a number"),
+        ("method = 'magic'", "magic"),
+        ("rank = {a = 1}", "gives 'rank' neither text nor a number"),
+        ("low-cutoff = 1\nlow_cutoff = 1", "has the option 'low-cutoff' twice"),
+        ("rank = ", "is not a TOML file"),
+        ("rank = 3\n\x00", "is not a TOML file"),
+    ],
+    ids=str,
+)
+def test_a_bad_file_is_wrong_usage(text: str, says: str, scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text(text)
+    result = cli("run", scan, "-o", scan.parents[1] / "out")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says.replace("\\", "") in " ".join(result.stderr.split())
+    assert not (scan.parents[1] / "out").exists()
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(scan: Path) -> None:
+    result = cli("run", scan, "--config", "absent.toml")
+    assert result.exit_code == 2
+    assert (
+        "absent.toml cannot be read (No such file or directory); check the path of --config" in result.stderr
+    )
+
+
+def test_options_that_contradict_each_other_are_one_sentence(scan: Path) -> None:
+    (scan.parent / "usdenoise.toml").write_text("rank = 3\nlow-cutoff = 5\nhigh-cutoff = 'rank'\n")
+    result = cli("run", scan, "-q")
+    assert (result.exit_code, result.stderr) == (
+        1, "usdenoise: low_cutoff 5 must be below rank 3; raise --rank or lower --low-cutoff\n",
+    )  # fmt: skip
+
+
+def test_read_config(tmp_path: Path) -> None:
+    place = tmp_path / "x.toml"
+    place.write_text("[tool.usdenoise]\nrank = 4\nlow_cutoff = 'auto'\n[tool.other]\nx = 1\n")
+    assert read_config(place, KNOWN) == {"rank": 4, "low-cutoff": "auto"}
+    place.write_bytes(b"\xff")
+    with pytest.raises(OptionError, match="is not a TOML file"):
+        read_config(place, KNOWN)

@@ -1,0 +1,118 @@
+"""The options of outputs on the command line, and the command expand."""
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.test_cli import REPORT_KEYS, cli, parse, refused, write
+from tests.formats.layouts import LAYOUTS
+from usdenoise import expand, load
+from usdenoise.cli.options import job_arguments
+from usdenoise.output import Output
+
+FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff", "rank", "--threads", "1")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Path:
+    return write(tmp_path / "x.h5", axes="tzx", frame_rate_hz=500.0)
+
+
+def test_factors_then_expand(stack: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "out" / "x_denoised.h5"
+    done = cli("run", stack, "-o", tmp_path / "out", *FEW, "--keep-factors", "--no-stack", "-q")
+    assert (done.exit_code, done.stdout) == (0, "")
+    result = cli("expand", kept, "-o", tmp_path / "y.mat")
+    assert result.exit_code == 0
+    assert re.search(r"stack +iq, t40 x z12 x x10\nwrote +.*y\.mat", result.stdout)
+    assert np.array_equal(load(tmp_path / "y.mat").iq, expand(kept).iq)
+    refused(cli("expand", kept, "-o", tmp_path / "y.mat"), r"y\.mat exists; give --overwrite")
+    again = cli("expand", kept, "-o", tmp_path / "y.mat", "--overwrite", "--low-cutoff", 0, "--json")
+    assert parse(again.stdout)["shape"] == [40, 12, 10]
+    assert np.array_equal(load(tmp_path / "y.mat").iq, expand(kept, 0).iq)
+    refused(cli("expand", kept, "--high-cutoff", 9), "beyond the rank 3")
+    refused(cli("expand", stack), "holds no factors; write them with usdenoise run --keep-factors")
+
+
+def test_products_are_reported_and_written(stack: Path, tmp_path: Path) -> None:
+    arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--compression", "gzip")
+    report = parse(cli(*arguments, "--products", "directional,velocity").stdout)
+    assert set(report["output"]) == {"denoised", "directional_png", "velocity_png", "report"}
+    for name in report["output"].values():
+        assert Path(name).stat().st_size > 0
+
+
+def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) -> None:
+    arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--window", 16, "--stride", 8, "--movie", "gif")
+    result = cli(*arguments, "--json")
+    report = parse(result.stdout)
+    assert set(report) >= REPORT_KEYS
+    assert len(report["sequence"]["blocks"]) == 4
+    assert set(report["output"]) == {"sequence", "power_doppler_png", "power_doppler_tif", "movie", "report"}
+    table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
+    assert re.search(
+        r"^blocks +4 of 16 frames every 8; what follows is of block \d, the worst$", table, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--no-stack",), "nothing is kept; add --keep-factors to --no-stack"),
+        (("--movie", "gif"), "--movie is for a sequence; give --window"),
+        (("--window", "99"), "window 99 is more than the 40 frames.*--window"),
+        (("--window", "9", "--stride", "10"), "stride 10 must be from 1 to the window.*--stride"),
+    ],
+)
+def test_bad_outputs_are_refused_in_one_sentence(
+    options: tuple[str, ...], says: str, stack: Path, tmp_path: Path
+) -> None:
+    refused(cli("run", stack, "-o", tmp_path / "out", *FEW, *options), says)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [("--products", "color"), ("--compression", "zip"), ("--movie", "avi"), ("--window", "x")]
+)
+def test_wrong_outputs_are_wrong_usage(options: tuple[str, ...], stack: Path) -> None:
+    assert cli("run", stack, *options).exit_code == 2
+
+
+def test_outputs_travel_between_processes() -> None:
+    values: dict[str, Any] = {
+        "products": ("power", "velocity"), "keep_factors": True, "no_stack": True, "window": None,
+        "compression": "gzip",
+    }  # fmt: skip
+    output = job_arguments(None, values)["output"]
+    assert output == Output("gzip", True, False, ("power", "velocity"))
+    assert pickle.loads(pickle.dumps(output)) == output
+
+
+@pytest.mark.parametrize("key", ["IQData v7.3, cell", "(2, z, x, t)", "UFF", "EchoFrame", "ConfUSIus", "npz"])
+def test_info_names_the_layout_and_every_source(key: str, tmp_path: Path) -> None:
+    how = LAYOUTS[key]
+    path = how.write(tmp_path)
+    table = cli("info", path)
+    assert table.exit_code == 0
+    value = parse(cli("info", path, "--json").stdout)
+    assert value["container"] == how.container
+    assert value["chosen"]["name"] == how.name
+    assert set(value["metadata"]["sources"]) == set(value["metadata"]["values"])
+    if value["chosen"]["layout"]:
+        assert f"({value['chosen']['layout']})  <- read" in table.stdout
+    for name, source in value["metadata"]["sources"].items():
+        assert re.search(rf"^{name} .*\({re.escape(source)}\)$", table.stdout, re.MULTILINE)
+
+
+def test_info_says_that_power_doppler_is_that(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.scan", np.ones((5, 4, 3), np.float32))
+    for command in ("run", "info"):
+        result = cli(command, path)
+        assert result.exit_code == 1
+        assert re.fullmatch(r"usdenoise: 'iq' in .*power Doppler already.*--dataset.*\n", result.stderr)
+    assert "power Doppler already" in json.loads(cli("info", path, "--json").stdout)["problem"]

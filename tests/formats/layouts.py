@@ -1,0 +1,467 @@
+"""One small acquisition, written in every layout that users hold their stacks in."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+from numpy.typing import NDArray
+
+N_FRAMES, N_Z, N_X, N_Y = 12, 5, 4, 3
+RATE, FREQUENCY, SPEED = 500.0, 15e6, 1500.0
+SPACING = {"z": 0.05, "x": 0.1, "y": 0.2}
+_RNG = np.random.default_rng(5)
+
+
+def whole_numbers(*shape: int) -> NDArray[np.complex64]:
+    """Small whole numbers: every layout, int16 too, holds them without rounding."""
+    real, imaginary = (_RNG.integers(-99, 99, shape) for _ in range(2))
+    return (real + 1j * imaginary).astype(np.complex64)
+
+
+IQ = whole_numbers(N_FRAMES, N_Z, N_X)
+VOLUMES = whole_numbers(N_FRAMES, N_Z, N_X, N_Y)
+
+
+def in_order(axes: str, stack: NDArray[Any] = IQ, own: str = "tzx") -> NDArray[Any]:
+    """The stack with its axes in another order."""
+    return stack.transpose([own.index(letter) for letter in axes])
+
+
+ZXT = in_order("zxt")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to store the stack, and what has to come back from it."""
+
+    write: Callable[[Path], Path]
+    axes: str
+    container: str
+    frame_rate: float | None = None
+    spacing: tuple[str, ...] = ()
+    frequency: float | None = None
+    speed: float | None = None
+    name: str = "iq"
+    options: tuple[tuple[str, Any], ...] = ()
+    volumes: bool = False
+
+    @property
+    def expected(self) -> NDArray[Any]:
+        """The stack in the order of the file."""
+        return self.of_frames(slice(None))
+
+    def of_frames(self, frames: slice) -> NDArray[Any]:
+        """Some of its frames."""
+        stack, own = (VOLUMES, "tzxy") if self.volumes else (IQ, "tzx")
+        return in_order(self.axes, stack[frames], own)
+
+
+def axis(letter: str, unit: float = 1.0) -> NDArray[np.float64]:
+    """Coordinates of the pixels along an axis."""
+    n = {"z": N_Z, "x": N_X, "y": N_Y}[letter]
+    return (3.0 + np.arange(n) * SPACING[letter]) * unit
+
+
+# ---------------------------------------------------------------- MATLAB
+
+UF = {"FrameRateUF": RATE, "TwFreq": FREQUENCY / 1e6, "NbFrames": float(N_FRAMES)}
+# In wavelengths of 0.1 mm, x, y and z.
+PDATA = {"PDelta": np.array([[1.0, 0.0, 0.5]]), "Size": np.array([[5.0, 4.0, 1.0]])}
+
+
+def v5(**variables: Any) -> Callable[[Path], Path]:
+    """A file of MATLAB before 7.3."""
+
+    def write(folder: Path) -> Path:
+        scipy.io.savemat(folder / "x.mat", variables)
+        return folder / "x.mat"
+
+    return write
+
+
+def v5_compressed(**variables: Any) -> Callable[[Path], Path]:
+    """The same with compressed variables."""
+
+    def write(folder: Path) -> Path:
+        scipy.io.savemat(folder / "x.mat", variables, do_compression=True)
+        return folder / "x.mat"
+
+    return write
+
+
+def cell(*elements: NDArray[Any]) -> NDArray[Any]:
+    """A MATLAB cell for scipy."""
+    made = np.empty((1, len(elements)), object)
+    for place, element in enumerate(elements):
+        made[0, place] = element
+    return made
+
+
+def pairs(values: NDArray[Any], names: tuple[str, str], member: str = "f4") -> NDArray[Any]:
+    """A compound of two members."""
+    made = np.empty(values.shape, [(name, member) for name in names])
+    made[names[0]], made[names[1]] = values.real, values.imag
+    return made
+
+
+def put_v73(group: h5py.Group, name: str, value: Any) -> h5py.Dataset:
+    """A variable as MATLAB 7.3 lays it out."""
+    values = np.asarray(value)
+    if values.dtype.kind == "c":
+        values = pairs(values, ("real", "imag"))
+        kind = "single"
+    else:
+        kind = {"f": "single" if values.itemsize == 4 else "double"}.get(values.dtype.kind, values.dtype.name)
+    values = values.reshape(1, 1) if values.ndim == 0 else values
+    dataset = group.create_dataset(name, data=values.transpose())
+    dataset.attrs["MATLAB_class"] = np.bytes_(kind)
+    return dataset
+
+
+def v73(fill: Callable[[h5py.File], None]) -> Callable[[Path], Path]:
+    """A file of MATLAB 7.3."""
+
+    def write(folder: Path) -> Path:
+        path = folder / "x.mat"
+        with h5py.File(path, "w", userblock_size=512) as file:
+            fill(file)
+            put_v73(file, "speed_of_sound", SPEED)
+            for struct_name, members in (("UF", UF), ("PData", PDATA)):
+                group = file.create_group(struct_name)
+                group.attrs["MATLAB_class"] = np.bytes_("struct")
+                for member, value in members.items():
+                    put_v73(group, member, value)
+        with path.open("r+b") as raw:
+            raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+        return path
+
+    return write
+
+
+def put_cell(file: h5py.File, name: str, *elements: NDArray[Any]) -> None:
+    """A cell: references into a group of its own."""
+    refs = file.require_group("#refs#")
+    references = np.empty((len(elements), 1), h5py.ref_dtype)
+    for place, element in enumerate(elements):
+        references[place, 0] = put_v73(refs, f"{name}{place}", element).ref
+    file.create_dataset(name, data=references, dtype=h5py.ref_dtype).attrs["MATLAB_class"] = np.bytes_("cell")
+
+
+def put_cells(**cells: Any) -> Callable[[h5py.File], None]:
+    """Several cells of 7.3."""
+
+    def fill(file: h5py.File) -> None:
+        for name, elements in cells.items():
+            put_cell(file, name, *elements)
+
+    return fill
+
+
+def put_all(**variables: Any) -> Callable[[h5py.File], None]:
+    """Several variables of 7.3."""
+
+    def fill(file: h5py.File) -> None:
+        for name, value in variables.items():
+            put_v73(file, name, value)
+
+    return fill
+
+
+# ---------------------------------------------------------------- HDF5
+
+
+def hdf5(attributes: dict[str, Any], **datasets: Any) -> Callable[[Path], Path]:
+    """A file of an h5py user; the attributes are those of the root."""
+
+    def write(folder: Path) -> Path:
+        with h5py.File(folder / "x.h5", "w") as file:
+            file.attrs.update(attributes)
+            for name, value in datasets.items():
+                file[name.replace("__", "/")] = value
+        return folder / "x.h5"
+
+    return write
+
+
+def uff(apart: bool = True, single: bool = True) -> Callable[[Path], Path]:
+    """USTB's UFF: (frame, wave, channel, pixel), pixels down the columns."""
+
+    def write(folder: Path) -> Path:
+        pixels = in_order("txz").reshape(N_FRAMES, -1)
+        pixels = pixels[:, None, None, :] if single else pixels
+        with h5py.File(folder / "x.uff", "w") as file:
+            file.attrs["version"] = np.bytes_("v1.2.0")
+            group = file.create_group("b_data")
+            group.attrs["class"] = np.bytes_("uff.beamformed_data")
+            if apart:
+                data = group.create_group("data")
+                data["real"], data["imag"] = pixels.real, pixels.imag
+            else:
+                group["data"] = pixels
+            scan = group.create_group("scan")
+            scan.attrs["class"] = np.bytes_("uff.linear_scan")
+            scan["x_axis"], scan["z_axis"] = axis("x", 1e-3)[None], axis("z", 1e-3)[None]
+            group["frame_rate"] = [[20.0]]
+            group["modulation_frequency"] = [[FREQUENCY]]
+            group["sequence/sequence_0001/sound_speed"] = [[SPEED]]
+        return folder / "x.uff"
+
+    return write
+
+
+def zea(stack: NDArray[Any], new: bool) -> Callable[[Path], Path]:
+    """Files of zea, with positions in m for the newer ones."""
+
+    def write(folder: Path) -> Path:
+        values = np.stack([stack.real, stack.imag], -1).astype(np.float32)
+        letters = "zxy"[: stack.ndim - 1]
+        with h5py.File(folder / "x.hdf5", "w") as file:
+            place = "data/beamformed_data"
+            file[f"{place}/values" if new else place] = values
+            if new:
+                grid = dict(zip(letters, np.meshgrid(*(axis(letter, 1e-3) for letter in letters), indexing="ij"),
+                                strict=True))  # fmt: skip
+                zero = np.zeros(stack.shape[1:])
+                positions = [grid.get(letter, zero) for letter in "xyz"]
+                file[f"{place}/coordinates"] = np.stack(positions, -1).astype(np.float32)
+                file[f"{place}/labels"] = np.array([b"I", b"Q"])
+            file["scan/center_frequency"], file["scan/sound_speed"] = FREQUENCY, np.float32(SPEED)
+            file["scan/time_to_next_transmit"] = np.full((N_FRAMES, 4), 1 / RATE / 4)
+            file["scan/n_frames"] = N_FRAMES
+        return folder / "x.hdf5"
+
+    return write
+
+
+# ---------------------------------------------------------------- binary files
+
+
+def echoframe(padding: int = 0, crop: bool = False) -> Callable[[Path], Path]:
+    """EchoFrame: (volumes, x, 1, z) in blocks, the rest in ScanParameters.mat."""
+
+    def write(folder: Path) -> Path:
+        n_blocks, header_size = 3, 48
+        blocks = in_order("txz").reshape(n_blocks, -1, N_X, 1, N_Z)
+        with (folder / "x.dat").open("wb") as raw:
+            raw.write(
+                struct.pack("<5Q", 1, header_size, n_blocks, blocks[0].size, padding).ljust(header_size)
+            )
+            for block in blocks:
+                raw.write(block.tobytes() + b"\xee" * padding)
+        with h5py.File(folder / "ScanParameters.mat", "w") as file:
+            file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = axis("x"), axis("z")
+            if crop:
+                del file["ReconSpec/xAxis"]
+                file["ReconSpec/xAxis"] = np.concatenate([axis("x") - 0.4, axis("x")])
+                file["ReconSpec/cropBF"] = [1]
+                file["ReconSpec/croppingROI"] = [1.0, N_Z, N_X + 1, 2 * N_X]
+            file["ReconSpec/c0"] = [SPEED]
+            file["ProbeSpec/Fc"] = [FREQUENCY]
+            file["ReceiveSpec/nRepeats"] = np.array([N_FRAMES // n_blocks], np.int32)
+            file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
+            file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
+        return folder / "x.dat"
+
+    return write
+
+
+def autc(parts: int) -> Callable[[Path], Path]:
+    """AUTC: blocks of 3 frames, each behind its header; parts are written last one first."""
+
+    def write(folder: Path) -> Path:
+        blocks = [in_order("xzt")[..., start : start + 3] for start in range(0, N_FRAMES, 3)]
+        names = [folder / f"bf0part{part:03d}.dat" for part in range(parts)]
+        for path, some in zip(names[::-1], np.array_split(np.arange(len(blocks)), parts), strict=True):
+            with path.open("wb") as raw:
+                for number in some:
+                    raw.write(struct.pack("<10i", number + 1, blocks[0].size, N_Z, N_X, 3, 0, 0, 0, 0, 0))
+                    raw.write(np.ascontiguousarray(blocks[number]).tobytes())
+        return names[0] if parts == 1 else folder
+
+    return write
+
+
+# ---------------------------------------------------------------- Zarr and NumPy
+
+
+def confusius(stack: NDArray[Any], version: int = 3, long_names: bool = True) -> Callable[[Path], Path]:
+    """A Zarr group of ConfUSIus: time, z (elevation), y (depth), x (lateral)."""
+
+    def write(folder: Path) -> Path:
+        import zarr
+
+        values = stack[:, None] if stack.ndim == 3 else stack.transpose(0, 3, 1, 2)
+        dimensions = ("time", "z", "y", "x")
+        root = zarr.open_group(folder / "x.zarr", mode="w", zarr_format=version)
+
+        def put(name: str, data: NDArray[Any], names: tuple[str, ...], chunks: tuple[int, ...]) -> Any:
+            array = root.create_array(
+                name, shape=data.shape, chunks=chunks, dtype=data.dtype,
+                **({"dimension_names": names} if version == 3 else {}),
+            )  # fmt: skip
+            array[...] = data
+            if version == 2:
+                array.attrs["_ARRAY_DIMENSIONS"] = list(names)
+            return array
+
+        iq = put("iq", values, dimensions, (5, *values.shape[1:]))
+        iq.attrs.update({"transmit_frequency": FREQUENCY, "beamforming_sound_velocity": SPEED})
+        if version == 3:
+            iq.attrs["compound_sampling_frequency"] = RATE
+        elevation = np.array([0.0]) if stack.ndim == 3 else axis("y")
+        for name, data, long_name in (
+            ("time", 2.0 + np.arange(N_FRAMES) / RATE, "Time"),
+            ("z", elevation, "Elevation"),
+            ("y", axis("z"), "Depth"),
+            ("x", axis("x"), "Lateral"),
+        ):
+            coordinate = put(name, data, (name,), data.shape)
+            coordinate.attrs["units"] = "s" if name == "time" else "mm"
+            if long_names:
+                coordinate.attrs["long_name"] = long_name
+        return folder / "x.zarr"
+
+    return write
+
+
+def npy(values: NDArray[Any]) -> Callable[[Path], Path]:
+    """A bare array."""
+
+    def write(folder: Path) -> Path:
+        np.save(folder / "x.npy", values)
+        return folder / "x.npy"
+
+    return write
+
+
+def npz(compress: bool, **arrays: Any) -> Callable[[Path], Path]:
+    """Several arrays."""
+
+    def write(folder: Path) -> Path:
+        (np.savez_compressed if compress else np.savez)(folder / "x.npz", **arrays)
+        return folder / "x.npz"
+
+    return write
+
+
+SCALES = {"frame_rate_hz": RATE, "spacing_mm": [SPACING["z"], SPACING["x"]]}
+_PALA: dict[str, Any] = {"frame_rate": RATE, "frequency": FREQUENCY}
+_ALL: dict[str, Any] = {
+    "frame_rate": RATE, "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED,
+}  # fmt: skip
+_V5, _V73 = "MATLAB before 7.3", "MATLAB 7.3 (HDF5)"
+_HALVES = (ZXT[..., :7], ZXT[..., 7:])
+
+LAYOUTS: dict[str, Layout] = {
+    "PALA v5": Layout(v5(IQ=ZXT, UF=UF), "zxt", _V5, name="IQ", **_PALA),
+    "PALA v5 with PData": Layout(
+        v5(IQ=ZXT, UF=UF, PData=PDATA, speed_of_sound=SPEED), "zxt", _V5, name="IQ", **_ALL
+    ),
+    "PALA v7.3": Layout(
+        v73(put_all(IQ=ZXT)), "zxt", _V73, name="IQ", **_ALL
+    ),
+    "IQData v5 compressed": Layout(v5_compressed(IQData=ZXT), "zxt", _V5, name="IQData"),
+    "IQData v5, singletons": Layout(v5(IQData=ZXT[:, :, None, None, :]), "zxt", _V5, name="IQData"),
+    "IQData v5, cell": Layout(v5(IQData=cell(*_HALVES)), "zxt", _V5, name="IQData"),
+    "IQData v5 compressed, cell": Layout(
+        v5_compressed(IQData=cell(*_HALVES)), "zxt", _V5, name="IQData"
+    ),
+    "IQData v5, cell of one": Layout(v5(IQData=cell(ZXT)), "zxt", _V5, name="IQData"),
+    "IQData v5, cell of frames": Layout(
+        v5(IQData=cell(*(ZXT[..., t] for t in range(N_FRAMES)))), "zxt", _V5, name="IQData"
+    ),
+    "IQData v5, in a struct": Layout(v5(Bf={"IQ": ZXT}), "zxt", _V5, name="Bf/IQ"),
+    "IData, QData v5": Layout(v5(IData=ZXT.real, QData=ZXT.imag), "zxt", _V5, name="IQData"),
+    "IData, QData v5, singletons": Layout(
+        v5(IData=ZXT.real[:, :, None], QData=ZXT.imag[:, :, None]), "zxt", _V5, name="IQData"
+    ),
+    "IQData v7.3": Layout(v73(put_all(IQData=ZXT)), "zxt", _V73, name="IQData", **_ALL),
+    "IQData v7.3, singletons": Layout(
+        v73(put_all(IQData=ZXT[:, :, None, None, :])), "zxt", _V73, name="IQData", **_ALL
+    ),
+    "IQData v7.3, cell": Layout(
+        v73(put_cells(IQData=_HALVES)), "zxt", _V73, name="IQData", **_ALL
+    ),
+    "IQData v7.3, cell of singletons": Layout(
+        v73(put_cells(IQData=[half[:, :, None, None] for half in _HALVES])),
+        "zxt", _V73, name="IQData", **_ALL,
+    ),
+    "IQ v7.3, in a struct": Layout(v73(put_all(**{"Bf/IQ": ZXT})), "zxt", _V73, name="Bf/IQ", **_ALL),
+    "IData, QData v7.3": Layout(
+        v73(put_all(IData=ZXT.real, QData=ZXT.imag)), "zxt", _V73, name="IQData", **_ALL
+    ),
+    "IData, QData v7.3, int16": Layout(
+        v73(put_all(IData=ZXT.real.astype("i2"), QData=ZXT.imag.astype("i2"))),
+        "zxt", _V73, name="IQData", **_ALL,
+    ),
+    "IData, QData v7.3, cells": Layout(
+        v73(put_cells(IData=[h.real for h in _HALVES], QData=[h.imag for h in _HALVES])),
+        "zxt", _V73, name="IQData", **_ALL,
+    ),
+    "h5py": Layout(hdf5(SCALES, iq=IQ), "tzx", "HDF5", RATE, ("z", "x")),
+    "h5py, real and imag swapped": Layout(
+        hdf5(SCALES, iq=pairs(IQ.imag + 1j * IQ.real, ("imag", "real"))), "tzx", "HDF5", RATE, ("z", "x")
+    ),
+    "h5py, int16 members": Layout(hdf5({}, iq=pairs(IQ, ("i", "q"), "i2")), "tzx", "HDF5"),
+    "h5py, unnamed members": Layout(hdf5({}, iq=pairs(IQ, ("a", "b"), "f4")), "tzx", "HDF5"),
+    "(2, z, x, t)": Layout(
+        hdf5(SCALES, iq=np.stack([ZXT.real, ZXT.imag])), "zxt", "HDF5", RATE, ("z", "x")
+    ),
+    "(t, z, x, 2)": Layout(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], -1)), "tzx", "HDF5", RATE, ("z", "x")),
+    "(2, t, z, x, y)": Layout(
+        hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag])), "tzxy", "HDF5", volumes=True
+    ),
+    "rIQ, iIQ, normValue": Layout(
+        hdf5({}, rIQ=(IQ.real * 4).astype("i2"), iIQ=(IQ.imag * 4).astype("i2"), normValue_IQ=0.25),
+        "tzx", "HDF5", name="IQ",
+    ),
+    "rIQ, iIQ in a group": Layout(
+        hdf5({}, a__rIQ=IQ.real.astype("i2"), a__iIQ=IQ.imag.astype("i2")), "tzx", "HDF5", name="a/IQ"
+    ),
+    "real, imag": Layout(hdf5({}, bf__real=IQ.real, bf__imag=IQ.imag), "tzx", "HDF5", name="bf"),
+    "UFF": Layout(
+        uff(), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
+    ),
+    "UFF without single axes": Layout(
+        uff(single=False), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
+    ),
+    "UFF, native complex": Layout(
+        uff(apart=False), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
+    ),
+    "zea": Layout(
+        zea(IQ, True), "tzx", "zea (HDF5)", RATE, ("z", "x"), FREQUENCY, SPEED,
+        name="data/beamformed_data/values",
+    ),
+    "zea, volumes": Layout(
+        zea(VOLUMES, True), "tzxy", "zea (HDF5)", RATE, ("z", "x", "y"), FREQUENCY, SPEED,
+        name="data/beamformed_data/values", volumes=True,
+    ),
+    "zea, older": Layout(
+        zea(IQ, False), "tzx", "zea (HDF5)", RATE, (), FREQUENCY, SPEED, name="data/beamformed_data"
+    ),
+    "EchoFrame": Layout(echoframe(), "txz", "EchoFrame .dat", **_ALL),
+    "EchoFrame with padding": Layout(echoframe(padding=24), "txz", "EchoFrame .dat", **_ALL),
+    "EchoFrame, cropped": Layout(echoframe(padding=3, crop=True), "txz", "EchoFrame .dat", **_ALL),
+    "AUTC": Layout(autc(1), "xzt", "AUTC .dat"),
+    "AUTC in parts": Layout(autc(3), "xzt", "AUTC .dat"),
+    "ConfUSIus": Layout(confusius(IQ), "tzx", "Zarr", **_ALL),
+    "ConfUSIus, Zarr 2": Layout(confusius(IQ, version=2, long_names=False), "tzx", "Zarr", **_ALL),
+    "ConfUSIus, volumes": Layout(
+        confusius(VOLUMES), "tyzx", "Zarr", RATE, ("z", "x", "y"), FREQUENCY, SPEED, volumes=True
+    ),
+    "npy": Layout(npy(IQ), "tzx", "NumPy .npy"),
+    "npy, Fortran order": Layout(npy(np.asfortranarray(ZXT)), "zxt", "NumPy .npy"),
+    "npz": Layout(npz(False, iq=IQ, b_mode=np.abs(IQ), **SCALES), "tzx", "NumPy .npz", RATE, ("z", "x")),
+    "npz compressed": Layout(npz(True, I=IQ.real, Q=IQ.imag), "tzx", "NumPy .npz", name="IQ"),
+    "txz, which takes an option": Layout(
+        hdf5({}, iq=in_order("txz")), "txz", "HDF5", options=(("axes", "txz"),)
+    ),
+    "two stacks, which take an option": Layout(
+        hdf5({}, a=IQ, b=IQ + 1), "tzx", "HDF5", name="a", options=(("dataset", "a"),)
+    ),
+}  # fmt: skip

@@ -1,0 +1,240 @@
+"""What a run can leave behind beside the plain stack: factors, Zarr, structs, compression, chunks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.formats.layouts import LAYOUTS, confusius, put_all, v73
+from tests.formats.test_results import IQ, OPTIONS, VOLUMES, write
+from usdenoise import denoise, expand, job, load
+from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.expansion import expand_to_file
+from usdenoise.formats import matlab_writing
+from usdenoise.formats.layout import chunk_shape
+from usdenoise.options import DenoiseOptions
+from usdenoise.output import Output
+
+RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("power_doppler_png", "directional_png", "velocity_png"):
+        monkeypatch.setattr(job, name, lambda *args, **kwargs: b"picture")
+
+
+def run(path: Path, **more: Any) -> Path:
+    report = job.run(path, path.parent / "out", options=more.pop("options", OPTIONS), **more)
+    return Path(report["output"]["denoised"])
+
+
+def as_zarr(folder: Path) -> Path:
+    return confusius(IQ[:12, :5, :4])(folder)
+
+
+def as_v5(folder: Path) -> Path:
+    scipy.io.savemat(folder / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "UF": {"FrameRateUF": 500.0}})
+    return folder / "x.mat"
+
+
+def as_h5(folder: Path) -> Path:
+    return write(
+        folder / "x.h5", "data/iq", VOLUMES, axes="tzxy", frame_rate_hz=500.0, spacing_mm=[0.1, 0.2, 0.3]
+    )
+
+
+def as_real(folder: Path) -> Path:
+    return write(folder / "x.h5", "rf", IQ.real.transpose(2, 0, 1), axes="xtz")
+
+
+@pytest.mark.parametrize("version", ["as stored", "7.3"])
+@pytest.mark.parametrize("make", [as_h5, as_real, as_v5, as_zarr])
+def test_factors_rebuild_the_stack(
+    make: Any, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version == "7.3":
+        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 100)
+    path = make(tmp_path)
+    written = run(path, options=RANK, output=Output(keep_factors=True))
+    kept = load(written)
+    alone = job.run(path, tmp_path / "alone", options=RANK, output=Output(keep_factors=True, stack=False))[
+        "output"
+    ]["denoised"]
+    with pytest.raises(InputError):
+        load(alone)
+    for source in (written, alone):
+        rebuilt = expand(source)
+        np.testing.assert_allclose(rebuilt.iq, kept.iq, atol=2e-6 * np.abs(kept.iq).max())
+        assert (rebuilt.axes, rebuilt.name) == (kept.axes, kept.name)
+        assert rebuilt.frame_rate_hz == kept.frame_rate_hz
+        assert rebuilt.spacing_mm == pytest.approx(kept.spacing_mm)
+    other = denoise(
+        load(path), options=DenoiseOptions(rank=3, iterations=3, low_cutoff=0, high_cutoff=2, seed=11)
+    )
+    np.testing.assert_allclose(
+        expand(alone, 0, 2).iq, other.acquisition.iq, atol=2e-6 * np.abs(other.acquisition.iq).max()
+    )
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".mat", ".zarr"])
+def test_expand_writes_a_file(suffix: str, tmp_path: Path) -> None:
+    written = run(as_h5(tmp_path), options=RANK, output=Output(keep_factors=True, stack=False))
+    report = expand_to_file(written, tmp_path / f"y{suffix}")
+    back = load(report["output"], axes="tzxy")
+    assert np.array_equal(back.iq, expand(written).iq)
+    assert back.frame_rate_hz == 500.0
+    with pytest.raises(OutputError, match="exists; give --overwrite"):
+        expand_to_file(written, tmp_path / f"y{suffix}")
+    expand_to_file(written, tmp_path / f"y{suffix}", overwrite=True)
+
+
+def test_factors_are_much_smaller_than_the_stack() -> None:
+    # 2400 frames of 200 x 130 pixels at rank 100, in single precision.
+    pixels, frames, rank = 200 * 130, 2400, 100
+    assert pixels * frames / (rank * (pixels + frames)) > 20
+
+
+def test_what_expand_refuses(tmp_path: Path) -> None:
+    plain = run(as_h5(tmp_path))
+    with pytest.raises(InputError, match="holds no factors; write them with usdenoise run --keep-factors"):
+        expand(plain)
+    kept = job.run(tmp_path / "x.h5", tmp_path / "k", options=RANK, output=Output(keep_factors=True))[
+        "output"
+    ]["denoised"]
+    for low, high in ((0, 4), (2, 2), (-1, 2)):
+        with pytest.raises(OptionError, match=r"is empty or beyond the rank 3 .*--high-cutoff"):
+            expand(kept, low, high)
+    with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
+        expand_to_file(kept, tmp_path / "y.txt")
+    with h5py.File(kept, "r+") as file:
+        del file["factors"].attrs["shape"]
+    with pytest.raises(InputError, match="do not fit one another; write them anew"):
+        expand(kept)
+
+
+def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match=r"do not hold the residual.*with --no-stack give --high-cutoff rank"
+    ):
+        run(as_h5(tmp_path), output=Output(keep_factors=True, stack=False))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"stack": False}, "nothing is kept; add --keep-factors"),
+        ({"products": ("power", "color")}, "product 'color' is not known; choose among power, directional"),
+        ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
+        ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
+        ({"movie": "gif"}, "--movie is for a sequence; give --window"),
+        ({"nifti": True}, "--nifti is for a sequence; give --window"),
+        ({"stride": 3}, "--stride is for a sequence; give --window"),
+        ({"window": 1}, "window 1 must be at least 2 frames; change --window"),
+        ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change --stride"),
+        ({"window": 9, "stride": 0}, "stride 0 must be from 1"),
+        ({"window": 9, "keep_factors": True}, "factors of its own.*leave out --keep-factors or --window"),
+    ],
+)
+def test_outputs_that_contradict_each_other(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        Output(**given)
+
+
+def test_zarr_in_zarr_out(tmp_path: Path) -> None:
+    path = as_zarr(tmp_path)
+    written = run(path, output=Output(compression="gzip"))
+    assert written.name == "x_denoised.zarr"
+    back, before = load(written), load(path)
+    expected = denoise(before, options=OPTIONS)
+    np.testing.assert_allclose(back.iq, expected.acquisition.iq, rtol=1e-6)
+    assert (back.axes, back.name, back.frame_rate_hz) == (before.axes, before.name, before.frame_rate_hz)
+    assert back.spacing_mm == pytest.approx(before.spacing_mm)
+    assert back.center_frequency_hz == before.center_frequency_hz
+    import zarr
+
+    root = zarr.open_group(written, mode="r")
+    np.testing.assert_allclose(root["power_doppler"][:], expected.power_doppler, rtol=1e-6)
+    assert root["power_doppler"].attrs["formula"] == "mean over frames of |s|^2"
+    assert tuple(root["iq"].metadata.dimension_names) == ("time", "y", "x")
+    provenance = json.loads(str(root.attrs["usdenoise_provenance"]))
+    assert provenance["input"]["dataset"] == "iq"
+    # Once more over the same folder.
+    job.run(path, tmp_path / "out", options=OPTIONS, overwrite=True)
+    assert np.array_equal(load(written).iq, back.iq)
+
+
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+def test_a_stack_in_a_struct_comes_back_in_it(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = v73(put_all(**{"Bf/IQ": IQ.transpose(1, 2, 0)}))(tmp_path)
+    if version == "v7.3":
+        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 100)
+    written = run(path)
+    back = load(written)
+    assert back.name == "Bf/IQ"
+    np.testing.assert_allclose(back.iq, denoise(load(path), options=OPTIONS).acquisition.iq, rtol=1e-6)
+    if version == "v5":
+        assert scipy.io.loadmat(written)["Bf"]["IQ"][0, 0].shape == (10, 9, 30)
+    else:
+        with h5py.File(written) as file:
+            assert file["Bf"].attrs["MATLAB_class"] == b"struct"
+            assert file["Bf/IQ"].shape == (30, 9, 10)
+
+
+@pytest.mark.parametrize(
+    "key", ["UFF", "zea", "EchoFrame", "AUTC in parts", "rIQ, iIQ, normValue", "npz", "npy"]
+)
+def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
+    how = LAYOUTS[key]
+    (tmp_path / "in").mkdir()
+    path = how.write(tmp_path / "in")
+    report = job.run(path, tmp_path / "out", options=OPTIONS)
+    written = Path(report["output"]["denoised"])
+    assert written.suffix == ".h5"
+    back, before = load(written), load(path)
+    assert (back.name, back.axes) == (before.name, before.axes)
+    assert (back.frame_rate_hz, back.center_frequency_hz) == (
+        before.frame_rate_hz,
+        before.center_frequency_hz,
+    )
+    assert back.spacing_mm == pytest.approx(before.spacing_mm)
+    assert len(report["input"]["sha256"]) == 64
+
+
+def test_compression_makes_smaller_files_of_the_same_numbers(tmp_path: Path) -> None:
+    zeros = IQ.copy()
+    zeros[:, 2:] = 0
+    for make, suffix in ((lambda p: write(p, "iq", zeros), ".h5"), (None, ".mat")):
+        path = tmp_path / f"x{suffix}"
+        if make is None:
+            scipy.io.savemat(path, {"IQ": zeros.transpose(1, 2, 0)})
+        else:
+            make(path)
+        options = DenoiseOptions(rank=3, iterations=1, low_cutoff=0, high_cutoff="none")
+        plain = job.run(path, tmp_path / f"a{suffix}", options=options)["output"]["denoised"]
+        packed = job.run(path, tmp_path / f"b{suffix}", options=options, output=Output(compression="gzip"))[
+            "output"
+        ]["denoised"]
+        assert np.array_equal(load(plain).iq, load(packed).iq)
+        assert Path(packed).stat().st_size < 0.7 * Path(plain).stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((2400, 200, 130), "tzx"), ((200, 130, 2400), "zxt"), ((500, 64, 64, 32), "tzxy"), ((30, 9, 8), "tzx")],
+)
+def test_chunks_suit_frames_and_pixels_alike(shape: tuple[int, ...], axes: str) -> None:
+    chunks = chunk_shape(shape, axes, 8)
+    counts = [-(-n // chunk) for n, chunk in zip(shape, chunks, strict=True)]
+    along_time = counts[axes.index("t")]
+    in_a_frame = np.prod(counts) / along_time
+    assert 0.5 <= along_time / in_a_frame <= 2
+    padded = np.prod([n * chunk for n, chunk in zip(counts, chunks, strict=True)])
+    assert padded < 1.2 * np.prod(shape)
+    assert np.prod(chunks) * 8 <= 2 << 20

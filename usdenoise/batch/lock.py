@@ -1,0 +1,77 @@
+"""One batch at a time in a folder."""
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from usdenoise.batch.plan import LOCK
+from usdenoise.errors import OutputError
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made where it does not exist, until the block ends.
+
+    The kernel holds the lock for this process and lets it go when the process is gone, however it ends: a
+    lock of a dead batch is taken over without further ado. The lock file says who holds it.
+
+    Raises
+    ------
+    OutputError
+        If another batch holds it, or it cannot be made or locked.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _acquire(folder / LOCK)
+    except OSError as error:
+        raise OutputError(
+            f"the folder {folder} cannot be made, written or locked ({error.strerror}); "
+            "choose another one with -o"
+        ) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before may have removed the file between the two calls.
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                holder = {
+                    "pid": os.getpid(),
+                    "host": platform.node(),
+                    "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+                }
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+                return descriptor
+        except BlockingIOError:
+            holder_text = _holder(path)
+            os.close(descriptor)
+            raise OutputError(
+                f"the folder {path.parent} is held by another batch{holder_text}; wait until it has ended, "
+                "or choose another folder with -o"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text())
+        return f", process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,200 @@
+"""Processes at work on scans: starting them as memory allows, hearing them, and ending them."""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from usdenoise.batch import memory
+from usdenoise.batch.plan import Scan
+from usdenoise.batch.worker import DONE, FAILED, GRACE_S, NEEDS, work
+
+LOST = "lost"
+_PRELOADED = [
+    "usdenoise.batch.worker",
+    "usdenoise.completion.sparse_kernels",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "imageio.plugins.pillow",
+    "imageio.v3",
+    "scipy.io",
+    "scipy.linalg",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a process told, or its end without a word.
+
+    Attributes
+    ----------
+    scan : Scan
+        What it works on.
+    kind : str
+        "stage", "iteration", or, once and last, "done", "failed" or "lost".
+    values : tuple
+        The stage; the iteration; the row's fields; the kind of the failure and its sentence.
+    seconds : float
+        Since its job began.
+    """
+
+    scan: Scan
+    kind: str
+    values: tuple[Any, ...]
+    seconds: float
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the process has ended, or is about to."""
+        return self.kind in (DONE, FAILED, LOST)
+
+
+@dataclass
+class _Worker:
+    scan: Scan
+    process: ForkServerProcess
+    pipe: Connection
+    needs: int | None = None
+    going: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+
+class Pool:
+    """Up to `jobs` processes, one for each scan.
+
+    Processes are forked from a server that has the libraries loaded: it takes milliseconds to start one, and
+    its memory is given back whole when it ends.
+
+    Parameters
+    ----------
+    jobs : int
+        Processes at a time.
+    arguments : mapping
+        Keyword arguments of every job.
+    command : list of str or None
+        The command line, for the record.
+    """
+
+    def __init__(self, jobs: int, arguments: Mapping[str, Any], command: list[str] | None) -> None:
+        self._jobs = jobs
+        self._arguments = arguments
+        self._command = command
+        self._workers: list[_Worker] = []
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOADED)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether one more may be started: there is a place, and none waits for memory."""
+        return len(self._workers) < self._jobs and all(worker.going for worker in self._workers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is at work."""
+        return not self._workers
+
+    def start(self, scan: Scan) -> int | None:
+        """Start the process of a scan; returns its id."""
+        pipe, far_end = self._context.Pipe()
+        process = self._context.Process(
+            target=work, args=(far_end, scan.path, scan.folder, self._arguments, self._command), daemon=True
+        )
+        process.start()
+        # With this end closed here, the pipe ends when the process does.
+        far_end.close()
+        self._workers.append(_Worker(scan, process, pipe))
+        return process.pid
+
+    def hear(self, timeout_s: float) -> list[Event]:
+        """What the processes told meanwhile, in at most that time."""
+        ready = wait([worker.pipe for worker in self._workers], timeout_s)
+        events = [
+            event
+            for worker in list(self._workers)
+            if worker.pipe in ready and (event := self._receive(worker)) is not None
+        ]
+        self._let_go()
+        return events
+
+    def stop(self) -> list[Event]:
+        """End all processes, by force where asking does not help; what they still had to tell."""
+        for worker in self._workers:
+            worker.process.terminate()
+        deadline = time.monotonic() + GRACE_S
+        events = []
+        while self._workers and (left := deadline - time.monotonic()) > 0:
+            for worker in list(self._workers):
+                if worker.pipe in wait([other.pipe for other in self._workers], left):
+                    event = self._receive(worker)
+                    events += [] if event is None else [event]
+        for worker in self._workers:
+            worker.process.kill()
+            worker.process.join()
+            events.append(self._event(worker, LOST, ("killed", _END)))
+        self._workers = []
+        return events
+
+    def _let_go(self) -> None:
+        for worker in self._workers:
+            if worker.going or worker.needs is None:
+                continue
+            running = [
+                (other.needs or 0, memory.resident_bytes(other.process.pid))
+                for other in self._workers
+                if other.going
+            ]
+            # Alone it may try: nothing will be freed by waiting.
+            if not running or memory.admits(worker.needs, running, memory.available_bytes()):
+                try:
+                    worker.pipe.send(None)
+                except OSError:
+                    # It has died; the end of its pipe will tell.
+                    continue
+                worker.going, worker.began = True, time.monotonic()
+
+    def _receive(self, worker: _Worker) -> Event | None:
+        try:
+            kind, *values = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join(GRACE_S)
+            self._forget(worker)
+            return self._event(worker, LOST, ("killed", _how_it_ended(worker.process.exitcode)))
+        if kind == NEEDS:
+            worker.needs = values[0]
+            return None
+        event = self._event(worker, kind, tuple(values))
+        if event.is_last:
+            worker.process.join(GRACE_S)
+            self._forget(worker)
+        return event
+
+    def _forget(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        self._workers.remove(worker)
+
+    @staticmethod
+    def _event(worker: _Worker, kind: str, values: tuple[Any, ...]) -> Event:
+        return Event(worker.scan, kind, values, time.monotonic() - worker.began)
+
+
+_END = "the process had to be killed when the batch was stopped"
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = f"signal {-exit_code}"
+        how = f"by {name}"
+        if -exit_code == signal.SIGKILL:
+            how += ", as the system does when memory runs out"
+    else:
+        how = "without a word"
+    return (
+        f"the process of this scan was ended {how}; run the batch again, with fewer --jobs if memory is short"
+    )

@@ -1,0 +1,106 @@
+"""Commands whose options may stand in a configuration file; flags win over it."""
+
+from collections.abc import Collection
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usdenoise.cli.console import Console
+from usdenoise.config import find_config, read_config
+from usdenoise.errors import OptionError
+from usdenoise.options import preset_values
+
+_SHARING = ("run", "batch")
+_ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}
+_RIVALS = {"step": "alpha", "alpha": "step"}
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    expose_value=False,
+    help="Options from a TOML file.  [default: usdenoise.toml or [tool.usdenoise] beside the scans]",
+)
+
+
+class ConfiguredCommand(click.Command):
+    """A command that takes what its flags leave open from a configuration file.
+
+    The file is that of --config, else the one beside the first scan: in its folder, or in the folder that is
+    given in its place.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the configuration into the defaults, then the arguments over them."""
+        # One look ahead: the defaults depend on what is given, --config and the scan among it.
+        flags = self.make_parser(ctx).parse_args(args=list(args))[0]
+        try:
+            path = self._config(flags)
+            if path is not None:
+                ctx.default_map = self._defaults(read_config(path, _known()), flags)
+                Console(_count(flags, "quiet")).say(f"note: options are taken from {path}")
+        except OptionError as error:
+            raise click.UsageError(str(error), ctx) from error
+        return super().parse_args(ctx, args)
+
+    def _config(self, flags: dict[str, Any]) -> Path | None:
+        if "config" in flags:
+            return Path(flags["config"])
+        for parameter in self.params:
+            if isinstance(parameter, click.Argument):
+                given = flags.get(str(parameter.name))
+                paths = given if isinstance(given, tuple) else (given,)
+                if paths and isinstance(paths[0], str):
+                    path = Path(paths[0])
+                    return find_config(path if path.is_dir() else path.parent)
+        return None
+
+    def _defaults(self, options: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+        mine = {long: parameter for parameter in self.params for long in _long_names(parameter)}
+        values = {
+            str(mine[key].name): _as_typed(mine[key], value) for key, value in options.items() if key in mine
+        }
+        settled = {_RIVALS[name] for name in flags if name in _RIVALS}
+        if isinstance(preset := flags.get("preset"), str):
+            settled |= _preset_names(preset)
+        return {name: value for name, value in values.items() if name not in settled}
+
+
+def _known() -> Collection[str]:
+    commands = [import_module(f"usdenoise.cli.{name}").command for name in _SHARING]
+    return {
+        name
+        for command in commands
+        for parameter in command.params
+        for name in _long_names(parameter)
+        if name not in _ONE_CALL
+    }
+
+
+def _long_names(parameter: click.Parameter) -> list[str]:
+    if not isinstance(parameter, click.Option):
+        return []
+    return [name.removeprefix("--") for name in parameter.opts if name.startswith("--")]
+
+
+def _preset_names(preset: str) -> set[str]:
+    try:
+        return set(preset_values(preset))
+    except OptionError:
+        # The parser says what is wrong with it.
+        return set()
+
+
+def _as_typed(parameter: click.Parameter, value: Any) -> Any:
+    """A value of a TOML file as it would be typed."""
+    if isinstance(parameter, click.Option) and parameter.multiple:
+        return [str(item) for item in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool) else str(value)
+
+
+def _count(flags: dict[str, Any], name: str) -> int:
+    return int(flags.get(name) or 0)

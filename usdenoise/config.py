@@ -1,0 +1,82 @@
+"""Options from a file: usdenoise.toml, or the table [tool.usdenoise] of a pyproject.toml."""
+
+import difflib
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from usdenoise.errors import OptionError
+
+FILE_NAME, PROJECT_NAME, TABLE = "usdenoise.toml", "pyproject.toml", "[tool.usdenoise]"
+
+
+def find_config(folder: Path) -> Path | None:
+    """The configuration file of a folder: its usdenoise.toml, else its pyproject.toml with [tool.usdenoise].
+
+    Raises
+    ------
+    OptionError
+        If it cannot be read.
+    """
+    own, project = folder / FILE_NAME, folder / PROJECT_NAME
+    if own.is_file():
+        return own
+    return project if project.is_file() and _table(_parse(project)) is not None else None
+
+
+def read_config(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """Options of a configuration file, under the long names of the command line without the leading dashes.
+
+    Options stand in the table [tool.usdenoise], or at the top of a file that has no such table. Dashes and
+    underscores in names mean the same.
+
+    Parameters
+    ----------
+    path : Path
+        A TOML file.
+    known : collection of str
+        The names that are allowed, with dashes.
+
+    Returns
+    -------
+    dict
+        Name, with dashes, to a string, number, truth value or a list of those.
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be read, is not TOML, or holds an unknown name or a value of an unfit type.
+    """
+    content = _parse(path)
+    table = _table(content)
+    options: dict[str, Any] = {}
+    for key, value in (content if table is None else table).items():
+        name = key.replace("_", "-")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0) or sorted(known)[:1]
+            raise OptionError(f"{path} has the unknown option '{key}'; did you mean '{near[0]}'?")
+        if name in options:
+            raise OptionError(f"{path} has the option '{name}' twice, with - and with _; keep one of them")
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str | int | float) for item in values):
+            raise OptionError(
+                f"{path} gives '{key}' neither text nor a number; write it as on the command line"
+            )
+        options[name] = value
+    return options
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read ({error.strerror}); check the path of --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} is not a TOML file ({error}); mend it") from error
+
+
+def _table(content: dict[str, Any]) -> dict[str, Any] | None:
+    tool = content.get("tool")
+    table = tool.get("usdenoise") if isinstance(tool, dict) else None
+    return table if isinstance(table, dict) else None

@@ -1,0 +1,88 @@
+"""Which format a file is in: by its first bytes, and by its name only where they do not tell."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+
+from usdenoise.errors import InputError
+from usdenoise.formats.contents import Contents
+
+Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
+
+SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
+"""How the names of acquisitions end, for finding them in a folder; what a file is, its content says."""
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+def opener(path: Path) -> Opener:
+    """What opens a file or folder.
+
+    Raises
+    ------
+    InputError
+        If it is missing, unreadable, or of no format that is known.
+    """
+    if path.is_dir():
+        return _of_folder(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(4104)
+    except OSError as error:
+        reason = (
+            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        )
+        raise InputError(f"{path} {reason}; check the path") from error
+    suffix = path.suffix.lower()
+    if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
+        return _load("hdf5")
+    if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
+        return _load("matlab")
+    if head[:6] == b"\x93NUMPY":
+        return _load("numpy_files", "open_npy")
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
+        return _load("numpy_files", "open_npz")
+    # Their heads are numbers without a signature: only a file of that name is looked at.
+    if suffix == ".dat":
+        from usdenoise.formats import autc, echoframe
+
+        if echoframe.recognise(path, head):
+            return echoframe.open_contents
+        if autc.recognise(head):
+            return autc.open_contents
+    raise InputError(
+        f"{path} is neither an HDF5 nor a MATLAB file ({(len(head) and 'unknown') or 'no'} content), nor one of "
+        "NumPy, EchoFrame, AUTC or Zarr; convert it to HDF5 with the stack as a complex dataset"
+    )
+
+
+def is_zarr(path: Path) -> bool:
+    """Whether a path is a folder with a Zarr group or array."""
+    return path.is_dir() and any((path / mark).is_file() for mark in _ZARR_MARKS)
+
+
+def is_acquisition_folder(path: Path) -> bool:
+    """Whether a folder is one acquisition, not a place where files of acquisitions are."""
+    from usdenoise.formats import autc
+
+    return is_zarr(path) or (path.is_dir() and any(path.glob(autc.PATTERN)))
+
+
+def _of_folder(path: Path) -> Opener:
+    from usdenoise.formats import autc
+
+    if is_zarr(path):
+        return _load("zarr_files")
+    if is_acquisition_folder(path):
+        return autc.open_contents
+    raise InputError(
+        f"{path} cannot be read (it is a directory, but neither a Zarr group nor one of AUTC's bf*part*.dat files); "
+        "check the path"
+    )
+
+
+def _load(module: str, function: str = "open_contents") -> Opener:
+    found: Opener = getattr(import_module(f"usdenoise.formats.{module}"), function)
+    return found

@@ -1,0 +1,113 @@
+"""EchoFrame's .dat files, whose shape stands in ScanParameters.mat beside them.
+
+Five 64-bit numbers (of which the second is the header's length in bytes, the third the number of blocks,
+the fifth the padding after each block), then blocks of complex64 (volumes, x, 1, z). (Layout: ConfUSIus.)
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from usdenoise.errors import InputError
+from usdenoise.formats.contents import Contents, Found, arranged, pitch
+from usdenoise.formats.hdf5 import open_file
+from usdenoise.formats.hdf5_metadata import numbers, small_number
+from usdenoise.formats.stored import concatenated, from_array
+
+PARAMETERS = "ScanParameters.mat"
+_HEADER = struct.Struct("<5Q")
+
+
+def recognise(path: Path, head: bytes) -> bool:
+    """Whether the head of a file is that of an EchoFrame file."""
+    if len(head) < _HEADER.size:
+        return False
+    _, header_size, n_blocks, _, padding = _HEADER.unpack_from(head)
+    size = path.stat().st_size
+    return bool(
+        _HEADER.size <= header_size <= 1 << 20 and 0 < n_blocks <= 1 << 32 and padding < max(size, 1 << 20)
+    )
+
+
+@contextmanager
+def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What an EchoFrame file offers: one stack, mapped to memory and read where it is touched.
+
+    Raises
+    ------
+    InputError
+        If the parameters are missing or do not say the shape, or the file is shorter than they and its
+        header claim.
+    """
+    parameters = path.parent / PARAMETERS
+    if not parameters.exists():
+        raise InputError(
+            f"{path} looks like a file of EchoFrame, whose shape stands in {PARAMETERS}, and that is not beside "
+            "it; put it there"
+        )
+    with open_file(parameters) as file:
+        shape, found = _parameters(file, path)
+    with path.open("rb") as raw:
+        _, header_size, n_blocks, _, padding = _HEADER.unpack(raw.read(_HEADER.size))
+    n_volumes, n_x, n_z = shape
+    block_bytes = n_volumes * n_x * n_z * 8
+    needed = header_size + n_blocks * (block_bytes + padding) - padding
+    size = path.stat().st_size
+    if size < needed:
+        raise InputError(
+            f"{path} is truncated: {n_blocks} blocks of {n_volumes} x {n_x} x {n_z} need {needed} bytes, and it "
+            f"holds {size}; copy it anew, or check that {PARAMETERS} belongs to it"
+        )
+    step = block_bytes + padding
+    mapped = np.memmap(path, np.uint8, "r")
+    starts = range(header_size, header_size + n_blocks * step, step)
+    blocks = [
+        from_array(mapped[at : at + block_bytes].view("<c8").reshape(n_volumes, n_x, n_z)) for at in starts
+    ]
+    stack = arranged(
+        "iq",
+        concatenated(blocks, 0),
+        n_axes,
+        layout=f"EchoFrame, {n_blocks} blocks",
+        metadata=lambda carried: found,
+    )
+    yield Contents("EchoFrame .dat", () if stack is None else (stack,), {"iq": "3-D complex64"})
+
+
+def _parameters(file: h5py.File, path: Path) -> tuple[tuple[int, int, int], Found]:
+    axes = {"x": numbers(file.get("ReconSpec/xAxis")), "z": numbers(file.get("ReconSpec/zAxis"))}
+    n_volumes = numbers(file.get("ReceiveSpec/nRepeats"))
+    if n_volumes is None or any(axis is None for axis in axes.values()) or not 0 < n_volumes[0] < 1 << 31:
+        raise InputError(
+            f"{PARAMETERS} beside {path} lacks ReconSpec/xAxis, ReconSpec/zAxis or ReceiveSpec/nRepeats, which say "
+            "its shape; check that it is the right file"
+        )
+    cropped = small_number(file.get("ReconSpec/cropBF"))
+    region = numbers(file.get("ReconSpec/croppingROI"))
+    if cropped and region is not None and len(region) == 4:
+        first_z, last_z, first_x, last_x = (int(edge) for edge in region)
+        # Counted from 1, the last one included.
+        axes = {"x": axes["x"][first_x - 1 : last_x], "z": axes["z"][first_z - 1 : last_z]}
+    shape = (int(n_volumes[0]), len(axes["x"]), len(axes["z"]))
+    found: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of EchoFrame")}
+    place = f"{PARAMETERS}: "
+    spacing = {letter: pitch(axis, 1.0) for letter, axis in axes.items()}
+    if all(spacing.values()):
+        found["spacing_mm"] = (spacing, place + "ReconSpec/xAxis and zAxis in mm")
+    for key, name in (("center_frequency_hz", "ProbeSpec/Fc"), ("sound_speed_m_s", "ReconSpec/c0")):
+        value = small_number(file.get(name))
+        if value is not None:
+            found[key] = (value, place + name)
+    microseconds, angles = (
+        small_number(file.get("ReceiveSpec/transmitReceiveTimeMus")),
+        file.get("TransmitSpec/steerX"),
+    )
+    if microseconds and isinstance(angles, h5py.Dataset) and angles.size:
+        rate = 1e6 / microseconds / angles.size
+        found["frame_rate_hz"] = (rate, place + "ReceiveSpec/transmitReceiveTimeMus and the number of angles")
+    return shape, found

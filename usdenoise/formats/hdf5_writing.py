@@ -1,0 +1,73 @@
+"""HDF5 files that we write: safely on a full disk, slab by slab; and phantoms."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.formats.layout import SLAB_BYTES
+
+
+@contextmanager
+def create_file(path: Path) -> Iterator[h5py.File]:
+    """Create an HDF5 file.
+
+    The library writes through a file object of Python's: when the disk is full that raises an OSError,
+    where the library's own driver fails on closing, and again when the process ends. For the same reason
+    there is no cache of chunks, which would be written when it is too late to say so.
+    """
+    with path.open("w+b") as raw, h5py.File(raw, "w", rdcc_nbytes=0) as file:
+        yield file
+
+
+def write_phantom(
+    path: Path,
+    blocks: Iterable[Mapping[str, NDArray[Any]]],
+    n_frames: int,
+    truth: Mapping[str, NDArray[Any]],
+    attributes: Mapping[str, Any],
+    provenance: str,
+) -> None:
+    """Write a simulated stack block by block, time first, with its truth in the group truth.
+
+    Parameters
+    ----------
+    path : Path
+        Written as HDF5.
+    blocks : iterable of mappings
+        Consecutive frames: "iq", and any terms of it, which go to truth/. Each (n, n_z, n_x[, n_y]).
+    n_frames : int
+        Number of frames in all.
+    truth : mapping
+        Arrays of the spatial shape. They may be filled while the blocks are made.
+    attributes : mapping
+        Attributes of the stack.
+    provenance : str
+        JSON text on what made this file.
+    """
+    with create_file(path) as file:
+        start = 0
+        for block in blocks:
+            for name, values in block.items():
+                place = name if name == "iq" else f"truth/{name}"
+                if place not in file:
+                    file.create_dataset(place, shape=(n_frames, *values.shape[1:]), dtype=values.dtype)
+                file[place][start : start + len(values)] = values
+            start += len(block["iq"])
+        for name, values in truth.items():
+            file.create_dataset(f"truth/{name}", data=values)
+        file["iq"].attrs.update(attributes)
+        file.attrs["usdenoise_provenance"] = provenance
+
+
+def write_slabs(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
+    """Write an array in slabs along its first axis, of whole chunks each."""
+    rows = max(1, SLAB_BYTES // max(1, values[0].nbytes))
+    if dataset.chunks is not None:
+        rows = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
+    for start in range(0, len(values), rows):
+        dataset[start : start + rows] = np.ascontiguousarray(values[start : start + rows])

@@ -1,0 +1,101 @@
+"""Writing files that MATLAB's load opens: version 5 through scipy.io, 7.3 through h5py."""
+
+import re
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
+
+V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
+"""Largest variable of a version 5 file, less room for its header."""
+
+
+def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
+    """Write variables to a file that MATLAB's load opens: version 5 where each fits, otherwise 7.3.
+
+    A slash in a name makes a struct with that field. What MATLAB does not allow in a name becomes an
+    underscore.
+
+    Parameters
+    ----------
+    path : Path
+        Written.
+    variables : mapping
+        Arrays, or text.
+    compress : bool
+        Whether variables are compressed.
+    """
+    named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
+    sizes: dict[str, int] = {}
+    for name, value in named.items():
+        variable = name.split("/")[0]
+        sizes[variable] = sizes.get(variable, 0) + (
+            2 * len(value) if isinstance(value, str) else value.nbytes
+        )
+    if max(sizes.values()) > V5_LIMIT_BYTES:
+        write_v73(path, named, compress)
+        return
+    from scipy.io import savemat
+
+    nested: dict[str, Any] = {}
+    for name, value in named.items():
+        *structs, last = name.split("/")
+        place = nested
+        for struct_name in structs:
+            place = place.setdefault(struct_name, {})
+        place[last] = value
+    # The name is temporary and has no suffix to add to.
+    savemat(
+        str(path), nested, appendmat=False, oned_as="column", do_compression=compress, long_field_names=True
+    )
+
+
+def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
+    """Write a MATLAB 7.3 file: HDF5 with a user block, axes reversed, complex as {real, imag}."""
+    with path.open("w+b") as whole, h5py.File(whole, "w", userblock_size=512, rdcc_nbytes=0) as file:
+        for name, value in variables.items():
+            if isinstance(value, str):
+                data: NDArray[Any] = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
+                dataset = file.create_dataset(name, data=data)
+                dataset.attrs["MATLAB_int_decode"] = np.int32(2)
+                kind = "char"
+            else:
+                dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None], compress)
+                kind = {"f4": "single", "f8": "double"}.get(value.real.dtype.str[1:], value.dtype.name)
+            dataset.attrs["MATLAB_class"] = np.bytes_(kind)
+            group = dataset.parent
+            while group != file["/"]:
+                group.attrs["MATLAB_class"] = np.bytes_("struct")
+                group = group.parent
+    text = b"MATLAB 7.3 MAT-file, Platform: any, Created by: usdenoise HDF5 schema 1.00 ."
+    with path.open("r+b") as raw:
+        raw.write(text.ljust(116) + bytes(8) + struct.pack("<H", 0x0200) + b"IM")
+
+
+def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: bool) -> h5py.Dataset:
+    reverse = value.transpose()
+    member = value.real.dtype
+    dtype = np.dtype([("real", member), ("imag", member)]) if np.iscomplexobj(value) else member
+    axes = "zxy"[: value.ndim - 1] + "t"
+    dataset = file.create_dataset(
+        name,
+        shape=reverse.shape,
+        dtype=dtype,
+        chunks=chunk_shape(reverse.shape, axes[::-1], dtype.itemsize) if value.ndim > 2 else None,
+        compression="gzip" if compress and value.ndim > 2 else None,
+    )
+    rows = max(1, SLAB_BYTES // max(1, reverse[0].nbytes))
+    rows = rows if dataset.chunks is None else -(-rows // dataset.chunks[0]) * dataset.chunks[0]
+    for start in range(0, len(reverse), rows):
+        dataset[start : start + rows] = np.ascontiguousarray(reverse[start : start + rows]).view(dtype)
+    return dataset
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)

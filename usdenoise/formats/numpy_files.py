@@ -1,0 +1,148 @@
+"""NumPy's .npy and .npz files, read without ever unpickling."""
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.description import shape_text
+from usdenoise.formats.files import MAX_EXPANSION
+from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
+
+_MAX_METADATA_ITEMS = 4
+
+
+@contextmanager
+def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What a .npy file offers: one array, mapped to memory and read where it is touched.
+
+    Raises
+    ------
+    InputError
+        If it holds pickled objects, or less than its header claims.
+    """
+    with _guard(path):
+        with path.open("rb") as file:
+            shape, fortran, dtype = _header(file)
+            offset = file.tell()
+        every = {"iq": _word(shape, dtype)}
+        stack: Stack | None = None
+        if not dtype.hasobject and not dtype.names:
+            _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
+            if math.prod(shape):
+                order = "F" if fortran else "C"
+                values = np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
+                stack = arranged("iq", from_array(values), n_axes)
+        yield Contents("NumPy .npy", () if stack is None else (stack,), every)
+
+
+@contextmanager
+def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What a .npz file offers: an array a member. Small ones are metadata.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, or a member claims more than it holds.
+    """
+    with _guard(path), zipfile.ZipFile(path) as archive:
+        every: dict[str, str] = {}
+        arrays: dict[str, StoredArray] = {}
+        small: dict[str, tuple[Any, str]] = {}
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name == member.filename:
+                continue
+            with archive.open(member) as file:
+                shape, _, dtype = _header(file)
+            every[name] = _word(shape, dtype)
+            if dtype.hasobject or dtype.names:
+                continue
+            array = _member(path, archive, member, shape, dtype)
+            if 0 < math.prod(shape) <= _MAX_METADATA_ITEMS:
+                values = array.read((slice(None),) * len(shape))
+                text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
+                small[name] = (text, f"array {name}")
+            else:
+                arrays[name] = array
+        pairs = pair_parts(arrays, lambda lower: _number(small, lower))
+        used = {part for *_, parts in pairs for part in parts}
+
+        def metadata(carried: bool) -> Found:
+            return small
+
+        made = [arranged(name, array, n_axes, layout=how, metadata=metadata) for name, array, how, _ in pairs]
+        made += [
+            arranged(name, array, n_axes, metadata=metadata)
+            for name, array in arrays.items()
+            if name not in used
+        ]
+        yield Contents("NumPy .npz", tuple(stack for stack in made if stack is not None), every)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if any(n < 0 for n in shape):
+        raise ValueError("a negative length")
+    return shape, fortran, dtype
+
+
+def _member(
+    path: Path,
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+) -> StoredArray:
+    # Before any array of this size is made for the values to go to.
+    possible = min(member.file_size, min(member.compress_size, path.stat().st_size) * MAX_EXPANSION)
+    _check_size(path, f"'{member.filename}'", shape, dtype, possible)
+
+    def load() -> NDArray[Any]:
+        with _guard(path), archive.open(member) as file:
+            values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return values
+
+    return loaded_when_read(shape, dtype, load)
+
+
+def _check_size(path: Path, what: str, shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > held:
+        raise InputError(
+            f"{what} in {path} claims {claimed} bytes {shape_text(shape)}, and the file holds {held}; "
+            "it is truncated or corrupt: write it anew"
+        )
+
+
+def _word(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return f"{len(shape)}-D pickled objects"
+    return describe_array(StoredArray(shape, dtype, lambda index: np.empty(0)))
+
+
+def _number(small: Found, lower: str) -> float | None:
+    values = [np.asarray(value) for name, (value, _) in small.items() if name.lower() == lower]
+    return float(values[0].reshape(-1)[0]) if values and values[0].dtype.kind in "fiu" else None
+
+
+@contextmanager
+def _guard(path: Path) -> Iterator[None]:
+    """Turn whatever NumPy and zipfile raise on a damaged file into one sentence."""
+    try:
+        yield
+    except (UsdenoiseError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
+        ) from error

@@ -1,0 +1,180 @@
+"""Arrays that are still on disk, and how one layout is seen as another without reading it.
+
+A layout (reversed axes, I and Q apart, a cell of blocks, …) is a function from stored arrays to a stored
+array: what is asked of the result is asked of the parts, slab by slab.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of the values, as `read` gives them.
+    read : callable
+        Gives the values for one slice an axis. The slices have bounds within the shape and positive steps.
+    slow : int
+        The axis along which slabs are consecutive bytes, or nearly so.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[Index], NDArray[Any]]
+    slow: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Type of the complex numbers whose parts are of `dtype`; integers and half floats make complex64."""
+    narrow = dtype.kind in "iu" or dtype == np.float16
+    return np.dtype(np.complex64 if narrow else np.result_type(dtype, np.complex64))
+
+
+def from_array(values: NDArray[Any]) -> StoredArray:
+    """An array in memory, or mapped to it."""
+    fortran = values.flags.f_contiguous and not values.flags.c_contiguous
+    return StoredArray(
+        values.shape, values.dtype, lambda index: np.asarray(values[index]), values.ndim - 1 if fortran else 0
+    )
+
+
+def loaded_when_read(
+    shape: tuple[int, ...], dtype: np.dtype[Any], load: Callable[[], NDArray[Any]]
+) -> StoredArray:
+    """An array of a container that gives it only as a whole: read once, when it is first needed.
+
+    What is loaded may be of a smaller type; slabs of it come as `dtype`.
+    """
+    whole = cache(load)
+    return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype, copy=False), len(shape) - 1)
+
+
+def reversed_axes(array: StoredArray) -> StoredArray:
+    """The array as software of the other memory order shows it."""
+    return StoredArray(
+        array.shape[::-1],
+        array.dtype,
+        lambda index: array.read(index[::-1]).transpose(),
+        len(array.shape) - 1 - array.slow,
+    )
+
+
+def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
+    """The array without axes of length 1."""
+    kept = [axis for axis in range(len(array.shape)) if axis not in axes]
+
+    def read(index: Index) -> NDArray[Any]:
+        whole = [slice(0, 1, 1)] * len(array.shape)
+        for axis, part in zip(kept, index, strict=True):
+            whole[axis] = part
+        return array.read(tuple(whole)).reshape([_count(part) for part in index])
+
+    slow = kept.index(array.slow) if array.slow in kept else 0 if array.slow < min(kept) else len(kept) - 1
+    return StoredArray(tuple(array.shape[axis] for axis in kept), array.dtype, read, slow)
+
+
+def with_last_axis(array: StoredArray) -> StoredArray:
+    """The array with an axis of length 1 behind the others."""
+    return StoredArray(
+        (*array.shape, 1), array.dtype, lambda index: array.read(index[:-1])[..., None], array.slow
+    )
+
+
+def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> StoredArray:
+    """Complex numbers whose parts are two arrays of one shape, times a scale."""
+    dtype = complex_dtype(np.result_type(real.dtype, imaginary.dtype))
+
+    def read(index: Index) -> NDArray[Any]:
+        values = np.empty([_count(part) for part in index], dtype)
+        values.real, values.imag = real.read(index), imaginary.read(index)
+        if scale != 1.0:
+            values *= scale
+        return values
+
+    return StoredArray(real.shape, dtype, read, real.slow)
+
+
+def paired(array: StoredArray, axis: int) -> StoredArray:
+    """Complex numbers whose parts lie along an axis of length 2."""
+    dtype = complex_dtype(array.dtype)
+    axis %= len(array.shape)
+
+    def read(index: Index) -> NDArray[Any]:
+        parts = array.read((*index[:axis], slice(0, 2, 1), *index[axis:]))
+        values = np.empty([_count(part) for part in index], dtype)
+        values.real, values.imag = np.moveaxis(parts, axis, 0)
+        return values
+
+    shape = array.shape[:axis] + array.shape[axis + 1 :]
+    slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
+    return StoredArray(shape, dtype, read, slow)
+
+
+def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
+    """Arrays one after the other along an axis; their other axes agree."""
+    axis %= len(parts[0].shape)
+    starts = np.concatenate([[0], np.cumsum([part.shape[axis] for part in parts])])
+    dtype = np.result_type(*(part.dtype for part in parts))
+    shape = (*parts[0].shape[:axis], int(starts[-1]), *parts[0].shape[axis + 1 :])
+
+    def read(index: Index) -> NDArray[Any]:
+        wanted = np.arange(index[axis].start, index[axis].stop, index[axis].step)
+        values = np.empty([_count(part) for part in index], dtype)
+        place: list[slice] = [slice(None)] * len(shape)
+        for part, start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
+            first, last = (int(edge) for edge in np.searchsorted(wanted, [start, stop]))
+            if first == last:
+                continue
+            local = slice(int(wanted[first] - start), int(wanted[last - 1] - start) + 1, index[axis].step)
+            place[axis] = slice(first, last)
+            values[tuple(place)] = part.read((*index[:axis], local, *index[axis + 1 :]))
+        return values
+
+    return StoredArray(shape, dtype, read, axis)
+
+
+def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
+    """The array with an axis seen as two, the second of which is the faster."""
+    fast = lengths[1]
+
+    def read(index: Index) -> NDArray[Any]:
+        outer, inner = index[axis], index[axis + 1]
+        band = slice(outer.start * fast, (_last(outer) + 1) * fast, 1)
+        values = array.read((*index[:axis], band, *index[axis + 2 :]))
+        split = values.reshape(*values.shape[:axis], -1, fast, *values.shape[axis + 1 :])
+        keep: list[slice] = [slice(None)] * split.ndim
+        keep[axis], keep[axis + 1] = slice(None, None, outer.step), inner
+        return split[tuple(keep)]
+
+    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
+    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis))
+
+
+def everything(array: StoredArray) -> NDArray[Any]:
+    """All values of an array."""
+    return array.read(tuple(slice(0, n, 1) for n in array.shape))
+
+
+def _count(part: slice) -> int:
+    return len(range(part.start, part.stop, part.step))
+
+
+def _last(part: slice) -> int:
+    return int(range(part.start, part.stop, part.step)[-1])

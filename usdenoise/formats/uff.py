@@ -1,0 +1,99 @@
+"""USTB's Ultrasound File Format: groups of the class uff.beamformed_data.
+
+(Layout: the USTB toolbox, www.ustb.no.) Seen through h5py the axes are frame, wave, channel, pixel, and
+pixels run down the columns of the image.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import h5py
+
+from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.hdf5_metadata import items, numbers, small_number, text_attribute
+from usdenoise.formats.stored import StoredArray, joined, split_axis, without_axes
+
+CONTAINER = "USTB UFF (HDF5)"
+
+
+def stacks(
+    file: h5py.File,
+    make: Callable[..., Stack | None],
+    stored_array: Callable[[h5py.Dataset], StoredArray],
+) -> tuple[list[Stack | None], set[str]]:
+    """The beamformed data of a UFF file as stacks.
+
+    Parameters
+    ----------
+    file : h5py.File
+        Open.
+    make : callable
+        Makes a stack of a name, an array, and the datasets it is in.
+    stored_array : callable
+        A dataset as an array.
+
+    Returns
+    -------
+    stacks : list
+        Empty where the file is no UFF file.
+    names : set of str
+        Datasets that are used up.
+    """
+    made: list[Stack | None] = []
+    names: set[str] = set()
+    for group in items(file):
+        if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
+            image = _image(group, stored_array)
+            if image is not None:
+                array, parts, found = image
+                name = group.name.strip("/")
+                stack = make(name, array, parts, layout="UFF beamformed data")
+                made.append(_with(stack, found))
+                names |= {part.name.strip("/") for part in parts}
+    return made, names
+
+
+def _image(
+    group: h5py.Group, stored_array: Callable[[h5py.Dataset], StoredArray]
+) -> tuple[StoredArray, tuple[h5py.Dataset, ...], dict[str, tuple[Any, str]]] | None:
+    data, scan = group.get("data"), group.get("scan")
+    place = group.name.strip("/")
+    apart = isinstance(data, h5py.Group)
+    parts = (data.get("real"), data.get("imag")) if apart else (data,)
+    if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
+        return None
+    axes = {name: numbers(scan.get(f"{name}_axis")) for name in "xz"}
+    if any(axis is None for axis in axes.values()):
+        return None
+    arrays = [stored_array(part) for part in parts]
+    array = joined(arrays[0], arrays[1]) if apart else arrays[0]
+    n_x, n_z = len(axes["x"]), len(axes["z"])
+    # Trailing axes of length 1 may be missing, and with them the waves and channels.
+    pixels = [axis for axis, n in enumerate(array.shape) if n == n_x * n_z]
+    others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
+    if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
+        return None
+    array = split_axis(array, pixels[-1], (n_x, n_z))
+    array = without_axes(array, others) if others else array
+    found: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of UFF")}
+    spacing = {name: pitch(axis, 1e3) for name, axis in axes.items()}
+    if all(spacing.values()):
+        found["spacing_mm"] = (spacing, f"dataset {place}/scan/x_axis and z_axis in m")
+    for key, names in (
+        ("center_frequency_hz", ("pulse/center_frequency", "modulation_frequency")),
+        ("sound_speed_m_s", ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")),
+    ):
+        for name in names:
+            value = small_number(group.get(name))
+            if value:
+                found.setdefault(key, (value, f"dataset {place}/{name}"))
+    shown = small_number(group.get("frame_rate"))
+    if shown is not None:
+        found["display_frame_rate"] = (shown, f"dataset {place}/frame_rate")
+    return array, parts, found
+
+
+def _with(stack: Stack | None, found: Found) -> Stack | None:
+    # Of what stands near it, the frame rate is that of the display.
+    return None if stack is None else replace(stack, metadata=lambda carried: found)

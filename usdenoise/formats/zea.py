@@ -1,0 +1,93 @@
+"""Files of zea (github.com/tue-bmd/zea): beamformed data with I and Q along the last axis.
+
+Newer files keep the values in a group with the position of each pixel beside them; in older ones the
+dataset stands alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import h5py
+import numpy as np
+
+from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.hdf5_metadata import small_number
+from usdenoise.formats.stored import StoredArray, paired, without_axes
+
+CONTAINER = "zea (HDF5)"
+_NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"
+_COORDINATES = "data/beamformed_data/coordinates"
+_XYZ = {"x": 0, "y": 1, "z": 2}
+
+
+def stacks(
+    file: h5py.File,
+    found: Mapping[str, h5py.Dataset],
+    make: Callable[..., Stack | None],
+    stored_array: Callable[[h5py.Dataset], StoredArray],
+) -> tuple[list[Stack | None], set[str]]:
+    """The beamformed data of a zea file as a stack; arguments and result as for UFF.
+
+    Axes are frame, z, x[, y], channel: two channels are I and Q, one is RF.
+    """
+    name = _NEW if _NEW in found else _OLD
+    dataset = found.get(name)
+    if dataset is None or dataset.dtype.kind not in "fiu" or len(dataset.shape) not in (4, 5):
+        return [], set()
+    array = stored_array(dataset)
+    if array.shape[-1] not in (1, 2):
+        return [], set()
+    array = paired(array, -1) if array.shape[-1] == 2 else without_axes(array, [len(array.shape) - 1])
+    axes = "tzxy"[: len(array.shape)]
+    if len(axes) == 4 and array.shape[3] == 1:
+        array, axes = without_axes(array, [3]), "tzx"
+    layout = "I and Q along the last axis" if dataset.shape[-1] == 2 else "RF along the last axis"
+    stack = make(name, array, (dataset,), layout=layout)
+    if stack is None:
+        return [], set()
+    known = {"axes": (axes, "layout of zea"), **_scales(file, axes)}
+    made = replace(stack, metadata=lambda carried: {**known, **_other(stack, carried)})
+    return [made], {_NEW, _OLD, _COORDINATES}
+
+
+def _other(stack: Stack, carried: bool) -> Found:
+    return {name: value for name, value in stack.metadata(carried).items() if name not in ("axes", "unit")}
+
+
+def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
+    scales: dict[str, tuple[Any, str]] = {}
+    coordinates = file.get(_COORDINATES)
+    if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
+        scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
+    for group in ("scan", "settings"):
+        for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
+            value = small_number(file.get(f"{group}/{name}"))
+            if value is not None:
+                scales.setdefault(key, (value, f"dataset {group}/{name}"))
+        transmits = file.get(f"{group}/time_to_next_transmit")
+        if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
+            seconds = float(np.sum(np.asarray(transmits[0], np.float64)))
+            if seconds > 0:
+                rate = float(f"{1 / seconds:.7g}")
+                scales["frame_rate_hz"] = (rate, f"dataset {group}/time_to_next_transmit")
+    return scales
+
+
+def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
+    """Pixel pitch from the positions along the edges of the grid."""
+    spatial = axes.replace("t", "")
+    if coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f":
+        return None
+    n_leading = len(coordinates.shape) - 1 - len(spatial)
+    if n_leading < 0 or 0 in coordinates.shape:
+        return None
+    spacing = {}
+    for place, letter in enumerate(spatial):
+        edge: list[Any] = [0] * (len(coordinates.shape) - 1)
+        edge[n_leading + place] = slice(None)
+        step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
+        if step is None:
+            return None
+        spacing[letter] = step
+    return spacing
