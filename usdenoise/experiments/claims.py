@@ -39,7 +39,7 @@ def reaches_floor(panel: Panel, label: str, within: float, unit: str = "iteratio
 def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim:
     """A curve ends at least some times higher than another one."""
     return Claim(
-        f"{panel.title}: {label} ends at least {factor:g}x above {reference}",
+        f"{panel.title}: {label} ends at least {factor:g}x as high as {reference}",
         _ratio(panel[label], panel[reference]),
         factor,
         at_most=False,
