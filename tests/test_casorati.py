@@ -10,10 +10,10 @@ from usdenoise.casorati import (
     blank_unobserved,
     casorati,
     from_casorati,
-    has_unobserved,
     image_from_pixels,
     row_blocks,
 )
+from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.errors import InputError
 from usdenoise.sampling import unpack
 
@@ -41,18 +41,24 @@ def test_pixel_major_memory_is_not_copied():
     assert np.shares_memory(casorati(acquisition), memory)
 
 
-def test_blank_unobserved_marks_and_zeroes_what_is_not_finite():
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blank_unobserved_marks_and_zeroes_what_is_not_finite(threads, monkeypatch):
+    # Several blocks, some of them whole.
+    monkeypatch.setattr("usdenoise.casorati.BLOCK_ENTRIES", 19 * 7)
     rng = np.random.default_rng(0)
     matrix = (rng.standard_normal((600, 19)) + 1j).astype(np.complex64)
     clean = matrix.copy()
     bad = rng.random(matrix.shape) < 0.01
+    bad[100:200] = False
     matrix[bad] = np.resize([np.nan, np.inf, complex(0, -np.inf), complex(1, np.nan)], bad.sum())
-    assert has_unobserved(matrix)
-    observed, count = blank_unobserved(matrix)
-    assert count == bad.sum()
-    assert np.array_equal(unpack(observed, 19), ~bad)
+    with ThreadExecutor(threads) as executor:
+        seen = blank_unobserved(matrix, executor.map)
+        again = blank_unobserved(matrix, executor.map)
+    assert seen.n_missing == bad.sum()
+    assert np.array_equal(unpack(seen.bits, 19), ~bad)
     assert np.array_equal(matrix, np.where(bad, 0, clean))
-    assert blank_unobserved(matrix) == (None, 0)
+    assert seen.largest == max(np.abs(matrix.real).max(), np.abs(matrix.imag).max()) == again.largest
+    assert (again.bits, again.n_missing) == (None, 0)
 
 
 def test_row_blocks_cover_all_rows_once():

@@ -1,12 +1,16 @@
 """The Casorati matrix of a stack: one row for each pixel, one column for each frame."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition, canonical_axes, spatial_order
+
+BLOCK_ENTRIES = 1 << 19
 
 
 def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
@@ -50,43 +54,57 @@ def row_blocks(n_rows: int, rows_a_block: int) -> Iterator[slice]:
     return (slice(start, min(start + rows_a_block, n_rows)) for start in range(0, n_rows, rows_a_block))
 
 
-def blank_unobserved(matrix: NDArray[Any]) -> tuple[NDArray[np.uint8] | None, int]:
+@dataclass(frozen=True)
+class Observed:
+    """Which entries of a Casorati matrix are finite, and how large they are.
+
+    Attributes
+    ----------
+    bits : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the finite entries, little-endian bits along the rows; None when all are finite.
+    n_missing : int
+        Number of entries that are NaN or infinite.
+    largest : float
+        Largest absolute real or imaginary part of the finite entries.
+    """
+
+    bits: NDArray[np.uint8] | None
+    n_missing: int
+    largest: float
+
+
+def blank_unobserved(matrix: NDArray[Any], apply: Callable[..., Iterable[Any]] = map) -> Observed:
     """Put 0 where a matrix is not finite, in place, and say where that was.
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
         Changed in place.
-
-    Returns
-    -------
-    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the finite entries, little-endian bits along the rows; None when all are finite.
-    n_unobserved : int
-        Number of entries that were NaN or infinite.
+    apply : callable
+        Maps a function over row blocks, in order: the built-in map, or an executor's.
     """
     n_rows, n_frames = matrix.shape
-    observed: NDArray[np.uint8] | None = None
-    n_unobserved = 0
-    for rows in row_blocks(n_rows, 256):
+
+    def blank(rows: slice) -> tuple[NDArray[np.uint8] | None, int, float]:
         block = matrix[rows]
+        parts = block.view(block.real.dtype)
+        # NaN and infinities show in the extremes, so that a finite block is read twice and no more.
+        with np.errstate(invalid="ignore"):
+            lowest, highest = float(parts.min()), float(parts.max())
+        if math.isfinite(lowest) and math.isfinite(highest):
+            return None, 0, max(highest, -lowest)
         finite = np.isfinite(block)
-        if finite.all():
-            continue
-        if observed is None:
-            observed = np.full((n_rows, -(-n_frames // 8)), 255, np.uint8)
-        observed[rows] = np.packbits(finite, axis=1, bitorder="little")
         block[~finite] = 0
-        n_unobserved += int(finite.size - np.count_nonzero(finite))
-    return observed, n_unobserved
+        bits = np.packbits(finite, axis=1, bitorder="little")
+        return bits, int(finite.size - np.count_nonzero(finite)), float(np.abs(parts).max())
 
-
-def largest_magnitude(matrix: NDArray[Any]) -> float:
-    """Largest absolute real or imaginary part of a finite matrix."""
-    parts = matrix.view(matrix.real.dtype)
-    return max(float(parts.max()), -float(parts.min()))
-
-
-def has_unobserved(matrix: NDArray[Any]) -> bool:
-    """Whether any entry of a matrix is NaN or infinite."""
-    return any(not np.isfinite(matrix[rows]).all() for rows in row_blocks(matrix.shape[0], 256))
+    observed: NDArray[np.uint8] | None = None
+    n_missing, largest = 0, 0.0
+    blocks = list(row_blocks(n_rows, max(1, BLOCK_ENTRIES // n_frames)))
+    for rows, (bits, missing, size) in zip(blocks, apply(blank, blocks), strict=True):
+        n_missing, largest = n_missing + missing, max(largest, size)
+        if bits is not None:
+            if observed is None:
+                observed = np.full((n_rows, -(-n_frames // 8)), 255, np.uint8)
+            observed[rows] = bits
+    return Observed(observed, n_missing, largest)

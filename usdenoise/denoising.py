@@ -14,7 +14,6 @@ from usdenoise.casorati import (
     casorati,
     from_casorati,
     image_from_pixels,
-    largest_magnitude,
 )
 from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.completion.kernels import row_squared_norms
@@ -157,12 +156,13 @@ def denoise(
     matrix = casorati(acquisition, dtype)
     if not in_place and np.may_share_memory(matrix, acquisition.iq):
         matrix = matrix.copy()
-    observed, n_unobserved = blank_unobserved(matrix)
-    if n_unobserved == matrix.size:
-        raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
-    _check_scale(largest_magnitude(matrix), acquisition.name)
     with ThreadExecutor(chosen.threads) as executor:
         began = time.perf_counter()
+        seen = blank_unobserved(matrix, executor.map)
+        observed, n_unobserved = seen.bits, seen.n_missing
+        if n_unobserved == matrix.size:
+            raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
+        _check_scale(seen.largest, acquisition.name)
         subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]))
         sample: EntrySample | None = None
         solution: Solution | None = None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, Product, decibels, dopp
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
-from usdenoise.formats.files import OutputFolder
+from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.memory import check_address_space
 from usdenoise.options import DenoiseOptions
@@ -105,9 +106,10 @@ def run(
 
         watcher.stage("load")
         check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
-        with unchanged(path) as state:
+        with unchanged(path) as state, ThreadPoolExecutor(1) as beside:
+            digest = beside.submit(sha256, path)
             acquisition = _load(path, options.precision, reading or {})
-            source = {**source_of(path, acquisition), **state}
+            source = {**source_of(path, acquisition, digest.result()), **state}
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 

@@ -9,7 +9,7 @@ from typing import Any
 from usdenoise.acquisition import Acquisition
 from usdenoise.denoising import DenoiseResult
 from usdenoise.errors import InputError
-from usdenoise.formats.files import file_state, sha256, size_on_disk
+from usdenoise.formats.files import file_state, size_on_disk
 from usdenoise.provenance import peak_memory_bytes, requested, software
 
 
@@ -28,12 +28,12 @@ def unchanged(path: Path) -> Iterator[dict[str, int]]:
         raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
 
 
-def source_of(path: Path, acquisition: Acquisition) -> dict[str, Any]:
-    """The input of a job: where it is, its digest, and what was read of it."""
+def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, Any]:
+    """The input of a job: where it is, its SHA-256 digest, and what was read of it."""
     dtype = acquisition.stored_dtype or acquisition.iq.dtype
     return {
         "path": str(path),
-        "sha256": sha256(path),
+        "sha256": digest,
         "dataset": acquisition.name,
         "shape": list(acquisition.iq.shape),
         "axes": acquisition.axes,

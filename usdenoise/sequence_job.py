@@ -10,7 +10,7 @@ import numpy as np
 
 from usdenoise.denoising import DenoiseResult
 from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, decibels, doppler_products
-from usdenoise.formats.files import OutputFolder
+from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.nifti import import_nibabel, write_nifti
 from usdenoise.formats.reading import Source, open_stack
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
@@ -96,7 +96,7 @@ def run(
                 if worst is None or _error(result) > _error(worst[1]):
                     # Without its stack, which is the memory of a block.
                     worst = len(records) - 1, replace(result, acquisition=first)
-            source = {**source_of(path, first), **state, "shape": _shape(stack, first.iq.shape)}
+            source = {**source_of(path, first, sha256(path)), **state, "shape": _shape(stack, first.iq.shape)}
             times, unit = _times(stack, parts, first.frame_rate_hz)
         watcher.stage("write")
         solved = time.perf_counter()

@@ -68,10 +68,10 @@ elif {stage!r} == "solve":
     job.denoise = slowly
     source = job.source_of
     slow = False
-    def look(which, acquisition):
+    def look(which, *arguments):
         global slow
         slow = path in str(which)
-        return source(which, acquisition)
+        return source(which, *arguments)
     job.source_of = look
 else:
     draw = job.power_doppler_png

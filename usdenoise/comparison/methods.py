@@ -196,10 +196,10 @@ def _matrix(work: Work, missing: bool = False) -> tuple[NDArray[Any], NDArray[np
     """The Casorati matrix, and which of its entries were observed."""
     dtype = STORAGE[work.precision, np.iscomplexobj(work.stack.iq)]
     matrix = casorati(work.stack, dtype)
-    observed, n_unobserved = blank_unobserved(matrix)
-    if n_unobserved and not missing:
-        raise InputError(f"it needs every entry, and {n_unobserved} are NaN or infinite")
-    return matrix, observed
+    seen = blank_unobserved(matrix)
+    if seen.n_missing and not missing:
+        raise InputError(f"it needs every entry, and {seen.n_missing} are NaN or infinite")
+    return matrix, seen.bits
 
 
 def _number(value: str | int, what: str) -> int:

@@ -1,6 +1,7 @@
 """HDF5 files that we write: safely on a full disk, slab by slab; and phantoms."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.layout import SLAB_BYTES
+from usdenoise.formats.layout import SLAB_BYTES, copy_by_lines
 
 
 @contextmanager
@@ -69,5 +70,20 @@ def write_slabs(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     rows = max(1, SLAB_BYTES // max(1, values[0].nbytes))
     if dataset.chunks is not None:
         rows = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
-    for start in range(0, len(values), rows):
-        dataset[start : start + rows] = np.ascontiguousarray(values[start : start + rows])
+    starts = range(0, len(values), rows)
+
+    def in_order(start: int) -> NDArray[Any]:
+        part = values[start : start + rows]
+        if part.flags.c_contiguous or part.ndim < 2:
+            return part
+        slab = np.empty(part.shape, part.dtype)
+        copy_by_lines(slab, part)
+        return slab
+
+    # The next slab is put in order while this one is written.
+    with ThreadPoolExecutor(1) as ahead:
+        slabs = (ahead.submit(in_order, start) for start in starts)
+        coming = next(slabs)
+        for start in starts:
+            slab, coming = coming.result(), next(slabs, coming)
+            dataset[start : start + rows] = slab

@@ -1,6 +1,8 @@
 """From slabs of a file to a stack whose memory is a Casorati matrix, with one copy at most in memory."""
 
 import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from usdenoise.acquisition import canonical_axes, check_axes, spatial_order
 from usdenoise.errors import InputError
 from usdenoise.formats.stored import StoredArray
 
-SLAB_BYTES = 32 << 20
+SLAB_BYTES = 16 << 20
 CHUNK_BYTES = 1 << 20
 
 
@@ -72,15 +74,39 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
     stack = np.moveaxis(spatial_order(memory, canonical, axes), stored.slow, 0)
     n_slabs = counts[stored.slow]
     rows = max(1, SLAB_BYTES // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
-    for start in range(0, n_slabs, rows):
-        stop = min(start + rows, n_slabs)
-        along = picked[stored.slow]
-        index = [*picked]
-        index[stored.slow] = slice(
-            along.start + start * along.step, along.start + (stop - 1) * along.step + 1, along.step
-        )
-        stack[start:stop] = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
+    # One slab is put in order while the next one is read.
+    with ThreadPoolExecutor(1) as behind:
+        placed: Future[None] | None = None
+        for start in range(0, n_slabs, rows):
+            stop = min(start + rows, n_slabs)
+            along = picked[stored.slow]
+            index = [*picked]
+            index[stored.slow] = slice(
+                along.start + start * along.step, along.start + (stop - 1) * along.step + 1, along.step
+            )
+            slab = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
+            if placed is not None:
+                placed.result()
+            # What the reader ignores, the thread that puts it in order ignores as well.
+            placed = behind.submit(copy_context().run, copy_by_lines, stack[start:stop], slab)
+        if placed is not None:
+            placed.result()
     return np.moveaxis(stack, 0, stored.slow)
+
+
+def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Copy an array line by line along its second axis.
+
+    Where the memory of the two is in another order, a line of each stays in the cache meanwhile: several
+    times faster than all at once.
+
+    Parameters
+    ----------
+    target, source : arrays of the same shape, of two axes or more
+        Values are converted to the type of `target`.
+    """
+    for line in range(target.shape[1]):
+        target[:, line] = source[:, line]
 
 
 def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
