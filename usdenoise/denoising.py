@@ -180,6 +180,8 @@ def denoise(
             solution = complete(
                 panel.matrix, sample, subset, rank, chosen, executor, on_iteration, panel.start
             )
+            # A copy of some pixels, which nobody needs any more.
+            del panel
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed)

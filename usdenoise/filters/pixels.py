@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.filters.noise import noise_from_spectrum
 from usdenoise.sampling import unpack
 
-FEWEST, MOST, FRACTION = 256, 512, 20
+FEWEST, MOST, FRACTION = 256, 320, 20
 RANK_LIMIT = 100
 SAMPLES_A_FRAME = 512
 EDGE_MARGIN = 1.05

@@ -39,20 +39,20 @@ def refit(
         Bit mask of the observed entries; None when all are. In the place of the others stands the model.
     """
     wide = np.result_type(matrix.dtype, np.float64)
+    whole = np.empty((len(matrix), right.shape[1]), matrix.dtype)
 
-    def moment(rows: slice) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        left = _fit_rows(matrix, rows, right, observed)
+    def moment(rows: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        left = whole[rows]
+        left[...] = _fit_rows(matrix, rows, right, observed)
         block = matrix[rows]
         if observed is not None:
             block = np.where(unpack(observed[rows], matrix.shape[1]), block, left @ right.conj().T)
         # (U^H M)^H is M^H U; this order reads the block along its rows.
-        return left, left.conj().T @ block, gram(left)
+        return left.conj().T @ block, gram(left)
 
-    lefts = []
     moments: Any = 0.0
     squares: Any = 0.0
-    for left, part, square in executor.map(moment, block_rows(matrix.shape)):
-        lefts.append(left)
+    for part, square in executor.map(moment, block_rows(matrix.shape)):
         moments = moments + part.astype(wide)
         squares = squares + square
     if observed is not None:
@@ -60,7 +60,7 @@ def refit(
     white = _whitening(squares)
     turn, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
     return LowRank(
-        np.concatenate(lefts) @ (white @ turn).astype(matrix.dtype),
+        whole @ (white @ turn).astype(matrix.dtype),
         singular,
         np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype),
     )
