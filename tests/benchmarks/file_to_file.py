@@ -1,0 +1,84 @@
+"""`usdenoise run` from a file to files, against reading and writing the same bytes with h5py alone.
+
+    python -m tests.benchmarks.file_to_file PHANTOM.h5 [--repeats 5]
+
+Both are commands of their own, timed whole, interpreter and imports included, in turn after one warm-up that
+fills the page cache; the medians and the median of the ratios pair by pair are shown. Before anything is
+timed the run's power Doppler is compared with the truth in the file. Memory is the peak of the run over that
+of an interpreter that does nothing, and over one that has loaded the libraries.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from usdenoise.metrics import correlation
+
+PLAIN = """
+import sys, h5py
+with h5py.File(sys.argv[1]) as file:
+    values = file["iq"][()]
+with h5py.File(sys.argv[2], "w") as file:
+    file["iq"] = values
+"""
+PEAK = "\nfrom usdenoise.provenance import peak_memory_bytes; print(peak_memory_bytes())"
+LIBRARIES = """
+import usdenoise.job, matplotlib.figure, matplotlib.backends.backend_agg, scipy.linalg, threadpoolctl
+"""
+
+
+def timed(*command):
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def memory(code):
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    return int(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("phantom", type=Path)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    with h5py.File(arguments.phantom) as file:
+        stack = file["iq"].id.get_storage_size()
+        truth = file["truth/blood_power"][()]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        run = (sys.executable, "-m", "usdenoise", "run", arguments.phantom, "-o", out, "--overwrite", "-qq")
+        plain = (sys.executable, "-c", PLAIN, arguments.phantom, Path(folder) / "plain.h5")
+        timed(*run)
+        timed(*plain)
+        report = json.loads((out / f"{arguments.phantom.stem}_report.json").read_text())
+        with h5py.File(report["output"]["denoised"]) as file:
+            found = correlation(file["power_doppler"][()], truth)
+        assert found > 0.9, f"the run's correlation with the true blood power is {found:.3f}"
+        pairs = [(timed(*run), timed(*plain)) for _ in range(arguments.repeats)]
+        report = json.loads((out / f"{arguments.phantom.stem}_report.json").read_text())
+    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(run / plain for run, plain in pairs)
+    bare, loaded = memory(PEAK), memory(LIBRARIES + PEAK)
+    peak = report["peak_memory_bytes"]
+    print(f"{arguments.phantom.name}, {stack / 2**20:.0f} MiB, correlation with the truth {found:.4f}")
+    print(f"usdenoise run {ours:.2f} s, h5py alone {theirs:.2f} s, ratio {ratio:.2f}")
+    print("  " + ", ".join(f"{name} {value:.2f} s" for name, value in report["timings_s"].items()))
+    print(
+        f"peak memory {peak / 2**20:.0f} MiB: {(peak - bare) / stack:.2f} stacks over an idle interpreter, "
+        f"{(peak - loaded) / stack:.2f} over one with the libraries"
+    )
+    assert np.isfinite(ratio)
+
+
+if __name__ == "__main__":
+    main()
