@@ -184,7 +184,7 @@ def denoise(
             del panel
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
-                model = refit(matrix, model.right, executor, observed)
+                model = refit(matrix, model.right, executor, observed, isinstance(chosen.low_cutoff, str))
         energy = _row_energy(matrix, executor)
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff

@@ -18,6 +18,7 @@ def refit(
     right: NDArray[Any],
     executor: Executor,
     observed: NDArray[np.uint8] | None,
+    twice: bool = False,
 ) -> LowRank:
     """Singular triplets near an approximate temporal subspace, from all observed entries.
 
@@ -37,6 +38,9 @@ def refit(
         Maps over the row blocks.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
         Bit mask of the observed entries; None when all are. In the place of the others stands the model.
+    twice : bool
+        Whether U is fitted once more in any case. It is what lies about the cutoff, weak and blurred by the
+        noise, that this sharpens: not what is removed, but where the cut is seen.
     """
     wide = np.result_type(matrix.dtype, np.float64)
     whole = np.empty((len(matrix), right.shape[1]), matrix.dtype)
@@ -59,11 +63,11 @@ def refit(
         return refit_left(matrix, orthonormal(moments.conj().T).astype(matrix.dtype), executor, observed)
     white = _whitening(squares)
     turn, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
-    return LowRank(
-        whole @ (white @ turn).astype(matrix.dtype),
-        singular,
-        np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype),
-    )
+    better = np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype)
+    if twice:
+        del whole
+        return refit_left(matrix, better, executor, None)
+    return LowRank(whole @ (white @ turn).astype(matrix.dtype), singular, better)
 
 
 def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
