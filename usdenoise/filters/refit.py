@@ -65,8 +65,15 @@ def refit(
     turn, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
     better = np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype)
     if twice:
-        del whole
-        return refit_left(matrix, better, executor, None)
+
+        def fitted(rows: slice) -> NDArray[Any]:
+            np.matmul(matrix[rows], better, out=whole[rows])
+            return gram(whole[rows])
+
+        squares = sum(executor.map(fitted, block_rows(matrix.shape)))
+        white = _whitening(squares)
+        turn, singular, right_h = np.linalg.svd(white.conj().T @ squares)
+        better = np.ascontiguousarray((better @ right_h.conj().T).astype(matrix.dtype))
     return LowRank(whole @ (white @ turn).astype(matrix.dtype), singular, better)
 
 
