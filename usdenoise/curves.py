@@ -1,12 +1,13 @@
 """Error curves with their spread, one panel a setting: the encoded bytes of a PNG."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from usdenoise.rendering import figure_png
 
 # The colours of Okabe and Ito, which people with any common colour vision tell apart, without yellow.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -97,6 +98,4 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
         # Below the axes, where it hides nothing.
         panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
     figure.suptitle(title, fontsize="medium", parse_math=False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+    return figure_png(figure)

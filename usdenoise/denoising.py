@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition
-from usdenoise.casorati import (
-    blank_unobserved,
-    casorati,
-    from_casorati,
-    image_from_pixels,
-)
+from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
 from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.completion.kernels import row_squared_norms
 from usdenoise.completion.problem import Factors, block_rows

@@ -1,6 +1,5 @@
 """The rows of a comparison: right numbers for what works, a sentence for what does not."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -172,7 +171,6 @@ def test_a_method_that_diverges_or_cannot_be_is_a_row_that_says_so(acquisition):
     assert "must be in (0, 0.5)" in second["message"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a shell")
 def test_a_method_that_the_system_kills_is_a_row_that_says_so(acquisition, monkeypatch):
     real = subprocess.Popen
 

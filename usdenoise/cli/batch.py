@@ -10,11 +10,10 @@ from usdenoise.cli import options as shared
 from usdenoise.cli.batch_view import make_view
 from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.main import FAILED
 
 if TYPE_CHECKING:
     from usdenoise.batch import BatchReport
-
-FAILED = 1
 
 
 @click.command("batch", cls=ConfiguredCommand, short_help="Denoise many acquisitions, resumably.")

@@ -8,9 +8,7 @@ import click
 
 from usdenoise.cli import options as shared
 from usdenoise.cli.console import Console, print_json, print_rows
-
-READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
-FAILED = 1
+from usdenoise.cli.main import FAILED
 
 
 def _parameters(
@@ -108,7 +106,7 @@ def command(
     from usdenoise.comparison.job import compare_file
 
     values = shared.given(values)
-    reading = {name: values.pop(name) for name in READING if name in values}
+    reading = {name: values.pop(name) for name in shared.READING if name in values}
     with Console(quiet, verbose) as console:
         console.begin("compare", None)
 

@@ -13,7 +13,7 @@ from usdenoise.output import COMPRESSIONS, MOVIES, PRODUCTS, Output
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
-_READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
 _DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
@@ -241,7 +241,7 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
     from usdenoise.job import Display
 
     values = given(values)
-    reading = {name: values.pop(name) for name in _READING if name in values}
+    reading = {name: values.pop(name) for name in READING if name in values}
     display = {name: values.pop(name) for name in _DISPLAY if name in values}
     if "db_factor" in preset_values(preset):
         display.setdefault("db_factor", preset_values(preset)["db_factor"])

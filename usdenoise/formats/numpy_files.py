@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.files import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
 
 _MAX_METADATA_ITEMS = 4
+_DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
 
 
 @contextmanager
@@ -28,7 +30,7 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
     InputError
         If it holds pickled objects, or less than its header claims.
     """
-    with _guard(path):
+    with guard(path, _DAMAGED):
         with path.open("rb") as file:
             shape, fortran, dtype = _header(file)
             offset = file.tell()
@@ -52,7 +54,10 @@ def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
     InputError
         If it is damaged, or a member claims more than it holds.
     """
-    with _guard(path), zipfile.ZipFile(path) as archive:
+    with (
+        guard(path, _DAMAGED),
+        zipfile.ZipFile(path) as archive,
+    ):
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[Any, str]] = {}
@@ -108,7 +113,12 @@ def _member(
     _check_size(path, f"'{member.filename}'", shape, dtype, possible)
 
     def load() -> NDArray[Any]:
-        with _guard(path), archive.open(member) as file:
+        with (
+            guard(
+                f"{path} is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
+            ),
+            archive.open(member) as file,
+        ):
             values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         return values
 
@@ -133,16 +143,3 @@ def _word(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
 def _number(small: Found, lower: str) -> float | None:
     values = [np.asarray(value) for name, (value, _) in small.items() if name.lower() == lower]
     return float(values[0].reshape(-1)[0]) if values and values[0].dtype.kind in "fiu" else None
-
-
-@contextmanager
-def _guard(path: Path) -> Iterator[None]:
-    """Turn whatever NumPy and zipfile raise on a damaged file into one sentence."""
-    try:
-        yield
-    except (UsdenoiseError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{path} is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
-        ) from error

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts, pitch
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.files import MAX_EXPANSION
 from usdenoise.formats.stored import Index, StoredArray
@@ -21,6 +22,7 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 # ConfUSIus numbers slices along z and depth along y.
 _CONFUSIUS = {"time": "t", "t": "t", "z": "y", "y": "z", "x": "x"}
 _LONG_NAMES = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", "time": "t"}
+_DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it anew"
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         If the package zarr is not installed, or the group is damaged.
     """
     zarr = import_zarr(path)
-    with _guard(path):
+    with guard(path, _DAMAGED):
         root = zarr.open(str(path), mode="r")
         if isinstance(root, zarr.Array):
             members = {"iq": root}
@@ -225,16 +227,3 @@ def _step(coordinate: Any, units: Mapping[str, float], default: str) -> float | 
 def _number(members: Mapping[str, Any], lower: str) -> float | None:
     found = [item for name, item in members.items() if name.lower() == lower and math.prod(item.shape) == 1]
     return float(np.asarray(found[0][...]).reshape(-1)[0]) if found else None
-
-
-@contextmanager
-def _guard(path: Path) -> Iterator[None]:
-    """Turn whatever zarr raises on a damaged group into one sentence."""
-    try:
-        yield
-    except (UsdenoiseError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{path} is damaged: it cannot be read as a Zarr group; copy or write it anew"
-        ) from error
