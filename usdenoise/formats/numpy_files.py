@@ -113,12 +113,7 @@ def _member(
     _check_size(path, f"'{member.filename}'", shape, dtype, possible)
 
     def load() -> NDArray[Any]:
-        with (
-            guard(
-                f"{path} is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
-            ),
-            archive.open(member) as file,
-        ):
+        with guard(path, _DAMAGED), archive.open(member) as file:
             values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         return values
 
