@@ -1,7 +1,6 @@
 """The Casorati matrix of a stack: one row for each pixel, one column for each frame."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.rows import row_blocks, row_squared_norms
 
 BLOCK_ENTRIES = 1 << 19
 
@@ -49,11 +49,6 @@ def image_from_pixels(values: NDArray[Any], like: Acquisition) -> NDArray[Any]:
     return spatial_order(values.reshape(shape), canonical, like.spatial_axes)
 
 
-def row_blocks(n_rows: int, rows_a_block: int) -> Iterator[slice]:
-    """Consecutive slices that cover `n_rows` rows, the last one shorter where it must be."""
-    return (slice(start, min(start + rows_a_block, n_rows)) for start in range(0, n_rows, rows_a_block))
-
-
 @dataclass(frozen=True)
 class Observed:
     """Which entries of a Casorati matrix are finite, and how large they are.
@@ -64,13 +59,13 @@ class Observed:
         Bit mask of the finite entries, little-endian bits along the rows; None when all are finite.
     n_missing : int
         Number of entries that are NaN or infinite.
-    largest : float
-        Largest absolute real or imaginary part of the finite entries.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the finite entries of each row; infinite where that is beyond the precision.
     """
 
     bits: NDArray[np.uint8] | None
     n_missing: int
-    largest: float
+    energy: NDArray[np.float64]
 
 
 def blank_unobserved(matrix: NDArray[Any], apply: Callable[..., Iterable[Any]] = map) -> Observed:
@@ -85,26 +80,28 @@ def blank_unobserved(matrix: NDArray[Any], apply: Callable[..., Iterable[Any]] =
     """
     n_rows, n_frames = matrix.shape
 
-    def blank(rows: slice) -> tuple[NDArray[np.uint8] | None, int, float]:
+    @np.errstate(over="ignore", invalid="ignore")
+    def blank(rows: slice) -> tuple[NDArray[np.uint8] | None, int, NDArray[np.float64]]:
         block = matrix[rows]
-        parts = block.view(block.real.dtype)
-        # NaN and infinities show in the extremes, so that a finite block is read twice and no more.
-        with np.errstate(invalid="ignore"):
-            lowest, highest = float(parts.min()), float(parts.max())
-        if math.isfinite(lowest) and math.isfinite(highest):
-            return None, 0, max(highest, -lowest)
+        # NaN and infinities show in the sums, so that a finite block is read once and no more.
+        energy = row_squared_norms(block)
+        if np.isfinite(energy).all():
+            return None, 0, energy
         finite = np.isfinite(block)
+        n_missing = int(finite.size - np.count_nonzero(finite))
+        if n_missing == 0:
+            return None, 0, energy
         block[~finite] = 0
-        bits = np.packbits(finite, axis=1, bitorder="little")
-        return bits, int(finite.size - np.count_nonzero(finite)), float(np.abs(parts).max())
+        return np.packbits(finite, axis=1, bitorder="little"), n_missing, row_squared_norms(block)
 
     observed: NDArray[np.uint8] | None = None
-    n_missing, largest = 0, 0.0
+    n_missing, energies = 0, []
     blocks = list(row_blocks(n_rows, max(1, BLOCK_ENTRIES // n_frames)))
-    for rows, (bits, missing, size) in zip(blocks, apply(blank, blocks), strict=True):
-        n_missing, largest = n_missing + missing, max(largest, size)
+    for rows, (bits, missing, energy) in zip(blocks, apply(blank, blocks), strict=True):
+        n_missing += missing
+        energies.append(energy)
         if bits is not None:
             if observed is None:
                 observed = np.full((n_rows, -(-n_frames // 8)), 255, np.uint8)
             observed[rows] = bits
-    return Observed(observed, n_missing, largest)
+    return Observed(observed, n_missing, np.concatenate(energies))

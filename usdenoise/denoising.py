@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
 from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.kernels import row_squared_norms
-from usdenoise.completion.problem import Factors, block_rows
+from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.band import keep_band
@@ -157,8 +156,9 @@ def denoise(
         observed, n_unobserved = seen.bits, seen.n_missing
         if n_unobserved == matrix.size:
             raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
-        _check_scale(seen.largest, acquisition.name)
-        subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]))
+        energy = seen.energy
+        _check_scale(matrix, energy, acquisition.name)
+        subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]), executor)
         sample: EntrySample | None = None
         solution: Solution | None = None
         n_sampled = matrix.size - n_unobserved
@@ -180,7 +180,6 @@ def denoise(
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
                 model = refit(matrix, model.right, executor, observed, isinstance(chosen.low_cutoff, str))
-        energy = _row_energy(matrix, executor)
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff
         high = _high(chosen, rank)
@@ -216,7 +215,13 @@ def denoise(
     )
 
 
-def _check_scale(largest: float, name: str) -> None:
+def _check_scale(matrix: NDArray[Any], energy: NDArray[np.float64], name: str) -> None:
+    most = float(energy.max())
+    # The largest magnitude lies between the root of this and the root of its mean over the parts of a row.
+    if SCALES[0] ** 2 <= most / (2 * matrix.shape[1]) and most <= SCALES[1] ** 2:
+        return
+    parts = matrix.view(matrix.real.dtype)
+    largest = max(float(parts.max()), -float(parts.min()))
     if largest == 0:
         raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
     if not SCALES[0] <= largest <= SCALES[1]:
@@ -261,11 +266,6 @@ def _high(options: DenoiseOptions, rank: int) -> int | None:
     if isinstance(options.high_cutoff, str):
         return rank if options.high_cutoff == "rank" else None
     return options.high_cutoff
-
-
-def _row_energy(matrix: NDArray[Any], executor: ThreadExecutor) -> NDArray[np.float64]:
-    parts = executor.map(lambda rows: row_squared_norms(matrix[rows]), block_rows(matrix.shape))
-    return np.concatenate(list(parts))
 
 
 def _held_out(solution: Solution | None) -> float | None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.acquisition import SOUND_SPEED_M_S, Acquisition
-from usdenoise.casorati import row_blocks
 from usdenoise.errors import OptionError
+from usdenoise.rows import row_blocks
 
 
 def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import casorati
-from usdenoise.completion.problem import Factors, block_rows
+from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import STORAGE, DenoiseResult, denoise
 from usdenoise.doppler import power_doppler
@@ -16,6 +16,7 @@ from usdenoise.errors import OptionError
 from usdenoise.filters.judgement import FAR
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.options import DenoiseOptions
+from usdenoise.rows import block_rows
 
 
 @dataclass(frozen=True)

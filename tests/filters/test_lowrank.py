@@ -13,6 +13,8 @@ from usdenoise.filters.pixels import SAMPLES_A_FRAME, draw_panel, draw_pixels
 from usdenoise.filters.refit import _whitening, refit, refit_left
 from usdenoise.filters.svd import truncated_svd
 
+SERIAL = ThreadExecutor(1)
+
 
 def stack(dtype, shape=(300, 40), rank=6, noise=0.01, seed=0):
     rng = np.random.default_rng(seed)
@@ -159,7 +161,7 @@ def test_refit_with_the_true_subspace_is_least_squares(dtype):
 @pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
 def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
     matrix = (stack(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
-    subset = draw_pixels(matrix, None, np.random.default_rng(0))
+    subset = draw_pixels(matrix, None, np.random.default_rng(0), SERIAL)
     assert subset.noise_rms == pytest.approx(sigma, rel=0.05)
     assert subset.n_above_noise == 12
     # The data are a sum of twelve products of independent unit vectors with scales from 100 to 1.
@@ -173,11 +175,13 @@ def test_pixel_subset_sees_through_missing_entries():
     smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
     rng = np.random.default_rng(0)
     matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
-    complete = draw_pixels(matrix, None, np.random.default_rng(0))
+    complete = draw_pixels(matrix, None, np.random.default_rng(0), SERIAL)
     missing = rng.random(matrix.shape) < 0.02
     missing[:, 40:46] = True
     matrix[missing] = 0
-    holes = draw_pixels(matrix, np.packbits(~missing, axis=1, bitorder="little"), np.random.default_rng(0))
+    holes = draw_pixels(
+        matrix, np.packbits(~missing, axis=1, bitorder="little"), np.random.default_rng(0), SERIAL
+    )
     assert holes.noise_rms == pytest.approx(complete.noise_rms, rel=0.15)
     assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
 
@@ -192,7 +196,7 @@ def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
 @pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])
 def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
     matrix = stack(dtype, shape=shape)
-    subset = draw_pixels(matrix, None, np.random.default_rng(0))
+    subset = draw_pixels(matrix, None, np.random.default_rng(0), SERIAL)
     _, singular, right = loops.truncated_svd(matrix, min(shape))
     assert subset.n_pixels == shape[0]
     assert subset.singular_values[:6] == pytest.approx(singular[:6], rel=1e-5)

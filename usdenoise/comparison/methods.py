@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import blank_unobserved, casorati
 from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.kernels import row_squared_norms
 from usdenoise.completion.methods import METHODS, noise_edge
-from usdenoise.completion.problem import CompletionProblem, block_rows
+from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import STORAGE, denoise
 from usdenoise.errors import InputError, OptionError
@@ -27,6 +26,7 @@ from usdenoise.filters.rsvd import randomized_svd
 from usdenoise.filters.softimpute import soft_impute
 from usdenoise.filters.temporal import highpass, polynomial
 from usdenoise.options import DenoiseOptions, make_options
+from usdenoise.rows import block_rows, row_squared_norms
 from usdenoise.sampling import HELD_OUT_FRACTION, draw_entries
 
 PAPER_TAU = 0.32
@@ -251,7 +251,7 @@ def _soft_impute(work: Work) -> Filtered:
         check_rank(matrix.shape, rank, sample)
         problem = CompletionProblem(matrix, sample, executor)
         units = parameters.pop("penalty")
-        noise = draw_pixels(matrix, observed, np.random.default_rng([work.seed, 2])).noise_rms
+        noise = draw_pixels(matrix, observed, np.random.default_rng([work.seed, 2]), executor).noise_rms
         penalty = units * np.sqrt(sample.density) * noise_edge(noise, sample.shape)
         curve: list[tuple[int, float, float]] = []
 

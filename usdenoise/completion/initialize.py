@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.kernels import squared_norm
 from usdenoise.completion.preconditioners import gram
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.errors import OptionError
+from usdenoise.rows import squared_norm
 
 OVERSAMPLING = 10
 POWER_PASSES = 3

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.rows import squared_norm
+
 SPARSE_BELOW_DENSITY = 0.12
 SPARSE_FROM_WORK = 3e7
 
@@ -42,18 +44,6 @@ def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
     measured by the evaluation benchmark.
     """
     return density <= SPARSE_BELOW_DENSITY and density * n_entries * rank >= SPARSE_FROM_WORK
-
-
-def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Sum of |x|^2 along each row of a C-contiguous matrix."""
-    real = values.view(values.real.dtype)
-    norms: NDArray[np.float64] = np.vecdot(real, real).astype(np.float64)
-    return norms
-
-
-def squared_norm(values: NDArray[Any]) -> float:
-    """Sum of |x|^2 of a C-contiguous matrix, by rows and over them in double precision."""
-    return float(row_squared_norms(values).sum()) if values.size else 0.0
 
 
 @np.errstate(over="ignore", invalid="ignore")

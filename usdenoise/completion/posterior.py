@@ -11,7 +11,7 @@ from usdenoise.completion.problem import CompletionProblem
 MAX_STEPS = 40
 TOLERANCE = 0.01
 COLUMN_STEPS = 2
-LEADING = 24
+LEADING = 16
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
 SINGULAR = 1e-5
@@ -59,9 +59,9 @@ def fit_rows(
     weight = ridge.astype(real)
     inverse = (1 / (problem.density + ridge)).astype(real)
     n_leading = min(len(ridge), LEADING)
-    leading = np.ascontiguousarray(right[:, :n_leading])
-    # Row j holds conj(conj(V_jk)) conj(V_jl) for all k, l: a row's mask times it is the row's normal matrix.
-    outer = (leading[:, :, None] * leading.conj()[:, None, :]).reshape(len(right), -1).view(real)
+    # Row j holds V_jk conj(V_jl) for all k <= l: a row's mask times it is half of the row's normal matrix.
+    upper = np.triu_indices(n_leading)
+    outer = (np.take(right, upper[0], axis=1) * np.take(right, upper[1], axis=1).conj()).view(real)
     wide = np.result_type(right.dtype, np.float64)
     # A row with fewer samples than leading components has a singular matrix, and hardly a ridge where there
     # is hardly noise. A preconditioner need not be exact.
@@ -81,7 +81,10 @@ def fit_rows(
             image = solution @ right_h
             image *= mask
             residual = (sampled - image) @ right - solution * weight
-        normal = (mask.astype(real) @ outer).view(right.dtype).reshape(-1, n_leading, n_leading)
+        half = (mask.astype(real) @ outer).view(right.dtype)
+        normal = np.empty((len(half), n_leading, n_leading), right.dtype)
+        normal[:, upper[1], upper[0]] = half.conj()
+        normal[:, upper[0], upper[1]] = half
         blocks = np.linalg.inv(normal.astype(wide) + regular).astype(right.dtype)
 
         def precondition(values: NDArray[Any]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
 from usdenoise.completion.kernels import BlockSums, dense_block, prefers_sparse, sparse_block
+from usdenoise.rows import block_rows
 
 Factors = tuple[NDArray[Any], ...]
 
@@ -65,12 +66,6 @@ class Sample(Protocol):
     def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Held-out entries of some rows, rows counted from the first of them."""
         ...
-
-
-def block_rows(shape: tuple[int, int]) -> list[slice]:
-    """Row blocks of about a million entries: a few MB, which the caches hold between the passes over them."""
-    rows = min(max((1 << 20) // shape[1], 16), 1024)
-    return [slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows)]
 
 
 class CompletionProblem:

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.kernels import row_squared_norms
-from usdenoise.completion.problem import block_rows
 from usdenoise.filters.lowrank import LowRank
+from usdenoise.rows import block_rows, row_squared_norms
 from usdenoise.sampling import unpack
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.completion.executor import Executor
 from usdenoise.filters.noise import noise_from_spectrum
+from usdenoise.rows import row_blocks
 from usdenoise.sampling import unpack
 
 FEWEST, MOST, FRACTION = 256, 320, 20
@@ -20,6 +22,7 @@ EDGE_MARGIN = 1.05
 BEYOND_NOISE = 16
 SAMPLES_A_COMPONENT = 1.25
 FILL_ROUNDS = 3
+PRODUCT_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ class PixelSubset:
 
 
 def draw_pixels(
-    matrix: NDArray[Any], observed: NDArray[np.uint8] | None, rng: np.random.Generator
+    matrix: NDArray[Any],
+    observed: NDArray[np.uint8] | None,
+    rng: np.random.Generator,
+    executor: Executor,
 ) -> PixelSubset:
     """Choose pixels at random over the image, and factorise what they hold.
 
@@ -71,6 +77,8 @@ def draw_pixels(
         Bit mask of the observed entries; None when all are.
     rng : numpy.random.Generator
         Chooses the pixels.
+    executor : Executor
+        Maps over parts of the products.
     """
     n_pixels, n_frames = matrix.shape
     count = min(n_pixels, int(np.clip(n_pixels // FRACTION, FEWEST, MOST)))
@@ -78,20 +86,20 @@ def draw_pixels(
     if observed is None:
         chosen = np.sort(order[:count])
         rows = _wide(matrix[chosen])
-        singular, right = _spectrum(rows)
+        singular, right = _spectrum(rows, executor)
     else:
         n_seen = np.bitwise_count(observed).sum(axis=1, dtype=np.int64)
         # Padding bits are set, so the counts are comparable between rows but not exact.
         chosen = np.sort(order[np.argsort(-n_seen[order], kind="stable")][:count])
         mask = unpack(observed[chosen], n_frames)
         rows = _interpolated(_wide(matrix[chosen]), mask)
-        singular, right = _spectrum(rows)
+        singular, right = _spectrum(rows, executor)
         for _ in range(FILL_ROUNDS):
             noise = noise_from_spectrum(singular, rows.shape)
             rank = max(1, int(np.count_nonzero(singular > noise * sum(np.sqrt(rows.shape)))))
             model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
             rows = np.where(mask, rows, model)
-            singular, right = _spectrum(rows)
+            singular, right = _spectrum(rows, executor)
     narrow: NDArray[Any] = right.astype(matrix.dtype)
     return PixelSubset(count, singular, narrow, noise_from_spectrum(singular, rows.shape))
 
@@ -141,17 +149,23 @@ def _wide(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.astype(np.result_type(rows.dtype, np.float64))
 
 
-def _spectrum(rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def _spectrum(rows: NDArray[Any], executor: Executor) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Singular values and right vectors of some rows in double precision, through the smaller Gram matrix.
 
     Values down to 1e-8 of the largest are right, 100 dB below what single precision of the data resolves.
     """
+
+    def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        parts = list(row_blocks(len(a), -(-len(a) // PRODUCT_PARTS)))
+        return np.concatenate(list(executor.map(lambda part: a[part] @ b, parts)))
+
+    adjoint = rows.conj().T
     if rows.shape[0] > rows.shape[1]:
-        values, right = np.linalg.eigh(rows.conj().T @ rows)
+        values, right = np.linalg.eigh(product(adjoint, rows))
         return np.sqrt(np.maximum(values[::-1], 0)), right[:, ::-1]
-    values, left = np.linalg.eigh(rows @ rows.conj().T)
+    values, left = np.linalg.eigh(product(rows, adjoint))
     singular = np.sqrt(np.maximum(values[::-1], 0))
-    right = rows.conj().T @ left[:, ::-1]
+    right = product(adjoint, left[:, ::-1])
     right /= np.maximum(np.linalg.norm(right, axis=0), np.finfo(np.float64).tiny)
     return singular, right
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
 from usdenoise.completion.initialize import orthonormal
-from usdenoise.completion.problem import block_rows
 from usdenoise.filters.lowrank import LowRank
+from usdenoise.rows import block_rows
 
 
 def randomized_svd(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.problem import block_rows
 from usdenoise.filters.lowrank import LowRank
+from usdenoise.rows import block_rows
 
 
 def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRank:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.problem import block_rows
 from usdenoise.errors import OptionError
+from usdenoise.rows import block_rows
 
 
 def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor, out: NDArray[Any]) -> None:
