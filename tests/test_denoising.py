@@ -221,3 +221,41 @@ def test_the_result_does_not_depend_on_the_threads_of_blas(stack, method):
             return usdenoise.denoise(stack, axes="tzx", rank=30, low_cutoff=5, method=method).acquisition.iq
 
     assert np.array_equal(filtered(1), filtered(4))
+
+
+@pytest.mark.parametrize("low", ["auto", 12])
+def test_a_large_stack_is_looked_at_in_every_few_pixels(small_phantom, monkeypatch, low):
+    terms = small_phantom[1]
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    whole = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    monkeypatch.setattr("usdenoise.denoising.LOOK_PIXELS", 320)
+    every_few = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    cut = every_few.options.low_cutoff
+    assert whole.model.rank == len(whole.singular_values) == len(every_few.singular_values) == 30
+    assert every_few.model.rank == cut + 8
+    assert every_few.singular_values[:cut] == pytest.approx(whole.singular_values[:cut], rel=0.02)
+    assert every_few.singular_values == pytest.approx(whole.singular_values, rel=0.15)
+    assert (np.diff(every_few.singular_values) <= 0).all()
+    assert abs(cut - whole.options.low_cutoff) <= 2
+    exact = usdenoise.denoise(terms.iq, axes="tzx", method="svd", rank=30, low_cutoff=cut)
+    difference = every_few.acquisition.iq - exact.acquisition.iq
+    assert np.linalg.norm(difference) < 0.1 * np.linalg.norm(exact.acquisition.iq)
+    assert correlation(every_few.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
+    assert every_few.judgement.held_out_ratio == pytest.approx(whole.judgement.held_out_ratio, rel=0.03)
+    asked = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30, all_components=True)
+    assert np.array_equal(asked.acquisition.iq, whole.acquisition.iq)
+    assert asked.model.rank == 30
+
+
+@pytest.mark.parametrize("given", [{"high_cutoff": "rank"}, {"low_cutoff": 25}, {"refit": "none"}])
+def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
+    monkeypatch.setattr("usdenoise.denoising.LOOK_PIXELS", 320)
+    result = usdenoise.denoise(stack, axes="tzx", **{"low_cutoff": 5, "rank": 30} | given)
+    assert result.model.rank == 30
+
+
+def test_holes_are_filled_with_all_components(stack, monkeypatch):
+    broken = stack.copy()
+    broken[3, 4, 5] = np.nan
+    monkeypatch.setattr("usdenoise.denoising.LOOK_PIXELS", 320)
+    assert usdenoise.denoise(broken, axes="tzx", low_cutoff=5, rank=30).model.rank == 30

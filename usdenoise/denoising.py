@@ -29,6 +29,9 @@ STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 
 
+LOOK_PIXELS = 6000
+BEYOND_CUTOFF = 8
+
 SCALES = (1e-12, 1e14)
 """Largest magnitudes of a stack whose power, summed over a stack, and 60 dB below it, float32 holds."""
 
@@ -53,7 +56,10 @@ class DenoiseResult:
     power_doppler : float32 array
         Mean power over frames, spatial axes in the order of the input.
     model : LowRank
-        The singular triplets that were estimated.
+        The singular triplets that were estimated. Of a large stack whose residual is kept, those up to
+        BEYOND_CUTOFF above the low cutoff, unless all were asked for.
+    singular_values : (rank,) float64 array
+        Of all components. Those that the model does not have are estimated from every few pixels.
     options : DenoiseOptions
         As used, with numbers in the place of what was automatic.
     solution : Solution or None
@@ -77,6 +83,7 @@ class DenoiseResult:
     acquisition: Acquisition
     power_doppler: NDArray[np.float32]
     model: LowRank
+    singular_values: NDArray[np.float64]
     options: DenoiseOptions
     solution: Solution | None
     cutoff: CutoffChoice | None
@@ -101,6 +108,7 @@ def denoise(
     options: DenoiseOptions | None = None,
     start: Factors | None = None,
     in_place: bool = False,
+    all_components: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     **given: Any,
 ) -> DenoiseResult:
@@ -123,6 +131,8 @@ def denoise(
         most the rank; U V^H is the estimate.
     in_place : bool
         Let the result take the memory of the input.
+    all_components : bool
+        Whether the model has to hold all components, and not only those that the filter needs.
     on_iteration : callable, optional
         Called with each line of the trace as it is made.
     **given
@@ -156,11 +166,11 @@ def denoise(
         observed, n_unobserved = seen.bits, seen.n_missing
         if n_unobserved == matrix.size:
             raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
-        energy = seen.energy
-        _check_scale(matrix, energy, acquisition.name)
+        _check_scale(matrix, seen.energy, acquisition.name)
         subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]), executor)
         sample: EntrySample | None = None
         solution: Solution | None = None
+        seen_in = slice(None)
         n_sampled = matrix.size - n_unobserved
         if chosen.method == "svd":
             rank = _rank(chosen, subset, matrix.shape, n_sampled)
@@ -179,30 +189,45 @@ def denoise(
             del panel
             model = LowRank.from_factors(*solution.factors)
             if chosen.refit == "all":
-                model = refit(matrix, model.right, executor, observed, isinstance(chosen.low_cutoff, str))
+                if observed is None and not all_components:
+                    seen_in = _look(len(matrix), rank, chosen)
+                twice = isinstance(chosen.low_cutoff, str)
+                model = refit(matrix[seen_in], model.right, executor, observed, twice)
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff
         high = _high(chosen, rank)
         if isinstance(low, str):
             highest = rank if high is None else high - 1
-            cutoff = choose_low_cutoff(model, energy, subset.noise_rms, highest)
+            cutoff = choose_low_cutoff(model, matrix[seen_in], observed, subset.noise_rms, highest)
             low = cutoff.low
         used = replace(chosen, rank=rank, low_cutoff=low)
-        judgement = judge(
-            held_out_rmse=_held_out(solution),
-            residual_energy=float(energy.sum() - np.sum(model.singular_values**2)),
-            shape=matrix.shape,
-            rank=rank,
-            samples_a_pixel=None if sample is None else n_sampled / sample.shape[0],
-            refitted=chosen.refit == "all",
-        )
+        singular_values = model.singular_values
+        if seen_in != slice(None):
+            rest = singular_values[low + BEYOND_CUTOFF :] * np.sqrt(len(matrix) / len(model.left))
+            model = refit(matrix, model.right[:, : low + BEYOND_CUTOFF], executor, None)
+            smallest = model.singular_values[-1]
+            singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
         solved = time.perf_counter()
         power = keep_band(matrix, model, low, high, executor, observed, out=matrix)
+    if high is None and observed is None and chosen.refit == "all":
+        # Next to tissue 60 dB above it the rest would be lost in rounding errors.
+        left_over = power.sum() * matrix.shape[1] - np.sum(singular_values[low:] ** 2)
+    else:
+        left_over = seen.energy.sum() - np.sum(singular_values**2)
+    judgement = judge(
+        held_out_rmse=_held_out(solution),
+        residual_energy=float(left_over),
+        shape=matrix.shape,
+        rank=rank,
+        samples_a_pixel=None if sample is None else n_sampled / sample.shape[0],
+        refitted=chosen.refit == "all",
+    )
     filtered = replace(acquisition, iq=from_casorati(matrix, acquisition))
     return DenoiseResult(
         filtered,
         image_from_pixels(power, acquisition).astype(np.float32),
         model,
+        singular_values,
         used,
         solution,
         cutoff,
@@ -247,6 +272,18 @@ def _panel(
     if start is not None and len(start[0]) == len(matrix):
         start = (start[0][rows], start[1])
     return _Panel(matrix[rows], None if observed is None else observed[rows], start)
+
+
+def _look(n_pixels: int, rank: int, options: DenoiseOptions) -> slice:
+    """The pixels in which all components are seen, to choose the cutoff and to judge.
+
+    Where the residual is kept, the components above the cutoff change nothing: they are fitted to every few
+    pixels only, and those below it, with some beyond that keep the last of them exact, to all.
+    """
+    stride = n_pixels // LOOK_PIXELS
+    low = options.low_cutoff
+    needed = options.high_cutoff != "none" or (not isinstance(low, str) and rank <= low + BEYOND_CUTOFF)
+    return slice(None) if needed or stride < 2 else slice(None, None, stride)
 
 
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:

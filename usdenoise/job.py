@@ -24,7 +24,14 @@ from usdenoise.memory import check_address_space
 from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
 from usdenoise.provenance import record, to_json
-from usdenoise.rendering import cutoff_png, directional_png, power_doppler_png, tiff, velocity_png
+from usdenoise.rendering import (
+    cutoff_png,
+    directional_png,
+    load_libraries,
+    power_doppler_png,
+    tiff,
+    velocity_png,
+)
 from usdenoise.report import complete_report, report_of, source_of, unchanged
 from usdenoise.sampling import unpack
 from usdenoise.signals import uninterrupted
@@ -90,7 +97,7 @@ def run(
             path, folder, options, display, output, reading or {}, overwrite, command, watcher
         )
     _check_kept(options, output)
-    with OutputFolder(folder, overwrite) as outputs:
+    with OutputFolder(folder, overwrite) as outputs, ThreadPoolExecutor(2) as beside:
         suffix = output_suffix(path)
         files = {"denoised": f"denoised{suffix}"}
         if "power" in output.products:
@@ -106,27 +113,34 @@ def run(
 
         watcher.stage("load")
         check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
-        with unchanged(path) as state, ThreadPoolExecutor(1) as beside:
-            digest = beside.submit(sha256, path)
+        with unchanged(path) as state:
+            digest = beside.submit(_digest, path)
             acquisition = _load(path, options.precision, reading or {})
-            source = {**source_of(path, acquisition, digest.result()), **state}
+        beside.submit(load_libraries)
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
         watcher.stage("solve")
-        result = denoise(acquisition, options=options, in_place=True, on_iteration=watcher.iteration)
+        result = denoise(
+            acquisition,
+            options=options,
+            in_place=True,
+            all_components=output.keep_factors,
+            on_iteration=watcher.iteration,
+        )
         watcher.stage("write")
         writing = time.perf_counter()
+        source = {**source_of(path, acquisition, digest.result()), **state}
         # The memory is the filtered stack's by now.
         del acquisition
         products = doppler_products(result.acquisition, output.products)
         parameters = {**asdict(result.options), **asdict(display), **asdict(output)}
         provenance = to_json(record(command, parameters, source))
         # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+        drawn = beside.submit(_pictures, result, products, display, f"{path.stem}: {_band(result)}")
         with uninterrupted():
             write_result(places["denoised"], suffix, _content(result, products, output, provenance))
-        pictures = _pictures(result, products, display, f"{path.stem}: {_band(result)}")
-        for key, picture in pictures.items():
+        for key, picture in drawn.result().items():
             if key in places:
                 places[key].write_bytes(picture)
         done = time.perf_counter()
@@ -141,6 +155,11 @@ def run(
         places["report"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
+
+
+def _digest(path: Path) -> str:
+    with unchanged(path):
+        return sha256(path)
 
 
 def _load(path: Path, precision: str, reading: Mapping[str, Any]) -> Acquisition:
@@ -166,7 +185,7 @@ def _content(
     stack, model = result.acquisition, result.model
     arrays: dict[str, Any] = {
         "power_doppler": result.power_doppler,
-        "singular_values": model.singular_values,
+        "singular_values": result.singular_values,
         **{name: product.values for name, product in products.items()},
     }
     attributes: dict[str, dict[str, Any]] = {
@@ -221,15 +240,11 @@ def _pictures(
             title=title,
         )
     if (choice := result.cutoff) is not None and display.cutoff_figure:
-        made["cutoff_png"] = cutoff_png(
-            result.model.singular_values, choice.similarity, choice.profile, choice.low
-        )
+        made["cutoff_png"] = cutoff_png(result.singular_values, choice.similarity, choice.profile, choice.low)
     return made
 
 
 def _band(result: DenoiseResult) -> str:
     options = result.options
-    high = {"rank": str(result.model.rank), "none": "all"}.get(
-        str(options.high_cutoff), str(options.high_cutoff)
-    )
+    high = {"rank": str(options.rank), "none": "all"}.get(str(options.high_cutoff), str(options.high_cutoff))
     return f"{options.method}, components [{options.low_cutoff}, {high})"

@@ -17,6 +17,12 @@ _AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
 _WIDTH_INCHES, DPI = 6.0, 150
 
 
+def load_libraries() -> None:
+    """Load what pictures are drawn and encoded with, so that the first of them does not wait for it."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.figure  # noqa: F401
+
+
 def power_doppler_png(
     decibels: NDArray[Any],
     axes: str,

@@ -85,11 +85,11 @@ def report_of(
     high = options.high_cutoff
     return {
         "method": options.method,
-        "rank": result.model.rank,
+        "rank": options.rank,
         "sampling": options.sampling,
         "seed": options.seed,
         "low_cutoff": options.low_cutoff,
-        "high_cutoff": result.model.rank if high == "rank" else high,
+        "high_cutoff": options.rank if high == "rank" else high,
         "iterations": solution.iterations if solution else 0,
         "passes": solution.passes if solution else 0,
         "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
@@ -103,7 +103,7 @@ def report_of(
         "n_sampled": result.n_sampled,
         "n_unobserved": result.n_unobserved,
         "trace": [asdict(line) for line in solution.trace] if solution else [],
-        "singular_values": [float(value) for value in result.model.singular_values],
+        "singular_values": [float(value) for value in result.singular_values],
         "parameters": asdict(options),
         "timings_s": dict(timings),
         "peak_memory_bytes": peak_memory_bytes(),

@@ -118,9 +118,10 @@ def filter_blocks(
             result = denoise(
                 acquisition,
                 # The start has to have the rank of the estimate, so the block before chooses it.
-                options=replace(options, rank=before.model.rank),
+                options=replace(options, rank=before.options.rank),
                 start=_carried(before.model, acquisition, options),
                 in_place=True,
+                all_components=True,
                 on_iteration=on_iteration,
             )
             ratio = result.judgement.held_out_ratio
@@ -129,7 +130,11 @@ def filter_blocks(
             lost = not warm
         if result is None or not warm:
             result = denoise(
-                read(first, block.stop), options=options, in_place=True, on_iteration=on_iteration
+                read(first, block.stop),
+                options=options,
+                in_place=True,
+                all_components=True,
+                on_iteration=on_iteration,
             )
         before = result
         whole = result.acquisition.n_frames == block.n_frames

@@ -182,7 +182,7 @@ def _record(block: Block, result: DenoiseResult, warm: bool) -> dict[str, Any]:
         "n_frames": block.n_frames,
         "complete": block.complete,
         "warm_start": warm,
-        "rank": result.model.rank,
+        "rank": result.options.rank,
         "low_cutoff": result.options.low_cutoff,
         "cutoff_certainty": cutoff_of(result)["certainty"],
         "iterations": solution.iterations if solution else 0,

@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import all_frames
 from usdenoise.completion.initialize import gaussian
 from usdenoise.denoising import denoise
-from usdenoise.filters.cutoff import _by_maps, choose_low_cutoff, mean_doppler
+from usdenoise.filters.cutoff import _map_scores, choose_low_cutoff, mean_doppler
 from usdenoise.filters.judgement import judge
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.similarity import spatial_similarity, two_squares
@@ -17,6 +17,11 @@ from usdenoise.phantom import PhantomSettings
 def test_similarity_is_the_correlation_of_envelopes():
     left = gaussian(np.random.default_rng(0), (500, 6), np.complex64)
     assert spatial_similarity(left) == pytest.approx(np.corrcoef(np.abs(left).T), abs=1e-5)
+
+
+def chosen(model, highest):
+    factor, factor_h = model.band(0, model.rank)
+    return choose_low_cutoff(model, factor @ factor_h, None, 1e-3, highest)
 
 
 def squares(n, a, b, noise, seed=0):
@@ -104,7 +109,7 @@ def test_fast_leading_component_is_no_tissue():
     left = np.linalg.qr(gaussian(rng, (300, 8), np.complex128))[0]
     tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
     model = LowRank(left, np.geomspace(1000, 1, 8), tones)
-    choice = choose_low_cutoff(model, np.full(300, 1e4), 0.01, 8)
+    choice = chosen(model, 8)
     assert choice.low == 0
     assert "too fast for tissue" in choice.reason
 
@@ -116,7 +121,7 @@ def test_tissue_up_to_the_last_component_is_said():
     left = envelope * gaussian(rng, (300, 10), np.complex128)
     slow = np.exp(1j * np.outer(frames, np.arange(10))) / 10
     model = LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1000, 1, 10), slow)
-    choice = choose_low_cutoff(model, np.full(300, 1e4), 0.01, 9)
+    choice = chosen(model, 9)
     assert (choice.low, choice.certainty) == (9, "unsure")
     assert "raise --rank" in choice.reason
 
@@ -182,8 +187,61 @@ def test_verdicts(held_out, n_sampled, refitted, words):
         assert judgement.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
 
 
-def test_maps_that_are_the_same_everywhere_leave_the_first_cutoff():
+def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):
+    """Envelopes of one speckle field, then ones that hold less and less of it, then those of a few vessels."""
+    rng = np.random.default_rng(seed)
+    n_pixels, rank = 4000, 40
+    tissue = rng.exponential(size=n_pixels)
+    vessels = np.where(rng.random(n_pixels) < 0.1, 5.0, 0.1)
+    shares = np.concatenate([np.ones(n_tissue), np.linspace(1, 0, n_edge + 2)[1:-1], np.zeros(rank)])[:rank]
+    power = shares * tissue[:, None] + (1 - shares) * vessels[:, None] + noise
+    left = np.sqrt(power) * gaussian(rng, (n_pixels, rank), np.complex128)
+    slow = np.exp(1j * np.outer(np.linspace(0, 1, 200), np.arange(rank))) / np.sqrt(200)
+    return LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1e4, 1, rank), slow)
+
+
+@pytest.mark.parametrize("n_tissue", [6, 12, 20])
+@pytest.mark.parametrize("n_edge", [0, 4, 8])
+def test_the_cut_lies_where_the_speckle_gives_way_to_the_vessels(n_tissue, n_edge):
+    choice = chosen(tissue_then_blood(n_tissue, n_edge), 40)
+    assert n_tissue <= choice.low <= n_tissue + n_edge
+    if n_edge == 0:
+        assert (choice.low, choice.certainty) == (n_tissue, "sure")
+
+
+def test_rules_that_disagree_make_the_choice_unsure():
+    choice = chosen(tissue_then_blood(4, 30), 40)
+    assert choice.certainty == "unsure"
+    assert abs(choice.two_squares[0] - choice.low) > 2
+
+
+def test_maps_that_are_the_same_everywhere_correlate_with_nothing():
     rng = np.random.default_rng(0)
     left = rng.choice([-1, 1, 1j, -1j], (256, 12)) / 16
     model = LowRank(left, np.geomspace(1000, 1, 12), np.linalg.qr(gaussian(rng, (40, 12), np.complex128))[0])
-    assert _by_maps(model, np.full(256, 1e4), 0.01, 3, 6, 12) == 1
+    factor, factor_h = model.band(0, 12)
+    scores = _map_scores(model, factor @ factor_h, None, 0.01, 3, 6, 12)
+    assert np.array_equal(scores, np.full(9, -1.0))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_blood_map_is_found_60_db_below_tissue(scale):
+    rng = np.random.default_rng(0)
+    n_pixels, n_frames = 3000, 300
+    speckle = rng.exponential(size=(n_pixels, 1))
+    vessels = np.where(rng.random((n_pixels, 1)) < 0.1, 1.0, 0.0)
+    right = np.linalg.qr(gaussian(rng, (n_frames, 30), np.complex128))[0]
+    amplitudes = np.geomspace(1000, 3, 10) * np.sqrt(n_frames)
+    tissue = (np.sqrt(speckle) * gaussian(rng, (n_pixels, 10), np.complex128) * amplitudes) @ right[:, :10].T
+    blood = (vessels * gaussian(rng, (n_pixels, 20), np.complex128) * np.sqrt(n_frames / 20)) @ right[
+        :, 10:
+    ].T
+    matrix = ((tissue + blood) * scale).astype(np.complex64)
+    left, singular, right_h = np.linalg.svd(matrix.astype(np.complex128), full_matrices=False)
+    model = LowRank(
+        left[:, :30].astype(np.complex64), singular[:30], right_h[:30].conj().T.astype(np.complex64)
+    )
+    scores = _map_scores(model, matrix, None, 1e-3 * scale, 10, 10, 22)
+    assert np.argmax(scores) == 10
+    assert scores[10] > 0.95
+    assert (scores[1:10] < 0.1).all()

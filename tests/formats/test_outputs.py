@@ -12,10 +12,13 @@ import scipy.io
 from tests.formats.layouts import LAYOUTS, confusius, put_all, v73
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES, write
 from usdenoise import denoise, expand, job, load
+from usdenoise.acquisition import Acquisition
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.expansion import expand_to_file
 from usdenoise.formats import matlab_writing
+from usdenoise.formats.hdf5_writing import create_file, reserve_dataset, write_chunks
 from usdenoise.formats.layout import chunk_shape
+from usdenoise.formats.results import ResultFile, write_result
 from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
 
@@ -238,3 +241,40 @@ def test_chunks_suit_frames_and_pixels_alike(shape: tuple[int, ...], axes: str) 
     padded = np.prod([n * chunk for n, chunk in zip(counts, chunks, strict=True)])
     assert padded < 1.2 * np.prod(shape)
     assert np.prod(chunks) * 8 <= 2 << 20
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<c8", "<c16"])
+@pytest.mark.parametrize("chunks", [(4, 3, 5), (7, 11, 13), (3, 11, 1)])
+def test_chunks_are_written_where_the_library_looks_for_them(
+    dtype: str, chunks: tuple[int, ...], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((11, 13, 7)).astype(dtype).transpose(2, 0, 1)
+    path = tmp_path / "x.h5"
+    with create_file(path) as file:
+        dataset, places = reserve_dataset(file, "iq", values.shape, np.dtype(dtype), chunks)
+        dataset.attrs["axes"] = "tzx"
+        file["beside"] = np.arange(5)
+    write_chunks(path, places, chunks, values, np.dtype(dtype))
+    with h5py.File(path) as file:
+        assert file["iq"].dtype == dtype
+        assert file["iq"].chunks == chunks
+        assert np.array_equal(file["iq"], values)
+        assert np.array_equal(file["beside"], np.arange(5))
+
+
+def test_chunks_of_another_type_are_converted(tmp_path: Path) -> None:
+    values = np.arange(24.0).reshape(2, 3, 4)
+    path = tmp_path / "x.h5"
+    with create_file(path) as file:
+        _, places = reserve_dataset(file, "iq", values.shape, np.dtype("<f4"), (2, 2, 2))
+    write_chunks(path, places, (2, 2, 2), values, np.dtype("<f4"))
+    with h5py.File(path) as file:
+        assert np.array_equal(file["iq"], values.astype("f4"))
+
+
+def test_the_file_of_a_result_is_the_same_each_time(tmp_path: Path) -> None:
+    stack = Acquisition(IQ.copy(), "tzx")
+    for name in "ab":
+        write_result(tmp_path / f"{name}.h5", ".h5", ResultFile(stack, {}, "{}"))
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()

@@ -162,7 +162,7 @@ def _denoiser(preset: str | None, limit_rank: bool) -> Callable[[Work], Filtered
         matrix = casorati(result.acquisition)
         power = result.power_doppler.reshape(-1).astype(np.float64)
         low = result.options.low_cutoff
-        filtered = Filtered(matrix, power, result.model.rank, None if isinstance(low, str) else low)
+        filtered = Filtered(matrix, power, int(result.options.rank), None if isinstance(low, str) else low)
         solution = result.solution
         if solution is None:
             return replace(filtered, note="every entry was used")

@@ -6,12 +6,13 @@ same for any number of threads. Another executor (out of core, a cluster) needs 
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -32,12 +33,18 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    # Looking for the loaded BLAS libraries takes milliseconds: once is enough. scipy brings a BLAS of its
-    # own, which has to be loaded to be found.
-    import scipy.linalg.blas  # noqa: F401
+def blas_on_one_thread() -> AbstractContextManager[Any]:
+    """A context in which every BLAS that is loaded by now runs on one thread."""
+    # scipy brings a BLAS of its own, and most jobs never load it.
+    limited: AbstractContextManager[Any] = _blas("scipy.linalg" in sys.modules).limit(
+        limits=1, user_api="blas"
+    )
+    return limited
 
+
+@cache
+def _blas(with_scipy: bool) -> ThreadpoolController:
+    # Looking for the loaded libraries takes milliseconds: once for each state of affairs is enough.
     return ThreadpoolController()
 
 
@@ -60,14 +67,14 @@ class ThreadExecutor:
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results of `function` over `items`, in order, with BLAS on one thread meanwhile."""
-        with _blas().limit(limits=1, user_api="blas"):
+        with blas_on_one_thread():
             if self._pool is None:
                 yield from map(function, items)
             else:
                 yield from self._pool.map(function, items)
 
     def __enter__(self) -> Self:
-        self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+        self._limit.enter_context(blas_on_one_thread())
         return self
 
     def __exit__(

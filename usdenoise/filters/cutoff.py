@@ -2,8 +2,9 @@
 
 Tissue is everywhere the same speckle seen again and again, so the envelopes |u_k| of its spatial vectors
 resemble each other; blood is where the vessels are. A component belongs to the clutter as long as it
-resembles the leading ones. Where blood stands out of the noise, the powers |u_k|^2 are also split into a
-tissue map, a blood map and noise, and the cutoff is the one whose power Doppler fits the blood map best.
+resembles the leading ones, or lies within the square that tissue makes in the similarity matrix. Where blood
+stands out of the noise, the powers |u_k|^2 are also split into a tissue map, a blood map and noise, and no
+more is removed than leaves the power Doppler like the blood map.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.similarity import spatial_similarity, two_squares
+from usdenoise.rows import block_rows, row_squared_norms
+from usdenoise.sampling import unpack
 
 # The first components of clutter fall by many dB, those of blood by tenths: 25 and 2 dB over four of them
 # on the phantoms, 1 dB on a rotating disk.
@@ -23,13 +26,18 @@ CLUTTER_REACH = 0.03  # components this close to the largest are taken for tissu
 REFERENCES = 5
 TYPICAL_SIMILARITY = 0.4
 # Levels of similarity, relative to that of the leading components among themselves.
-EARLIEST, USUAL, LATEST = 0.8, 0.6, 0.4
+USUAL, LATEST = 0.6, 0.4
 BLOOD_BELOW = 0.1
 BLOOD_COMPONENTS = 12
 BLOOD_VISIBLE = 0.16
-SQUARE_REACH = 4
+SPLIT_PIXELS, SPLIT_ROUNDS = 2000, 30
+# So much correlation with the blood map may be lost to a higher cutoff; so far below the fall may it lie.
+AS_GOOD, BACK = 0.005, 2
+# The two rules may differ by so much of the cutoff.
+SURE, LIKELY = 0.1, 0.25
 WINDOW = 5
-SPLIT_PIXELS, SPLIT_ROUNDS = 6000, 60
+FALL = f"resemblance to the leading components falls below {USUAL:g} of theirs"
+SPECKLE = "up to there the components resemble each other, as the speckle of tissue does"
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class CutoffChoice:
     reason : str
         A sentence.
     certainty : str
-        "sure", "likely" or "unsure": how far the two-square fit of Baranger et al. lies from it.
+        "sure", "likely" or "unsure": how far the two-square fit of Baranger et al. lies from the fall of the
+        resemblance.
     two_squares : (int, int) or None
         That fit's edges; None where there are too few components.
     similarity : (k, k) array
@@ -75,7 +84,11 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def choose_low_cutoff(
-    model: LowRank, energy: NDArray[np.float64], noise_rms: float, highest: int
+    model: LowRank,
+    matrix: NDArray[Any],
+    observed: NDArray[np.uint8] | None,
+    noise_rms: float,
+    highest: int,
 ) -> CutoffChoice:
     """Where tissue ends in a low-rank model.
 
@@ -83,8 +96,10 @@ def choose_low_cutoff(
     ----------
     model : LowRank
         Leading components of the stack.
-    energy : (n_pixels,) array
-        Sum over frames of |M|^2.
+    matrix : (n_pixels, n_frames) array
+        The stack, 0 where it is unobserved.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries; None when all are.
     noise_rms : float
         Noise in an entry, in the units of the data.
     highest : int
@@ -121,21 +136,30 @@ def choose_low_cutoff(
     usual = _first_below(profile, USUAL * plateau)
     if usual is None:
         return choice(rank, "tissue reaches to the last component estimated; raise --rank", "unsure")
-    low, how = usual, f"resemblance to the leading components falls below {USUAL:g} of theirs"
+    if squares is None:
+        return choice(usual, FALL, "unsure")
+    latest = _first_below(profile, LATEST * plateau) or rank
+    distance = abs(squares[0] - usual)
+    certainty = (
+        "sure"
+        if distance <= max(2, SURE * usual)
+        else "likely"
+        if distance <= max(5, LIKELY * usual)
+        else "unsure"
+    )
+    # Noise takes from the resemblance of weak tissue: the fall lies early. The component at the edge of the
+    # square is as much blood as tissue.
+    edge = max(usual, min(squares[0], latest) - 1)
+    low, how = (edge, SPECKLE) if edge > usual else (usual, FALL)
     blood_from = _first_below(profile, BLOOD_BELOW) or rank
     blood = np.arange(blood_from, min(blood_from + BLOOD_COMPONENTS, rank))
     if len(blood) >= 4 and _mean_off_diagonal(similarity[np.ix_(blood, blood)]) > BLOOD_VISIBLE:
-        fitted = _by_maps(model, energy, noise_rms, usual, blood_from, int(blood[-1]) + 1)
-        earliest = _first_below(profile, EARLIEST * plateau) or usual
-        latest = _first_below(profile, LATEST * plateau)
-        low = int(np.clip(fitted, earliest, blood_from if latest is None else latest))
-        how = "from there on the power Doppler fits the map of the blood best"
-    elif squares:
-        # Noise takes from the resemblance of weak tissue: the square's edge lies late, this one early.
-        low = usual + int(np.clip(squares[0] - usual, 0, SQUARE_REACH)) // 2
-        how = "between the fall of resemblance to the leading components and the edge of the tissue square"
-    distance = abs(low - squares[0]) if squares else 0
-    certainty = "sure" if distance <= 2 else "likely" if distance <= 5 else "unsure"
+        scores = _map_scores(model, matrix, observed, noise_rms, edge, blood_from, int(blood[-1]) + 1)
+        first = max(1, usual - BACK)
+        among = scores[first : edge + 1]
+        if len(among):
+            low = first + int(np.flatnonzero(among >= among.max() - AS_GOOD)[-1])
+            how = how if low == edge else "beyond that the power Doppler fits the map of the blood less"
     return choice(low, how, certainty)
 
 
@@ -159,43 +183,66 @@ def _mean_off_diagonal(matrix: NDArray[np.float64]) -> float:
     return float((matrix.sum() - np.trace(matrix)) / (n * (n - 1)))
 
 
-def _by_maps(
-    model: LowRank, energy: NDArray[np.float64], noise_rms: float, usual: int, blood_from: int, end: int
-) -> int:
-    """Cutoff whose power Doppler correlates best with a blood map.
+def _map_scores(
+    model: LowRank,
+    matrix: NDArray[Any],
+    observed: NDArray[np.uint8] | None,
+    noise_rms: float,
+    edge: int,
+    blood_from: int,
+    end: int,
+) -> NDArray[np.float64]:
+    """Correlation of the power Doppler with a blood map, by cutoff; -1 for none.
 
     The powers of the components are modelled as w_k T(x) + b_k B(x) + noise, with T started from the
     leading components and B from those that resemble them least, and fitted by multiplicative updates for
     the Itakura-Saito divergence, the likelihood of complex Gaussian amplitudes (Fevotte, Bertin and
     Durrieu, Neural Comput. 21(3), 2009).
     """
-    left, singular = model.left[:, :end], model.singular_values[:end]
-    n_pixels, n_frames = len(left), len(model.right)
+    n_pixels, n_frames = len(model.left), len(model.right)
     pixels = slice(None, None, max(1, n_pixels // SPLIT_PIXELS))
-    power = np.abs(left[pixels]).astype(np.float64) ** 2
-    removed = np.cumsum(power * singular**2, axis=1)
-    power = power / power.mean(axis=0)
+    power = np.abs(model.left[pixels]).astype(np.float64) ** 2
+    rest = _residual_energy(model, pixels, matrix, observed)
+    # Column k: power without the components [0, k). By subtraction from |M|^2 it would be lost in rounding
+    # errors where tissue is 60 dB above it.
+    kept = np.cumsum((power * model.singular_values**2)[:, ::-1], axis=1)[:, ::-1]
+    kept += rest[:, None]
+    power, singular = power[:, :end] / power[:, :end].mean(axis=0), model.singular_values[:end]
     # The largest singular values that noise adds to a component, relative to the component.
     noise = np.minimum((noise_rms * (np.sqrt(n_pixels) + np.sqrt(n_frames)) / singular) ** 2, 0.98)
     tissue = power[:, :4].mean(axis=1) + 0.05
     blood = np.maximum(power[:, blood_from:].mean(axis=1) - noise[blood_from:].mean(), 0.02) + 0.02
-    tissue, blood = tissue / tissue.mean(), blood / blood.mean()
-    tissue_weight = np.where(np.arange(end) < usual, 0.9, 0.1) * (1 - noise)
-    blood_weight = (1 - noise) - tissue_weight
+    maps = np.stack([tissue / tissue.mean(), blood / blood.mean()], axis=1)
+    tissue_weight = np.where(np.arange(end) < edge, 0.9, 0.1) * (1 - noise)
+    weights = np.stack([tissue_weight, (1 - noise) - tissue_weight])
     for _ in range(SPLIT_ROUNDS):
-        inverse = 1 / (np.outer(tissue, tissue_weight) + np.outer(blood, blood_weight) + noise)
+        inverse = 1 / (maps @ weights + noise)
         ratio = power * inverse**2
-        tissue_weight = tissue_weight * np.sqrt((tissue @ ratio) / (tissue @ inverse))
-        blood_weight = blood_weight * np.sqrt((blood @ ratio) / (blood @ inverse))
-        inverse = 1 / (np.outer(tissue, tissue_weight) + np.outer(blood, blood_weight) + noise)
+        weights *= np.sqrt((maps.T @ ratio) / (maps.T @ inverse))
+        inverse = 1 / (maps @ weights + noise)
         ratio = power * inverse**2
-        new_tissue = tissue * np.sqrt((ratio @ tissue_weight) / (inverse @ tissue_weight))
-        new_blood = blood * np.sqrt((ratio @ blood_weight) / (inverse @ blood_weight))
-        tissue, blood = np.maximum(new_tissue, 1e-3), np.maximum(new_blood, 1e-3)
-        tissue_weight, blood_weight = tissue_weight * tissue.mean(), blood_weight * blood.mean()
-        tissue, blood = tissue / tissue.mean(), blood / blood.mean()
-    kept = energy[pixels, None] - removed
+        maps = np.maximum(maps * np.sqrt((ratio @ weights.T) / (inverse @ weights.T)), 1e-3)
+        size = maps.mean(axis=0)
+        maps, weights = maps / size, weights * size[:, None]
     # A map that is the same everywhere correlates with nothing.
     with np.errstate(divide="ignore", invalid="ignore"):
-        scores = [np.corrcoef(kept[:, low - 1], blood)[0, 1] for low in range(1, min(blood_from + 3, end))]
-    return int(np.argmax(np.nan_to_num(scores, nan=-1))) + 1
+        cutoffs = range(1, min(blood_from + 3, end))
+        scores = [-1.0] + [np.corrcoef(kept[:, low], maps[:, 1])[0, 1] for low in cutoffs]
+    correlations: NDArray[np.float64] = np.nan_to_num(np.array(scores), nan=-1)
+    return correlations
+
+
+def _residual_energy(
+    model: LowRank, pixels: slice, matrix: NDArray[Any], observed: NDArray[np.uint8] | None
+) -> NDArray[np.float64]:
+    factor, factor_h = model.band(0, model.rank)
+    factor, matrix = factor[pixels], matrix[pixels]
+    observed = None if observed is None else observed[pixels]
+    energies = []
+    for rows in block_rows(matrix.shape):
+        rest = factor[rows] @ factor_h
+        np.subtract(matrix[rows], rest, out=rest)
+        if observed is not None:
+            rest *= unpack(observed[rows], matrix.shape[1])
+        energies.append(row_squared_norms(rest))
+    return np.concatenate(energies)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.executor import Executor
 from usdenoise.errors import DivergedError
 from usdenoise.filters.lowrank import LowRank
-from usdenoise.filters.svd import temporal_gram
+from usdenoise.filters.svd import eigenvectors, temporal_gram
 from usdenoise.rows import block_rows, row_squared_norms
 from usdenoise.sampling import unpack
 
@@ -162,8 +162,6 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
     DivergedError
         If the matrix is not finite.
     """
-    from scipy.linalg import eigh
-
     if matrix.shape[0] < matrix.shape[1]:
         left, singular, right_h = np.linalg.svd(matrix, full_matrices=False)
         right = right_h.conj().T
@@ -176,7 +174,7 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
     gram = temporal_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
     if not np.isfinite(gram).all():
         raise DivergedError(NOT_FINITE)
-    vectors = eigh(gram, subset_by_value=(threshold**2, np.inf))[1][:, ::-1]
+    vectors = eigenvectors(gram, subset_by_value=(threshold**2, np.inf))
     right = np.ascontiguousarray(vectors, dtype=matrix.dtype)
     left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))))
     singular = np.linalg.norm(left.astype(np.result_type(left.dtype, np.float64)), axis=0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.executor import Executor
+from usdenoise.completion.executor import Executor, blas_on_one_thread
 from usdenoise.filters.lowrank import LowRank
 from usdenoise.rows import block_rows
 
@@ -35,7 +35,8 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
         )
 
     total = temporal_gram(matrix, executor, wide)
-    right = _leading_eigenvectors(total, rank).astype(matrix.dtype)
+    n = len(total)
+    right = eigenvectors(total, subset_by_index=[n - rank, n - 1]).astype(matrix.dtype)
     parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
     return LowRank.from_factors(np.concatenate(list(parts)), right)
 
@@ -68,9 +69,11 @@ def temporal_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArr
     return np.asarray(total)
 
 
-def _leading_eigenvectors(gram: NDArray[Any], count: int) -> NDArray[Any]:
+def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
+    """Eigenvectors of a Hermitian matrix by decreasing eigenvalue: those that scipy's `subset_by_...` picks."""
     from scipy.linalg import eigh
 
-    n = len(gram)
-    vectors: NDArray[Any] = eigh(gram, subset_by_index=[n - count, n - 1])[1][:, ::-1]
+    # The BLAS of scipy may not have been there when the executor looked for all of them.
+    with blas_on_one_thread():
+        vectors: NDArray[Any] = eigh(gram, **subset)[1][:, ::-1]
     return vectors

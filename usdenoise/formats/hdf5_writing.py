@@ -1,5 +1,6 @@
 """HDF5 files that we write: safely on a full disk, slab by slab; and phantoms."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.formats.layout import SLAB_BYTES, copy_by_lines
+
+Place = tuple[tuple[int, ...], int]
 
 
 @contextmanager
@@ -87,3 +90,69 @@ def write_slabs(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
         for start in starts:
             slab, coming = coming.result(), next(slabs, coming)
             dataset[start : start + rows] = slab
+
+
+def reserve_dataset(
+    file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
+) -> tuple[h5py.Dataset, list[Place]]:
+    """Make a dataset whose chunks have their places in the file, but no content yet.
+
+    Returns
+    -------
+    dataset : h5py.Dataset
+        For attributes.
+    places : list of (index of the first entry, byte in the file)
+        For :func:`write_chunks`, once the file is closed.
+    """
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    dataset = file.create_dataset(name, shape=shape, dtype=dtype, chunks=chunks, dcpl=settings)
+    places: list[Place] = []
+    dataset.id.chunk_iter(lambda chunk: places.append((chunk.chunk_offset, chunk.byte_offset)))
+    return dataset, sorted(places, key=lambda place: place[1])
+
+
+def write_chunks(
+    path: Path, places: list[Place], chunks: tuple[int, ...], values: NDArray[Any], dtype: np.dtype[Any]
+) -> None:
+    """Fill the chunks that were reserved, beside the library, which would let only one thread write.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    places : list
+        Of :func:`reserve_dataset`.
+    chunks : tuple of int
+        Shape of a chunk.
+    values : array
+        The whole content, in memory of any order.
+    dtype : dtype
+        Of the dataset.
+    """
+
+    def write(place: Place) -> None:
+        first, byte = place
+        part = values[tuple(slice(start, start + n) for start, n in zip(first, chunks, strict=True))]
+        if part.shape == chunks:
+            chunk = np.ascontiguousarray(part, dtype=dtype)
+        else:
+            chunk = np.zeros(chunks, dtype)
+            chunk[tuple(slice(n) for n in part.shape)] = part
+        data = chunk.reshape(-1).view(np.uint8).data
+        written = 0
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], byte + written)
+
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                for _ in pool.map(write, places):
+                    pass
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    finally:
+        os.close(descriptor)

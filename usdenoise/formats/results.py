@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from usdenoise.acquisition import Acquisition
-from usdenoise.formats.hdf5_writing import create_file, write_slabs
+from usdenoise.formats.hdf5_writing import Place, create_file, reserve_dataset, write_chunks, write_slabs
 from usdenoise.formats.layout import chunk_shape, storage_dtype
 from usdenoise.formats.matlab_writing import write_matlab
 
@@ -94,7 +94,9 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
 
 
 def _write_hdf5(path: Path, content: ResultFile) -> None:
-    stack = content.stack
+    stack, dtype = content.stack, content.dtype
+    chunks = chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize)
+    places: list[Place] = []
     packed: dict[str, Any] = (
         {}
         if content.compression == "none"
@@ -102,15 +104,13 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
     )
     with create_file(path) as file:
         if content.with_stack:
-            dtype = content.dtype
-            dataset = file.create_dataset(
-                stack.name,
-                shape=stack.iq.shape,
-                dtype=dtype,
-                chunks=chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize),
-                **packed,
-            )
-            write_slabs(dataset, stack.iq)
+            if packed:
+                dataset = file.create_dataset(
+                    stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks, **packed
+                )
+                write_slabs(dataset, stack.iq)
+            else:
+                dataset, places = reserve_dataset(file, stack.name, stack.iq.shape, dtype, chunks)
             dataset.attrs.update(_described(content))
         for name, values in content.arrays.items():
             array = np.asarray(values)
@@ -127,6 +127,7 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
         if not content.with_stack:
             file.attrs.update(content.scales)
         file.attrs["usdenoise_provenance"] = content.provenance
+    write_chunks(path, places, chunks, stack.iq, dtype)
 
 
 def _described(content: ResultFile) -> dict[str, Any]:
