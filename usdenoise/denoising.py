@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.acquisition import Acquisition
 from usdenoise.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
 from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.completion.initialize import orthonormal
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
@@ -168,6 +169,7 @@ def denoise(
             raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
         _check_scale(matrix, seen.energy, acquisition.name)
         subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]), executor)
+        noise_rms = subset.noise_rms
         sample: EntrySample | None = None
         solution: Solution | None = None
         seen_in = slice(None)
@@ -185,20 +187,22 @@ def denoise(
             solution = complete(
                 panel.matrix, sample, subset, rank, chosen, executor, on_iteration, panel.start
             )
-            # A copy of some pixels, which nobody needs any more.
-            del panel
-            model = LowRank.from_factors(*solution.factors)
-            if chosen.refit == "all":
+            # Copies of some pixels, which nobody needs any more.
+            del panel, subset
+            if chosen.refit != "all":
+                model = LowRank.from_factors(*solution.factors)
+            else:
                 if observed is None and not all_components:
                     seen_in = _look(len(matrix), rank, chosen)
                 twice = isinstance(chosen.low_cutoff, str)
-                model = refit(matrix[seen_in], model.right, executor, observed, twice)
+                right = orthonormal(solution.factors[1])
+                model = refit(matrix[seen_in], right, executor, observed, twice)
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff
         high = _high(chosen, rank)
         if isinstance(low, str):
             highest = rank if high is None else high - 1
-            cutoff = choose_low_cutoff(model, matrix[seen_in], observed, subset.noise_rms, highest)
+            cutoff = choose_low_cutoff(model, matrix[seen_in], observed, noise_rms, highest)
             low = cutoff.low
         used = replace(chosen, rank=rank, low_cutoff=low)
         singular_values = model.singular_values
@@ -232,7 +236,7 @@ def denoise(
         solution,
         cutoff,
         judgement,
-        subset.noise_rms,
+        noise_rms,
         observed,
         n_unobserved,
         n_sampled,

@@ -13,6 +13,7 @@ from usdenoise import sequence_job
 from usdenoise.acquisition import Acquisition, canonical_axes
 from usdenoise.casorati import from_casorati
 from usdenoise.completion.executor import available_threads
+from usdenoise.completion.solve import Iteration
 from usdenoise.denoising import DenoiseResult, denoise
 from usdenoise.doppler import POWER_FORMULA, POWER_UNIT, Product, decibels, doppler_products
 from usdenoise.errors import InputError, OptionError
@@ -20,7 +21,7 @@ from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.files import OutputFolder, sha256
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
-from usdenoise.memory import check_address_space
+from usdenoise.memory import check_address_space, give_back
 from usdenoise.options import DenoiseOptions
 from usdenoise.output import Output
 from usdenoise.provenance import record, to_json
@@ -116,9 +117,17 @@ def run(
         with unchanged(path) as state:
             digest = beside.submit(_digest, path)
             acquisition = _load(path, options.precision, reading or {})
-        beside.submit(load_libraries)
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
+
+        # Once what takes most memory is over, and before the pictures want them.
+        waiting = [load_libraries]
+
+        def iteration(line: Iteration) -> None:
+            if waiting:
+                give_back()
+                beside.submit(waiting.pop())
+            watcher.iteration(line)
 
         watcher.stage("solve")
         result = denoise(
@@ -126,9 +135,10 @@ def run(
             options=options,
             in_place=True,
             all_components=output.keep_factors,
-            on_iteration=watcher.iteration,
+            on_iteration=iteration,
         )
         watcher.stage("write")
+        give_back()
         writing = time.perf_counter()
         source = {**source_of(path, acquisition, digest.result()), **state}
         # The memory is the filtered stack's by now.

@@ -1,8 +1,10 @@
-"""How much memory a job will want, and whether this process may take it."""
+"""How much memory a job will want, whether this process may take it, and what it gives back."""
 
+import ctypes
 import math
 import resource
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,12 @@ def check_address_space(path: Path, reading: Mapping[str, Any], precision: str, 
         return
     if taken + expected_bytes(path, reading, precision) + threads * _THREAD_ADDRESSES > limit:
         raise MemoryError
+
+
+def give_back() -> None:
+    """Return to the system what was freed, where the C library can: it keeps some of it for later otherwise."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def pages(pid: int | str, column: int) -> int:
