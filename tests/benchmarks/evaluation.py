@@ -4,7 +4,7 @@
 
 Timed in turn, A B A B, after one warm-up; the medians and the median of the ratios pair by pair are shown.
 The bare products are U V^H, R V and R^H U of the same shapes and type on all processors, with R of full
-size ready in memory. Sampling the entries and listing them for the sparse evaluation happen once a run, not
+size ready in memory. Sampling the entries and gathering them for the sparse evaluation happen once a run, not
 once an evaluation, and are left out.
 """
 

@@ -4,7 +4,8 @@
 
 Stacks are low-rank plus noise, complex64, with singular values over 40 dB; each filter's components are
 compared with the truth before it is timed. Every point is the median of the repeats in memory, and the
-exponent is the slope of log seconds against log size. The SVD is left out above 2400 frames, where its
+exponent is the slope of log seconds against log size. Memory is the peak of the first, compared call over what
+the process held before it; the stack itself is not counted. The SVD is left out above 2400 frames, where its
 Gram matrix takes minutes.
 """
 
@@ -18,6 +19,8 @@ import numpy as np
 
 from usdenoise.completion.initialize import gaussian, orthonormal
 from usdenoise.denoising import denoise
+from usdenoise.memory import give_back
+from usdenoise.provenance import peak_memory_bytes
 
 SVD_FRAMES = 2400
 PIXELS, FRAMES, RANK, SAMPLING, CLUTTER = 8000, 1200, 30, 0.5, 10
@@ -55,6 +58,16 @@ def check(result, truth):
     assert lost < 0.1, f"the clutter subspace is off by {lost:.2g}"
 
 
+def added(call, *arguments):
+    """What a call returns, and the bytes at its peak over what the process held before."""
+    give_back()
+    # The kernel forgets the peak so far.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_memory_bytes()
+    result = call(*arguments)
+    return result, max(peak_memory_bytes() - before, 1)
+
+
 def slope(sizes, seconds):
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
@@ -68,6 +81,7 @@ def main():
     for what, points in SWEEPS.items():
         methods = ["eta-decay", "svd"] if what in ("frames", "pixels") else ["eta-decay"]
         times = {method: [] for method in methods}
+        memory = {method: [] for method in methods}
         sizes = [point[what] for point in points]
         for point in points:
             size = {"pixels": PIXELS, "frames": FRAMES, "rank": RANK, "sampling": SAMPLING, **point}
@@ -75,7 +89,13 @@ def main():
             possible = [name for name in methods if name != "svd" or size["frames"] <= SVD_FRAMES]
             for method in possible:
                 rank = size["rank"] if method == "eta-decay" else CLUTTER
-                check(run(iq.copy(), method, rank, size["sampling"]), truth)
+                # Libraries and compiled code are not counted.
+                run(iq[:500].copy(), method, rank, size["sampling"])
+                own = iq.copy()
+                result, peak = added(run, own, method, rank, size["sampling"])
+                memory[method].append(peak / 2**20)
+                check(result, truth)
+                del own, result
             measured = {method: [] for method in possible}
             for _ in range(arguments.repeats):
                 for method in possible:
@@ -91,13 +111,23 @@ def main():
             # The last four points: the first ones are start-up.
             done = sizes[: len(times[method])]
             exponent, whole = slope(done[-4:], times[method][-4:]), slope(done, times[method])
-            report[f"{what}, {method}"] = {"sizes": done, "seconds": times[method], "exponent": exponent}
-            line = "  ".join(
-                f"{size:g}: {value:.2f}" for size, value in zip(done, times[method], strict=True)
-            )
-            print(
-                f"{what:<9} {method:<10} exponent {exponent:5.2f} ({whole:.2f} over all)  {line}", flush=True
-            )
+            grown = slope(done[-4:], memory[method][-4:])
+            report[f"{what}, {method}"] = {
+                "sizes": done,
+                "seconds": times[method],
+                "exponent": exponent,
+                "mebibytes": memory[method],
+                "memory_exponent": grown,
+            }
+            for name, values, text in (
+                ("s", times[method], f"exponent {exponent:5.2f} ({whole:.2f} over all)"),
+                ("MiB", memory[method], f"exponent {grown:5.2f}"),
+            ):
+                digits = 2 if name == "s" else 0
+                line = "  ".join(
+                    f"{size:g}: {value:.{digits}f}" for size, value in zip(done, values, strict=True)
+                )
+                print(f"{what:<9} {method:<10} {name:<4} {text}  {line}", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=2))
 

@@ -36,6 +36,24 @@ class BlockSums(NamedTuple):
     held_out: float
 
 
+class Entries(NamedTuple):
+    """The sampled entries of a block of b rows, gathered once: scattered they cost as much as the whole block.
+
+    Attributes
+    ----------
+    starts : (b + 1,) array
+        Where each row's entries begin.
+    columns : array
+        Their columns, row after row.
+    values : array
+        Their values.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[Any]
+
+
 def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
     """Whether the sampled entries one by one are faster than whole blocks.
 
@@ -84,8 +102,7 @@ def sparse_block(
     u: NDArray[Any],
     v: NDArray[Any],
     values: NDArray[Any],
-    starts: NDArray[np.int64],
-    columns: NDArray[np.int32],
+    entries: Entries,
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> BlockSums:
     """Sums of a block over its sampled entries one by one, in a compiled sweep.
@@ -93,11 +110,9 @@ def sparse_block(
     Parameters
     ----------
     u, v, values, held_out
-        As for :func:`dense_block`.
-    starts : (b + 1,) array
-        Where each row's entries begin in `columns`.
-    columns : array
-        Columns of the sampled entries, row after row.
+        As for :func:`dense_block`; of `values` only the held-out entries are read.
+    entries : Entries
+        The sampled entries of the block.
     """
     from usdenoise.completion import sparse_kernels
 
@@ -108,12 +123,10 @@ def sparse_block(
         # Real and imaginary planes apart let the compiler use whole vectors.
         u_planes, v_planes = _planes(u), _planes(v)
         residual_v, residual_u = np.zeros_like(u_planes), np.zeros_like(v_planes)
-        loss = sparse_kernels.complex_rows(
-            starts, columns, values, u_planes, v_planes, residual_v, residual_u
-        )
+        loss = sparse_kernels.complex_rows(*entries, u_planes, v_planes, residual_v, residual_u)
         return BlockSums(loss, _from_planes(residual_v), _from_planes(residual_u).conj().T, held_out_loss)
     residual_v, residual_u = np.zeros_like(u), np.zeros_like(v)
-    loss = sparse_kernels.real_rows(starts, columns, values, u, v, residual_v, residual_u)
+    loss = sparse_kernels.real_rows(*entries, u, v, residual_v, residual_u)
     return BlockSums(loss, residual_v, residual_u.T, held_out_loss)
 
 

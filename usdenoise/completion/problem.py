@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.kernels import BlockSums, dense_block, prefers_sparse, sparse_block
-from usdenoise.rows import block_rows
+from usdenoise.completion.kernels import BlockSums, Entries, dense_block, prefers_sparse, sparse_block
+from usdenoise.rows import block_rows, row_blocks
+
+SPARSE_BLOCKS = 16
 
 Factors = tuple[NDArray[Any], ...]
 
@@ -91,7 +93,7 @@ class CompletionProblem:
         self.executor = executor
         self.kernel = kernel
         self.blocks = block_rows(matrix.shape)
-        self._entries: dict[int, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
+        self._entries: dict[int, Entries] = {}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -116,7 +118,7 @@ class CompletionProblem:
         u_residual: Any = 0.0
         loss = held_out = 0.0
         scale = 2 / self.sample.n_fitted
-        for rows, sums in zip(self.blocks, self._map(u, v), strict=True):
+        for rows, sums in self._map(u, v):
             loss += sums.loss
             held_out += sums.held_out
             gradient_u[rows] = sums.residual_v
@@ -130,16 +132,18 @@ class CompletionProblem:
             float(np.sqrt(held_out / n_held_out)) if n_held_out else None,
         )
 
-    def _map(self, u: NDArray[Any], v: NDArray[Any]) -> Iterator[BlockSums]:
+    def _map(self, u: NDArray[Any], v: NDArray[Any]) -> Iterator[tuple[slice, BlockSums]]:
         if self.is_sparse(v.shape[1]):
+            # Each block costs a sum of the size of V, and nothing here has to fit a cache.
+            n_rows = len(u)
+            larger = list(row_blocks(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
             def by_entries(rows: slice) -> BlockSums:
-                starts, columns = self._sampled(rows)
                 return sparse_block(
-                    u[rows], v, self.matrix[rows], starts, columns, self.sample.held_out(rows)
+                    u[rows], v, self.matrix[rows], self._sampled(rows), self.sample.held_out(rows)
                 )
 
-            return self.executor.map(by_entries, self.blocks)
+            return zip(larger, self.executor.map(by_entries, larger), strict=True)
         v_h = np.ascontiguousarray(v.conj().T)
 
         def by_block(rows: slice) -> BlockSums:
@@ -147,12 +151,13 @@ class CompletionProblem:
                 u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), self.sample.held_out(rows)
             )
 
-        return self.executor.map(by_block, self.blocks)
+        return zip(self.blocks, self.executor.map(by_block, self.blocks), strict=True)
 
-    def _sampled(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        # Four bytes an entry, and only where entries are few: worth keeping between passes.
+    def _sampled(self, rows: slice) -> Entries:
+        # Only where entries are few: worth keeping between passes.
         if rows.start not in self._entries:
             mask = self.sample.mask(rows)
             starts = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
-            self._entries[rows.start] = starts, np.nonzero(mask)[1].astype(np.int32)
+            columns = np.nonzero(mask)[1].astype(np.int32)
+            self._entries[rows.start] = Entries(starts, columns, self.matrix[rows][mask])
         return self._entries[rows.start]

@@ -35,7 +35,7 @@ def real_rows(
             error = u_i[0] * v_j[0]
             for c in range(1, rank):
                 error += u_i[c] * v_j[c]
-            error -= values[i, j]
+            error -= values[k]
             loss += np.float64(error) * np.float64(error)
             for c in range(rank):
                 rv_i[c] += error * v_j[c]
@@ -72,8 +72,8 @@ def complex_rows(
             for c in range(1, rank):
                 error_re += u_re[c] * v_re[c] + u_im[c] * v_im[c]
                 error_im += u_im[c] * v_re[c] - u_re[c] * v_im[c]
-            error_re -= values[i, j].real
-            error_im -= values[i, j].imag
+            error_re -= values[k].real
+            error_im -= values[k].imag
             loss += np.float64(error_re) * np.float64(error_re) + np.float64(error_im) * np.float64(error_im)
             for c in range(rank):
                 rv_re[c] += error_re * v_re[c] - error_im * v_im[c]
