@@ -11,7 +11,7 @@ from usdenoise.completion.problem import CompletionProblem
 MAX_STEPS = 40
 TOLERANCE = 0.01
 COLUMN_STEPS = 2
-LEADING = 16
+LEADING = 24
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
 SINGULAR = 1e-5
