@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from usdenoise.signals import Terminated, exit_code, terminable, uninterrupted
+from usdenoise.signals import Terminated, beside, exit_code, terminable, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +69,14 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert done == [signal.SIG_DFL]
+
+
+def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
+    assert beside(divmod, 17, 5).result() == (3, 2)
+    with pytest.raises(ZeroDivisionError):
+        beside(divmod, 1, 0).result()
+
+
+def test_what_is_done_beside_does_not_hold_up_the_end() -> None:
+    code = "import time; from usdenoise.signals import beside; beside(time.sleep, 600)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from usdenoise.rendering import (
 )
 from usdenoise.report import complete_report, report_of, source_of, unchanged
 from usdenoise.sampling import unpack
-from usdenoise.signals import uninterrupted
+from usdenoise.signals import beside, uninterrupted
 from usdenoise.watching import Display, Silence, Watcher
 
 __all__ = ["Display", "Output", "Silence", "Watcher", "run"]
@@ -98,7 +97,7 @@ def run(
             path, folder, options, display, output, reading or {}, overwrite, command, watcher
         )
     _check_kept(options, output)
-    with OutputFolder(folder, overwrite) as outputs, ThreadPoolExecutor(2) as beside:
+    with OutputFolder(folder, overwrite) as outputs:
         suffix = output_suffix(path)
         files = {"denoised": f"denoised{suffix}"}
         if "power" in output.products:
@@ -115,7 +114,7 @@ def run(
         watcher.stage("load")
         check_address_space(path, reading or {}, options.precision, options.threads or available_threads())
         with unchanged(path) as state:
-            digest = beside.submit(_digest, path)
+            digest = beside(_digest, path)
             acquisition = _load(path, options.precision, reading or {})
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
@@ -126,7 +125,7 @@ def run(
         def iteration(line: Iteration) -> None:
             if waiting:
                 give_back()
-                beside.submit(waiting.pop())
+                beside(waiting.pop())
             watcher.iteration(line)
 
         watcher.stage("solve")
@@ -147,7 +146,7 @@ def run(
         parameters = {**asdict(result.options), **asdict(display), **asdict(output)}
         provenance = to_json(record(command, parameters, source))
         # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
-        drawn = beside.submit(_pictures, result, products, display, f"{path.stem}: {_band(result)}")
+        drawn = beside(_pictures, result, products, display, f"{path.stem}: {_band(result)}")
         with uninterrupted():
             write_result(places["denoised"], suffix, _content(result, products, output, provenance))
         for key, picture in drawn.result().items():

@@ -1,10 +1,14 @@
-"""Being told to stop: which signals end a job, and how to finish what must not be cut in two."""
+"""Being told to stop: which signals end a job, how to finish what must not be cut in two, and what need not finish."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -67,6 +71,20 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
         for late in dict.fromkeys(waiting):
             signal.raise_signal(late)
+
+
+def beside(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Do something in a thread of its own, which does not hold up the end of the process."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _in_main_thread() -> bool:

@@ -66,13 +66,13 @@ elif {stage!r} == "solve":
                 time.sleep(60)
         return denoise(acquisition, on_iteration=stop, **settings)
     job.denoise = slowly
-    source = job.source_of
+    load = job.load
     slow = False
-    def look(which, *arguments):
+    def look(which, **settings):
         global slow
         slow = path in str(which)
-        return source(which, *arguments)
-    job.source_of = look
+        return load(which, **settings)
+    job.load = look
 else:
     draw = job.power_doppler_png
     def slowly(*arguments, title, **settings):
