@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ _WIDTH_INCHES, DPI = 6.0, 150
 
 def load_libraries() -> None:
     """Load what pictures are drawn and encoded with, so that the first of them does not wait for it."""
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg", "imageio.v3"):
+        import_module(name)
 
 
 def power_doppler_png(

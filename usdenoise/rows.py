@@ -22,8 +22,7 @@ def block_rows(shape: tuple[int, int]) -> list[slice]:
     n_rows, n_columns = shape
     most = min(max((1 << 20) // n_columns, 16), 1024)
     count = max(-(-n_rows // most), min(FEWEST_BLOCKS, n_rows // LEAST_ROWS), 1)
-    rows = -(-n_rows // count)
-    return [slice(start, min(start + rows, n_rows)) for start in range(0, n_rows, rows)]
+    return list(row_blocks(n_rows, -(-n_rows // count)))
 
 
 def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.files import MAX_EXPANSION
 from usdenoise.formats.matlab_cells import blocks
@@ -21,6 +22,7 @@ _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
 _MOST_CELLS = 4096
 _MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
 _STRUCTS = ("UF", "PData")
+_DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it anew"
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     """
     from scipy.io import whosmat
 
-    with _guard(path):
+    with guard(path, _DAMAGED):
         is_complex = check_tags(path)
         variables = whosmat(str(path))
     arrays: dict[str, StoredArray] = {}
@@ -108,7 +110,7 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
         from scipy.io import loadmat
 
         _check_claim(path, name, StoredArray(shape, dtype, lambda index: np.empty(0)))
-        with _guard(path):
+        with guard(path, _DAMAGED):
             values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
         if values.shape != shape:
             raise InputError(
@@ -134,7 +136,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
     if not names:
         return {}
-    with _guard(path):
+    with guard(path, _DAMAGED):
         variables = loadmat(str(path), variable_names=names)
     found: dict[str, StoredArray] = {}
 
@@ -162,7 +164,7 @@ def _nearby(path: Path) -> Found:
     from scipy.io import loadmat, whosmat
 
     found: dict[str, tuple[Any, str]] = {}
-    with _guard(path):
+    with guard(path, _DAMAGED):
         small = [
             name
             for name, shape, kind in whosmat(str(path))
@@ -180,16 +182,3 @@ def _nearby(path: Path) -> Found:
         else:
             found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return found
-
-
-@contextmanager
-def _guard(path: Path) -> Iterator[None]:
-    """Turn whatever scipy.io raises on a damaged file into one sentence."""
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{path} is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it anew"
-        ) from error

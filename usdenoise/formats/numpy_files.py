@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,8 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
         if not dtype.hasobject and not dtype.names:
             _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
             if math.prod(shape):
-                order = "F" if fortran else "C"
-                values = np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
+                order: Literal["F", "C"] = "F" if fortran else "C"
+                values: NDArray[Any] = np.memmap(path, dtype, "r", offset, shape, order)
                 stack = arranged("iq", from_array(values), n_axes)
         yield Contents("NumPy .npy", () if stack is None else (stack,), every)
 

@@ -127,7 +127,8 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
         if not content.with_stack:
             file.attrs.update(content.scales)
         file.attrs["usdenoise_provenance"] = content.provenance
-    write_chunks(path, places, chunks, stack.iq, dtype)
+    if places:
+        write_chunks(path, places, chunks, stack.iq, dtype)
 
 
 def _described(content: ResultFile) -> dict[str, Any]:
