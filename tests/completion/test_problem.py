@@ -46,6 +46,20 @@ def test_evaluation_equals_textbook_loop(dtype, kernel, scale):
     assert evaluation.held_out_rmse == pytest.approx(np.sqrt(np.mean(np.abs(missed) ** 2)), rel=rtol)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rank", [1, 8, 17, 33, 70])
+@pytest.mark.parametrize("fraction", [0.001, 0.05])
+def test_sparse_evaluation_at_any_length_of_row_and_number_of_entries(dtype, rank, fraction):
+    # Three tiles of columns; rows with no entry in a tile, with an odd number of them, and with one alone.
+    matrix, (u, v), sample, problem = make(dtype, (60, 1100), rank, fraction, kernel="sparse")
+    value, gradient_u, gradient_v = loops.value_and_gradients(u, v, matrix, sample.mask(slice(0, 60)))
+    evaluation = problem.evaluate((u, v))
+    rtol = 2e-5 if np.finfo(dtype).eps > 1e-10 else 1e-12
+    assert evaluation.value == pytest.approx(value, rel=rtol)
+    for ours, reference in zip(evaluation.gradients, (gradient_u, gradient_v), strict=True):
+        assert np.abs(ours - reference).max() <= rtol * np.abs(reference).max()
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("kernel", ["dense", "sparse"])
 def test_gradient_passes_a_taylor_test(dtype, kernel):

@@ -13,6 +13,7 @@ from usdenoise.rows import squared_norm
 
 SPARSE_BELOW_DENSITY = 0.12
 SPARSE_FROM_WORK = 3e7
+TILE_COLUMNS = 512
 
 
 class BlockSums(NamedTuple):
@@ -39,27 +40,61 @@ class BlockSums(NamedTuple):
 class Entries(NamedTuple):
     """The sampled entries of a block of b rows, gathered once: scattered they cost as much as the whole block.
 
+    They stand by tiles of TILE_COLUMNS columns, whose rows of V the caches hold, and row after row in each.
+
     Attributes
     ----------
-    starts : (b + 1,) array
-        Where each row's entries begin.
+    starts : (n_tiles, b + 1) array
+        Where the entries of each row in each tile begin.
     columns : array
-        Their columns, row after row.
+        Their columns.
     values : array
         Their values.
+    held_out : (3,) tuple of arrays
+        Rows, columns and values of the held-out entries.
     """
 
     starts: NDArray[np.int64]
     columns: NDArray[np.int32]
     values: NDArray[Any]
+    held_out: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
+
+
+def gather(
+    values: NDArray[Any],
+    mask: NDArray[np.bool_],
+    held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
+) -> Entries:
+    """The entries of a block.
+
+    Parameters
+    ----------
+    values, mask, held_out
+        As for :func:`dense_block`.
+    """
+    starts, columns, picked, total = [], [], [], 0
+    for first in range(0, mask.shape[1], TILE_COLUMNS):
+        tile = slice(first, first + TILE_COLUMNS)
+        row_starts = np.concatenate([[0], np.count_nonzero(mask[:, tile], axis=1).cumsum()]) + total
+        total = int(row_starts[-1])
+        starts.append(row_starts)
+        columns.append((np.nonzero(mask[:, tile])[1] + first).astype(np.int32))
+        picked.append(values[:, tile][mask[:, tile]])
+    return Entries(
+        np.array(starts, np.int64),
+        np.concatenate(columns),
+        np.concatenate(picked),
+        (*held_out, values[held_out]),
+    )
 
 
 def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
     """Whether the sampled entries one by one are faster than whole blocks.
 
-    Dense blocks cost the same at any density; one entry at a time costs some eight times more for each.
-    Below SPARSE_FROM_WORK products the compiled kernel does not repay its loading. Both figures are
-    measured by the evaluation benchmark.
+    Dense blocks cost the same at any density; an entry alone costs two to four times its part of that, and its
+    place and value are kept, which above SPARSE_BELOW_DENSITY would take too much memory. Below
+    SPARSE_FROM_WORK products the compiled kernel does not repay its loading. The times are measured by the
+    evaluation benchmark.
     """
     return density <= SPARSE_BELOW_DENSITY and density * n_entries * rank >= SPARSE_FROM_WORK
 
@@ -101,38 +136,20 @@ def dense_block(
 def sparse_block(
     u: NDArray[Any],
     v: NDArray[Any],
-    values: NDArray[Any],
     entries: Entries,
-    held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> BlockSums:
     """Sums of a block over its sampled entries one by one, in a compiled sweep.
 
     Parameters
     ----------
-    u, v, values, held_out
-        As for :func:`dense_block`; of `values` only the held-out entries are read.
+    u, v
+        As for :func:`dense_block`.
     entries : Entries
         The sampled entries of the block.
     """
     from usdenoise.completion import sparse_kernels
 
-    rows, held_columns = held_out
-    missed = np.vecdot(v[held_columns], u[rows]) - values[rows, held_columns]
-    held_out_loss = squared_norm(missed.reshape(1, -1))
-    if np.iscomplexobj(values):
-        # Real and imaginary planes apart let the compiler use whole vectors.
-        u_planes, v_planes = _planes(u), _planes(v)
-        residual_v, residual_u = np.zeros_like(u_planes), np.zeros_like(v_planes)
-        loss = sparse_kernels.complex_rows(*entries, u_planes, v_planes, residual_v, residual_u)
-        return BlockSums(loss, _from_planes(residual_v), _from_planes(residual_u).conj().T, held_out_loss)
-    residual_v, residual_u = np.zeros_like(u), np.zeros_like(v)
-    loss = sparse_kernels.real_rows(*entries, u, v, residual_v, residual_u)
-    return BlockSums(loss, residual_v, residual_u.T, held_out_loss)
-
-
-def _planes(factor: NDArray[Any]) -> NDArray[Any]:
-    return np.stack([factor.real, factor.imag], axis=1)
-
-
-def _from_planes(planes: NDArray[Any]) -> NDArray[Any]:
-    return planes[:, 0] + 1j * planes[:, 1]
+    rows, columns, values = entries.held_out
+    missed = np.vecdot(v.take(columns, axis=0), u.take(rows, axis=0)) - values
+    loss, residual_v, residual_u = sparse_kernels.sweep(*entries[:3], u, v)
+    return BlockSums(loss, residual_v, residual_u.conj().T, squared_norm(missed.reshape(1, -1)))

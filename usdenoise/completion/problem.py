@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.executor import Executor
-from usdenoise.completion.kernels import BlockSums, Entries, dense_block, prefers_sparse, sparse_block
+from usdenoise.completion.kernels import BlockSums, Entries, dense_block, gather, prefers_sparse, sparse_block
 from usdenoise.rows import block_rows, row_blocks
 
-SPARSE_BLOCKS = 16
+SPARSE_BLOCKS = 8
 
 Factors = tuple[NDArray[Any], ...]
 
@@ -139,9 +139,7 @@ class CompletionProblem:
             larger = list(row_blocks(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
             def by_entries(rows: slice) -> BlockSums:
-                return sparse_block(
-                    u[rows], v, self.matrix[rows], self._sampled(rows), self.sample.held_out(rows)
-                )
+                return sparse_block(u[rows], v, self._sampled(rows))
 
             return zip(larger, self.executor.map(by_entries, larger), strict=True)
         v_h = np.ascontiguousarray(v.conj().T)
@@ -156,8 +154,6 @@ class CompletionProblem:
     def _sampled(self, rows: slice) -> Entries:
         # Only where entries are few: worth keeping between passes.
         if rows.start not in self._entries:
-            mask = self.sample.mask(rows)
-            starts = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
-            columns = np.nonzero(mask)[1].astype(np.int32)
-            self._entries[rows.start] = Entries(starts, columns, self.matrix[rows][mask])
+            held_out = self.sample.held_out(rows)
+            self._entries[rows.start] = gather(self.matrix[rows], self.sample.mask(rows), held_out)
         return self._entries[rows.start]
