@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import h5py
@@ -131,6 +132,8 @@ def write_chunks(
     dtype : dtype
         Of the dataset.
     """
+    # The system lets one thread write to a file as well, but has the other one wait with its processor busy.
+    writing = Lock()
 
     def write(place: Place) -> None:
         first, byte = place
@@ -142,8 +145,9 @@ def write_chunks(
             chunk[tuple(slice(n) for n in part.shape)] = part
         data = chunk.reshape(-1).view(np.uint8).data
         written = 0
-        while written < len(data):
-            written += os.pwrite(descriptor, data[written:], byte + written)
+        with writing:
+            while written < len(data):
+                written += os.pwrite(descriptor, data[written:], byte + written)
 
     descriptor = os.open(path, os.O_WRONLY)
     try:
