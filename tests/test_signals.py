@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from usdenoise.signals import Terminated, beside, exit_code, terminable, uninterrupted
+from usdenoise.signals import Terminated, beside, exit_code, taking_turns, terminable, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,17 @@ def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
 def test_what_is_done_beside_does_not_hold_up_the_end() -> None:
     code = "import time; from usdenoise.signals import beside; beside(time.sleep, 600)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_threads_take_turns_only_meanwhile() -> None:
+    before, meanwhile = sys.getswitchinterval(), []
+
+    def fail() -> None:
+        with taking_turns():
+            meanwhile.append(sys.getswitchinterval())
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert meanwhile[0] < before / 5
+    assert sys.getswitchinterval() == pytest.approx(before)

@@ -23,14 +23,14 @@ from usdenoise.filters.lowrank import LowRank
 from usdenoise.filters.pixels import PixelSubset, automatic_rank, draw_panel, draw_pixels
 from usdenoise.filters.refit import refit
 from usdenoise.filters.svd import truncated_svd
+from usdenoise.memory import give_back
 from usdenoise.options import DenoiseOptions, make_options
 from usdenoise.sampling import EntrySample, draw_entries
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 
-
-LOOK_PIXELS = 6000
+TURN_PIXELS, LOOK_PIXELS = 2000, 6000
 BEYOND_CUTOFF = 8
 
 SCALES = (1e-12, 1e14)
@@ -169,34 +169,37 @@ def denoise(
             raise InputError(f"'{acquisition.name}' has no finite entry; check how the file was written")
         _check_scale(matrix, seen.energy, acquisition.name)
         subset = draw_pixels(matrix, observed, np.random.default_rng([chosen.seed, 2]), executor)
+        give_back()
         noise_rms = subset.noise_rms
         sample: EntrySample | None = None
         solution: Solution | None = None
         seen_in = slice(None)
         n_sampled = matrix.size - n_unobserved
+        rank = _rank(chosen, subset, matrix.shape, n_sampled)
         if chosen.method == "svd":
-            rank = _rank(chosen, subset, matrix.shape, n_sampled)
             check_rank_fits(matrix.shape, rank)
             _check_complete(n_unobserved)
             model = truncated_svd(matrix, rank, executor)
         else:
-            panel = _panel(matrix, observed, chosen, start)
+            panel = _panel(matrix, observed, rank, chosen, start)
             sample = draw_entries(panel.matrix.shape, chosen.sampling, chosen.seed, panel.observed)
             n_sampled = sample.n_fitted + sample.n_held_out
+            # No more than these samples determine.
             rank = _rank(chosen, subset, panel.matrix.shape, sample.n_fitted)
             solution = complete(
                 panel.matrix, sample, subset, rank, chosen, executor, on_iteration, panel.start
             )
             # Copies of some pixels, which nobody needs any more.
             del panel, subset
+            give_back()
             if chosen.refit != "all":
                 model = LowRank.from_factors(*solution.factors)
             else:
                 if observed is None and not all_components:
                     seen_in = _look(len(matrix), rank, chosen)
-                twice = isinstance(chosen.low_cutoff, str)
-                right = orthonormal(solution.factors[1])
-                model = refit(matrix[seen_in], right, executor, observed, twice)
+                model = _refitted(
+                    matrix, seen_in, orthonormal(solution.factors[1]), executor, observed, chosen
+                )
         cutoff: CutoffChoice | None = None
         low = chosen.low_cutoff
         high = _high(chosen, rank)
@@ -208,7 +211,9 @@ def denoise(
         singular_values = model.singular_values
         if seen_in != slice(None):
             rest = singular_values[low + BEYOND_CUTOFF :] * np.sqrt(len(matrix) / len(model.left))
-            model = refit(matrix, model.right[:, : low + BEYOND_CUTOFF], executor, None)
+            right = model.right[:, : low + BEYOND_CUTOFF]
+            del model
+            model = refit(matrix, right, executor, None)
             smallest = model.singular_values[-1]
             singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
         solved = time.perf_counter()
@@ -263,6 +268,7 @@ def _check_scale(matrix: NDArray[Any], energy: NDArray[np.float64], name: str) -
 def _panel(
     matrix: NDArray[Any],
     observed: NDArray[np.uint8] | None,
+    rank: int,
     options: DenoiseOptions,
     start: Factors | None,
 ) -> _Panel:
@@ -270,12 +276,27 @@ def _panel(
     rows = None
     if options.refit == "all":
         rng = np.random.default_rng([options.seed, 4])
-        rows = draw_panel(len(matrix), options.sampling, observed, rng)
+        rows = draw_panel(len(matrix), rank, options.sampling, observed, rng)
     if rows is None:
         return _Panel(matrix, observed, start)
     if start is not None and len(start[0]) == len(matrix):
         start = (start[0][rows], start[1])
     return _Panel(matrix[rows], None if observed is None else observed[rows], start)
+
+
+def _refitted(
+    matrix: NDArray[Any],
+    seen_in: slice,
+    right: NDArray[Any],
+    executor: ThreadExecutor,
+    observed: NDArray[np.uint8] | None,
+    options: DenoiseOptions,
+) -> LowRank:
+    """The components of some pixels, from the temporal subspace of a sample."""
+    if observed is None and seen_in == slice(None):
+        # Most of the way to where the step over all pixels ends, for a fraction of its price.
+        right = refit(matrix[_every(len(matrix), TURN_PIXELS)], right, executor, None).right
+    return refit(matrix[seen_in], right, executor, observed, twice=isinstance(options.low_cutoff, str))
 
 
 def _look(n_pixels: int, rank: int, options: DenoiseOptions) -> slice:
@@ -284,10 +305,15 @@ def _look(n_pixels: int, rank: int, options: DenoiseOptions) -> slice:
     Where the residual is kept, the components above the cutoff change nothing: they are fitted to every few
     pixels only, and those below it, with some beyond that keep the last of them exact, to all.
     """
-    stride = n_pixels // LOOK_PIXELS
     low = options.low_cutoff
     needed = options.high_cutoff != "none" or (not isinstance(low, str) and rank <= low + BEYOND_CUTOFF)
-    return slice(None) if needed or stride < 2 else slice(None, None, stride)
+    return slice(None) if needed else _every(n_pixels, LOOK_PIXELS)
+
+
+def _every(n_pixels: int, wanted: int) -> slice:
+    """Every few pixels, so that they are at least as many as wanted and fewer than twice that, or all."""
+    stride = n_pixels // wanted
+    return slice(None) if stride < 2 else slice(None, None, stride)
 
 
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_fitted: int) -> int:

@@ -34,7 +34,7 @@ from usdenoise.rendering import (
 )
 from usdenoise.report import complete_report, report_of, source_of, unchanged
 from usdenoise.sampling import unpack
-from usdenoise.signals import beside, uninterrupted
+from usdenoise.signals import beside, taking_turns, uninterrupted
 from usdenoise.watching import Display, Silence, Watcher
 
 __all__ = ["Display", "Output", "Silence", "Watcher", "run"]
@@ -97,7 +97,7 @@ def run(
             path, folder, options, display, output, reading or {}, overwrite, command, watcher
         )
     _check_kept(options, output)
-    with OutputFolder(folder, overwrite) as outputs:
+    with taking_turns(), OutputFolder(folder, overwrite) as outputs:
         suffix = output_suffix(path)
         files = {"denoised": f"denoised{suffix}"}
         if "power" in output.products:
@@ -119,12 +119,11 @@ def run(
         watcher.loaded(acquisition)
         loaded = time.perf_counter()
 
-        # Once what takes most memory is over, and before the pictures want them.
+        # Once the start is over, and before the pictures want them.
         waiting = [load_libraries]
 
         def iteration(line: Iteration) -> None:
             if waiting:
-                give_back()
                 beside(waiting.pop())
             watcher.iteration(line)
 

@@ -1,6 +1,7 @@
 """Being told to stop: which signals end a job, how to finish what must not be cut in two, and what need not finish."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+TURN_S = 2e-4
 
 
 class Terminated(KeyboardInterrupt):
@@ -85,6 +87,21 @@ def beside(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
+
+
+@contextmanager
+def taking_turns() -> Iterator[None]:
+    """Let threads of Python code hand over to each other every TURN_S meanwhile.
+
+    Work in compiled code needs the interpreter for a moment between its steps, and would wait for that moment
+    as long as Python lets whatever runs beside it go on: five milliseconds each time.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _in_main_thread() -> bool:

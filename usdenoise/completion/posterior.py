@@ -72,15 +72,18 @@ def fit_rows(
 
     def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
         mask = problem.sample.mask(rows)
-        sampled = problem.matrix[rows] * mask
+        # One array of the block's size is enough: the data are wanted no more once the residual is known.
+        image = problem.matrix[rows] * mask
         if start is None:
-            residual: NDArray[Any] = sampled @ right
+            residual: NDArray[Any] = image @ right
             solution = np.zeros_like(residual)
         else:
             solution = start[rows].copy()
-            image = solution @ right_h
-            image *= mask
-            residual = (sampled - image) @ right - solution * weight
+            guess = solution @ right_h
+            guess *= mask
+            image -= guess
+            del guess
+            residual = image @ right - solution * weight
         half = (mask.astype(real) @ outer).view(right.dtype)
         normal = np.empty((len(half), n_leading, n_leading), right.dtype)
         normal[:, upper[1], upper[0]] = half.conj()
@@ -101,7 +104,7 @@ def fit_rows(
         steps = 0 if start is None else 1
         while steps < MAX_STEPS and np.mean(energy) > enough:
             steps += 1
-            image = direction @ right_h
+            np.matmul(direction, right_h, out=image)
             image *= mask
             curved = image @ right + direction * weight
             length = _ratio(energy, _row_products(direction, curved), energy > floor).astype(real)

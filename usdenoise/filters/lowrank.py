@@ -55,5 +55,5 @@ class LowRank:
 
     def band(self, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors A (n_pixels, high - low) and B^H (high - low, n_frames) of the components [low, high)."""
-        scaled = self.left[:, low:high] * self.singular_values[low:high].astype(self.left.real.dtype)
-        return scaled, np.ascontiguousarray(self.right[:, low:high].conj().T)
+        scaled = self.right[:, low:high] * self.singular_values[low:high].astype(self.left.real.dtype)
+        return self.left[:, low:high], np.ascontiguousarray(scaled.conj().T)

@@ -15,9 +15,9 @@ from usdenoise.filters.noise import noise_from_spectrum
 from usdenoise.rows import row_blocks
 from usdenoise.sampling import unpack
 
-FEWEST, MOST, FRACTION = 256, 320, 20
+START_PIXELS = 256
 RANK_LIMIT = 100
-SAMPLES_A_FRAME = 512
+SAMPLES_A_FRAME, FOR_A_COMPONENT = 256, 6
 EDGE_MARGIN = 1.05
 BEYOND_NOISE = 16
 SAMPLES_A_COMPONENT = 1.25
@@ -81,7 +81,7 @@ def draw_pixels(
         Maps over parts of the products.
     """
     n_pixels, n_frames = matrix.shape
-    count = min(n_pixels, int(np.clip(n_pixels // FRACTION, FEWEST, MOST)))
+    count = min(n_pixels, START_PIXELS)
     order = rng.permutation(n_pixels)
     if observed is None:
         chosen = np.sort(order[:count])
@@ -105,17 +105,20 @@ def draw_pixels(
 
 
 def draw_panel(
-    n_pixels: int, sampling: float, observed: NDArray[np.uint8] | None, rng: np.random.Generator
+    n_pixels: int, rank: int, sampling: float, observed: NDArray[np.uint8] | None, rng: np.random.Generator
 ) -> NDArray[np.intp] | None:
     """Pixels, spread over the image, that determine the temporal subspace; None where they are all needed.
 
-    A temporal singular vector is common to all pixels: SAMPLES_A_FRAME sampled pixels in every frame fix it
-    to the accuracy at which one step over all pixels makes it exact.
+    The temporal singular vectors are common to all pixels: SAMPLES_A_FRAME sampled pixels in every frame, or
+    FOR_A_COMPONENT times the rank, fix them well enough for two steps of subspace iteration over all entries
+    to make them exact, and for the held-out error to be about that of known ones.
 
     Parameters
     ----------
     n_pixels : int
         Of the image.
+    rank : int
+        Number of components.
     sampling : float
         Fraction of the panel's entries that will be sampled.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
@@ -123,7 +126,7 @@ def draw_panel(
     rng : numpy.random.Generator
         Chooses the pixels.
     """
-    count = math.ceil(SAMPLES_A_FRAME / sampling)
+    count = math.ceil(max(SAMPLES_A_FRAME, FOR_A_COMPONENT * rank) / sampling)
     alive = np.arange(n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
     return None if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
 
