@@ -296,7 +296,9 @@ def _refitted(
     if observed is None and seen_in == slice(None):
         # Most of the way to where the step over all pixels ends, for a fraction of its price.
         right = refit(matrix[_every(len(matrix), TURN_PIXELS)], right, executor, None).right
-    return refit(matrix[seen_in], right, executor, observed, twice=isinstance(options.low_cutoff, str))
+    # What is weak is sharpened where the cut is to be seen, or a few pixels stand for all.
+    twice = isinstance(options.low_cutoff, str) or seen_in != slice(None)
+    return refit(matrix[seen_in], right, executor, observed, twice)
 
 
 def _look(n_pixels: int, rank: int, options: DenoiseOptions) -> slice:

@@ -214,7 +214,7 @@ def test_a_panel_has_as_many_samples_a_frame_whatever_the_sampling():
         assert len(set(panel)) == len(panel)
         # Spread over the image: every tenth of it has about its share.
         share = np.histogram(panel, 10, (0, 9000))[0] / len(panel)
-        assert share == pytest.approx(np.full(10, 0.1), abs=0.07)
+        assert share == pytest.approx(np.full(10, 0.1), abs=0.05)
 
 
 def test_a_panel_leaves_out_pixels_that_were_never_seen():

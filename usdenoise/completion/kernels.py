@@ -75,11 +75,12 @@ def gather(
     starts, columns, picked, total = [], [], [], 0
     for first in range(0, mask.shape[1], TILE_COLUMNS):
         tile = slice(first, first + TILE_COLUMNS)
-        row_starts = np.concatenate([[0], np.count_nonzero(mask[:, tile], axis=1).cumsum()]) + total
+        sampled = mask[:, tile]
+        row_starts = np.concatenate([[0], np.count_nonzero(sampled, axis=1).cumsum()]) + total
         total = int(row_starts[-1])
         starts.append(row_starts)
-        columns.append((np.nonzero(mask[:, tile])[1] + first).astype(np.int32))
-        picked.append(values[:, tile][mask[:, tile]])
+        columns.append((np.nonzero(sampled)[1] + first).astype(np.int32))
+        picked.append(values[:, tile][sampled])
     return Entries(
         np.array(starts, np.int64),
         np.concatenate(columns),

@@ -165,18 +165,14 @@ def sweep(
     rank = v.shape[1]
     if not np.iscomplexobj(values):
         own, others = _padded(u), _padded(v)
-        residual_v, residual_u = _zeros(own), _zeros(others)
-        count = _lanes(others)
-        loss = real_rows(_unrolled(count))(
-            starts, columns, values, own, others, residual_v, residual_u, count
-        )
+        residual_v, residual_u = _zeros(own.shape, own.dtype), _zeros(others.shape, own.dtype)
+        loss = real_rows(_unrolled(own))(starts, columns, values, own, others, residual_v, residual_u)
         return loss, residual_v[:, :rank], residual_u[:, :rank]
     # Conjugate products of complex numbers are real ones of their parts side by side.
     own, turned, others = _padded(u.real, u.imag), _padded(u.imag, -u.real), _padded(v.real, v.imag)
-    by_real, by_imaginary, residual_u = _zeros(own), _zeros(own), _zeros(others)
-    count = _lanes(others)
-    loss = complex_rows(_unrolled(count))(
-        starts, columns, values, own, turned, others, by_real, by_imaginary, residual_u, count
+    by_real, by_imaginary, residual_u = (_zeros(like.shape, own.dtype) for like in (own, own, others))
+    loss = complex_rows(_unrolled(own))(
+        starts, columns, values, own, turned, others, by_real, by_imaginary, residual_u
     )
     both = slice(0, rank), slice(rank, 2 * rank)
     residual_v = np.empty_like(u)
@@ -185,48 +181,43 @@ def sweep(
     return loss, residual_v, residual_u[:, both[0]] + 1j * residual_u[:, both[1]]
 
 
-def _zeros(like: NDArray[Any]) -> NDArray[Any]:
-    return _padded(np.zeros((len(like), 0), like.dtype), width=like.shape[1])
-
-
-def _padded(*columns: NDArray[Any], width: int = 0) -> NDArray[Any]:
-    """Real matrices side by side, zeros beyond them, in rows of whole lanes that begin with a cache line."""
-    dtype, n_rows = columns[0].dtype, len(columns[0])
-    width = max(width, sum(part.shape[1] for part in columns))
-    row_bytes = -(-width * dtype.itemsize // LANE_BYTES) * LANE_BYTES
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Rows of so many numbers and more, in whole lanes that begin with a cache line."""
+    n_rows, length = shape
+    row_bytes = -(-length * dtype.itemsize // LANE_BYTES) * LANE_BYTES
     memory = np.zeros(n_rows * row_bytes + LANE_BYTES, np.uint8)
     first = -memory.ctypes.data % LANE_BYTES
-    rows = memory[first : first + n_rows * row_bytes].view(dtype).reshape(n_rows, -1)
-    start = 0
-    for part in columns:
-        rows[:, start : start + part.shape[1]] = part
-        start += part.shape[1]
+    return memory[first : first + n_rows * row_bytes].view(dtype).reshape(n_rows, -1)
+
+
+def _padded(*parts: NDArray[Any]) -> NDArray[Any]:
+    """Real matrices side by side, zeros beyond them."""
+    values = np.concatenate(parts, axis=1)
+    rows = _zeros(values.shape, values.dtype)
+    rows[:, : values.shape[1]] = values
     return rows
 
 
-def _lanes(rows: NDArray[Any]) -> int:
-    return int(rows.shape[1] * rows.itemsize // LANE_BYTES)
-
-
-def _unrolled(count: int) -> int:
-    return count if count <= MOST_UNROLLED else 0
+def _unrolled(rows: NDArray[Any]) -> int:
+    lanes = rows.shape[1] * rows.itemsize // LANE_BYTES
+    return lanes if lanes <= MOST_UNROLLED else 0
 
 
 @cache
 def real_rows(unrolled: int) -> Callable[..., float]:
     """A sweep for rows of so many lanes, or of any number with 0.
 
-    kernel(starts, columns, values, u, v, residual_v, residual_u, lanes a row) adds R V to `residual_v` and R^T U to
-    `residual_u`, both in whole lanes, and returns the sum of R^2 in double precision. `starts`,
+    kernel(starts, columns, values, u, v, residual_v, residual_u) adds R V to `residual_v` and R^T U to
+    `residual_u`, all in whole lanes, and returns the sum of R^2 in double precision. `starts`,
     `columns` and `values` are those of :class:`usdenoise.completion.kernels.Entries`.
     """
 
     @numba.njit(**_OPTIONS)
     def kernel(
-        starts: Any, columns: Any, values: Any, u: Any, v: Any, residual_v: Any, residual_u: Any, count: int
+        starts: Any, columns: Any, values: Any, u: Any, v: Any, residual_v: Any, residual_u: Any
     ) -> float:
-        n = unrolled if unrolled else count
-        step = u.shape[1] // count
+        step = LANE_BYTES // u.itemsize
+        n = unrolled if unrolled else u.shape[1] // step
         width = n * step
         u_, v_, rv, ru = u.reshape(-1), v.reshape(-1), residual_v.reshape(-1), residual_u.reshape(-1)
         loss = 0.0
@@ -264,7 +255,7 @@ def real_rows(unrolled: int) -> Callable[..., float]:
 def complex_rows(unrolled: int) -> Callable[..., float]:
     """As :func:`real_rows` for complex factors in real lanes.
 
-    kernel(starts, columns, values, u, turned, v, residual_v, residual_iv, residual_u, lanes a row) takes rows
+    kernel(starts, columns, values, u, turned, v, residual_v, residual_iv, residual_u) takes rows
     [Re u, Im u], [Im u, -Re u] and [Re v, Im v] and adds sum Re(R) [Re v, Im v] to `residual_v`, the same with Im(R)
     to `residual_iv`, and [Re, Im] of R^H U to `residual_u`.
     """
@@ -280,10 +271,9 @@ def complex_rows(unrolled: int) -> Callable[..., float]:
         residual_v: Any,
         residual_iv: Any,
         residual_u: Any,
-        count: int,
     ) -> float:
-        n = unrolled if unrolled else count
-        step = u.shape[1] // count
+        step = LANE_BYTES // u.itemsize
+        n = unrolled if unrolled else u.shape[1] // step
         width = n * step
         u_, iu, v_ = u.reshape(-1), turned.reshape(-1), v.reshape(-1)
         rv, riv, ru = residual_v.reshape(-1), residual_iv.reshape(-1), residual_u.reshape(-1)
