@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from usdenoise.completion.executor import ThreadExecutor
+from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
-from usdenoise.simulation import simulate_to_file
 
 SMALL = PhantomSettings(shape=(40, 32, 120), frame_rate_hz=500.0, seed=3)
 

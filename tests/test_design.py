@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from usdenoise.cli import main
-from usdenoise.options import CHOICES, DenoiseOptions, flag
+from usdenoise.pipeline.options import CHOICES, DenoiseOptions, flag
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from usdenoise.acquisition import Acquisition as Acquisition
     from usdenoise.batch import run_batch as run_batch
     from usdenoise.comparison import compare as compare
-    from usdenoise.completion.methods import METHODS as METHODS
-    from usdenoise.denoising import DenoiseResult as DenoiseResult
-    from usdenoise.denoising import denoise as denoise
-    from usdenoise.doppler import axial_velocity as axial_velocity
-    from usdenoise.doppler import directional_power as directional_power
-    from usdenoise.doppler import power_doppler as power_doppler
+    from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
-    from usdenoise.expansion import expand as expand
     from usdenoise.formats import load as load
-    from usdenoise.options import DenoiseOptions as DenoiseOptions
+    from usdenoise.images.flow import axial_velocity as axial_velocity
+    from usdenoise.images.flow import directional_power as directional_power
+    from usdenoise.images.power_doppler import power_doppler as power_doppler
+    from usdenoise.jobs.expand_job import expand as expand
+    from usdenoise.pipeline.denoise import DenoiseResult as DenoiseResult
+    from usdenoise.pipeline.denoise import denoise as denoise
+    from usdenoise.pipeline.options import DenoiseOptions as DenoiseOptions
+    from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {
-    "Acquisition": "usdenoise.acquisition",
-    "DenoiseOptions": "usdenoise.options",
-    "DenoiseResult": "usdenoise.denoising",
-    "METHODS": "usdenoise.completion.methods",
+    "Acquisition": "usdenoise.stack.acquisition",
+    "DenoiseOptions": "usdenoise.pipeline.options",
+    "DenoiseResult": "usdenoise.pipeline.denoise",
+    "METHODS": "usdenoise.completion.descent_methods",
     "UsdenoiseError": "usdenoise.errors",
-    "axial_velocity": "usdenoise.doppler",
+    "axial_velocity": "usdenoise.images.flow",
     "compare": "usdenoise.comparison",
-    "denoise": "usdenoise.denoising",
-    "directional_power": "usdenoise.doppler",
-    "expand": "usdenoise.expansion",
+    "denoise": "usdenoise.pipeline.denoise",
+    "directional_power": "usdenoise.images.flow",
+    "expand": "usdenoise.jobs.expand_job",
     "load": "usdenoise.formats",
-    "power_doppler": "usdenoise.doppler",
+    "power_doppler": "usdenoise.images.power_doppler",
     "run_batch": "usdenoise.batch",
 }
 

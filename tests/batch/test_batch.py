@@ -17,8 +17,8 @@ from tests.batch.shared import OWN, QUICK, files, results, shell, write_scan
 from usdenoise import __version__
 from usdenoise.batch import Decision, Scan, plan_batch
 from usdenoise.cli import main
-from usdenoise.contact_sheet import read_tiff
-from usdenoise.options import DenoiseOptions
+from usdenoise.formats.tiff import read_tiff
+from usdenoise.pipeline.options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
 

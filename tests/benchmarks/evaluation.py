@@ -18,10 +18,11 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from usdenoise.completion.executor import ThreadExecutor, available_threads
-from usdenoise.completion.initialize import gaussian
 from usdenoise.completion.problem import CompletionProblem
-from usdenoise.sampling import draw_entries
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.sampling import draw_entries
+from usdenoise.system.blas_threads import available_threads
 
 
 def seconds(action):

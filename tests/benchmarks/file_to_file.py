@@ -23,7 +23,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from usdenoise.metrics import correlation
+from usdenoise.images.metrics import correlation
 
 PLAIN = """
 import sys, h5py
@@ -32,9 +32,9 @@ with h5py.File(sys.argv[1]) as file:
 with h5py.File(sys.argv[2], "w") as file:
     file["iq"] = values
 """
-PEAK = "\nfrom usdenoise.provenance import peak_memory_bytes; print(peak_memory_bytes())"
+PEAK = "\nfrom usdenoise.system.memory import peak_memory_bytes; print(peak_memory_bytes())"
 LIBRARIES = """
-import usdenoise.job, matplotlib.figure, matplotlib.backends.backend_agg, scipy.linalg, threadpoolctl
+import usdenoise.jobs.run_job, matplotlib.figure, matplotlib.backends.backend_agg, scipy.linalg, threadpoolctl
 """
 
 

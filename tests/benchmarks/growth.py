@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from usdenoise.completion.initialize import gaussian, orthonormal
-from usdenoise.denoising import denoise
-from usdenoise.memory import give_back
-from usdenoise.provenance import peak_memory_bytes
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.system.memory import peak_memory_bytes, release_freed_memory
 
 SVD_FRAMES = 2400
 PIXELS, FRAMES, RANK, SAMPLING, CLUTTER = 8000, 1200, 30, 0.5, 10
@@ -60,7 +60,7 @@ def check(result, truth):
 
 def added(call, *arguments):
     """What a call returns, and the bytes at its peak over what the process held before."""
-    give_back()
+    release_freed_memory()
     # The kernel forgets the peak so far.
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_memory_bytes()

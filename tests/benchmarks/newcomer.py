@@ -15,8 +15,8 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from usdenoise import denoise
-from usdenoise.completion.initialize import gaussian
-from usdenoise.sampling import draw_entries
+from usdenoise.completion.starts import gaussian
+from usdenoise.stack.sampling import draw_entries
 
 RANK, SAMPLING, TAU, DECAY = 100, 0.5, 0.32, 0.05
 

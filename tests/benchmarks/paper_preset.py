@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 from usdenoise import denoise, load
-from usdenoise.casorati import casorati
-from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.filters.svd import truncated_svd
-from usdenoise.provenance import peak_memory_bytes
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.casorati import casorati
+from usdenoise.system.memory import peak_memory_bytes
 
 
 def distance(first, second):

@@ -27,14 +27,15 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
 
-from usdenoise.comparison.worker import relative_distance
-from usdenoise.completion.executor import ThreadExecutor, available_threads
-from usdenoise.denoising import denoise
-from usdenoise.filters.rsvd import randomized_svd
+from usdenoise.comparison.method_process import relative_distance
+from usdenoise.filters.randomized_svd import randomized_svd
 from usdenoise.filters.svd import truncated_svd
-from usdenoise.metrics import correlation
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.provenance import peak_memory_bytes
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.system.blas_threads import available_threads
+from usdenoise.system.memory import peak_memory_bytes
 
 LOSS = 1e-3
 BEYOND = 8
@@ -104,7 +105,7 @@ def own_rsvd(stack, low):
 
 
 def _own(stack, low, factorise):
-    from usdenoise.filters.band import keep_band
+    from usdenoise.pipeline.band import keep_band
 
     matrix = stack.reshape(-1, stack.shape[-1])
     with ThreadExecutor() as executor:

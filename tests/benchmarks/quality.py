@@ -19,9 +19,10 @@ import time
 import numpy as np
 
 from usdenoise import UsdenoiseError, denoise
-from usdenoise.completion.executor import ThreadExecutor, available_threads
-from usdenoise.metrics import correlation
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.system.blas_threads import available_threads
 
 SIZES = ((64, 64, 100), (64, 64, 200), (100, 80, 600))
 FULL = (200, 130, 2400)

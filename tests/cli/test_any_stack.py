@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from usdenoise import job
 from usdenoise.cli import main
-from usdenoise.contact_sheet import read_tiff
+from usdenoise.formats.tiff import read_tiff
+from usdenoise.jobs import run_job as job
 
 FLAWS = ("none", "constant pixels", "equal frames", "holes", "infinite", "zeros", "one entry", "all equal")
 TYPES = (

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from usdenoise import __version__, load
 from usdenoise.cli import main
+from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
-from usdenoise.simulation import simulate_to_file
 
 _RNG = np.random.default_rng(4)
 IQ = (_RNG.standard_normal((40, 12, 10)) + 1j * _RNG.standard_normal((40, 12, 10))).astype(np.complex64)

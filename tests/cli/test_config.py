@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.batch.shared import write_scan
-from usdenoise import job
 from usdenoise.cli import main
-from usdenoise.config import find_config, read_config
+from usdenoise.cli.config_file import find_config, read_config
 from usdenoise.errors import OptionError
+from usdenoise.jobs import run_job as job
 
 KNOWN = ("rank", "low-cutoff", "spacing", "cutoff-figure", "pattern")
 

@@ -12,8 +12,8 @@ import pytest
 from tests.cli.test_cli import REPORT_KEYS, cli, parse, refused, write
 from tests.formats.layouts import LAYOUTS
 from usdenoise import expand, load
-from usdenoise.cli.options import job_arguments
-from usdenoise.output import Output
+from usdenoise.cli.shared_options import job_arguments
+from usdenoise.jobs.job_options import Output
 
 FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff", "rank", "--threads", "1")
 

@@ -11,7 +11,8 @@ import pytest
 from click.testing import Result
 
 from tests.cli.test_cli import cli, shell
-from usdenoise.experiments import catalogue, reproduce, ultrasound
+from usdenoise.experiments import catalogue, ultrasound
+from usdenoise.experiments import run_experiments as reproduce
 from usdenoise.experiments import setup as setups
 from usdenoise.experiments.catalogue import EXPERIMENTS, Experiment
 from usdenoise.experiments.record import ExperimentResult

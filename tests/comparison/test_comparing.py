@@ -9,15 +9,15 @@ import pytest
 
 import usdenoise
 from tests.reference import loops
-from usdenoise import metrics
-from usdenoise.acquisition import Acquisition
-from usdenoise.casorati import casorati
 from usdenoise.comparison import CONTENDERS, compare
-from usdenoise.comparison.methods import Work
-from usdenoise.comparison.worker import Order, carry_out, relative_distance
+from usdenoise.comparison.contenders import Work
+from usdenoise.comparison.method_process import Order, carry_out, relative_distance
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.formats.truth import Truth, read_truth
+from usdenoise.images import metrics
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.casorati import casorati
 
 LOW, RANK = 12, 20
 

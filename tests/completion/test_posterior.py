@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.initialize import gaussian, orthonormal
 from usdenoise.completion.posterior import fit_rows, posterior_sweep
 from usdenoise.completion.problem import CompletionProblem
-from usdenoise.sampling import draw_entries
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.stack.sampling import draw_entries
 
 
 def problem(dtype, rank, fraction=0.6, shape=(300, 200), decades=2.0, noise=0.1, seed=0):

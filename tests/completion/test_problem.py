@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.completion import kernels
-from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.initialize import gaussian
+from usdenoise.completion import block_sums as kernels
 from usdenoise.completion.problem import CompletionProblem
-from usdenoise.sampling import draw_entries
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.sampling import draw_entries
 
 DTYPES = [np.float32, np.complex64, np.float64, np.complex128]
 

@@ -5,13 +5,15 @@ import pytest
 
 from tests.completion.test_problem import make
 from tests.reference import loops
-from usdenoise.completion import damping, initialize
-from usdenoise.completion.methods import METHODS
-from usdenoise.completion.preconditioners import damped_gram, damped_inverse, gram, identity
+from usdenoise.completion import damping
+from usdenoise.completion import starts as initialize
+from usdenoise.completion.descent_methods import METHODS
+from usdenoise.completion.preconditioners import damped_gram, damped_inverse, identity
 from usdenoise.completion.problem import Evaluation
 from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError, OptionError
+from usdenoise.linalg.gram_matrices import gram
 
 
 def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):

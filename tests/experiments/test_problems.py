@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.initialize import gaussian
 from usdenoise.completion.problem import CompletionProblem
+from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.problems import AgainstTruth, OneBitProblem, PhaseProblem, SensingProblem
-from usdenoise.sampling import draw_entries
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.sampling import draw_entries
 
 DTYPES = [np.float64, np.complex128]
 N, RANK, MEASUREMENTS = 7, 3, 20

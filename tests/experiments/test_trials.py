@@ -13,13 +13,7 @@ from tests.reference import loops
 from usdenoise.completion.solve import solve
 from usdenoise.errors import DivergedError
 from usdenoise.experiments import trials
-from usdenoise.experiments.instances import (
-    SIZE,
-    draw_one_bit,
-    draw_phase,
-    draw_sensing,
-    noise_floor,
-)
+from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing, noise_floor
 from usdenoise.experiments.trials import (
     DIVERGED,
     LOST,
@@ -78,7 +72,7 @@ def test_there_is_one_descent_loop_in_the_package():
 
 
 def test_every_run_goes_through_the_loop(monkeypatch):
-    from usdenoise.filters import completion
+    from usdenoise.pipeline import estimate as completion
 
     assert trials.solve is completion.solve is solve
     calls = []

@@ -5,16 +5,16 @@ import pytest
 from scipy.signal import butter, sosfiltfilt
 
 from tests.reference import loops
-from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.initialize import gaussian
 from usdenoise.completion.problem import CompletionProblem, Evaluation
+from usdenoise.completion.starts import gaussian
 from usdenoise.errors import DivergedError, OptionError
-from usdenoise.filters.rpca import robust_pca, threshold_singular_values
-from usdenoise.filters.rsvd import randomized_svd
-from usdenoise.filters.softimpute import soft_impute
+from usdenoise.filters.randomized_svd import randomized_svd
+from usdenoise.filters.robust_pca import robust_pca, threshold_singular_values
+from usdenoise.filters.soft_impute import soft_impute
 from usdenoise.filters.svd import truncated_svd
-from usdenoise.filters.temporal import highpass, polynomial
-from usdenoise.sampling import draw_entries
+from usdenoise.filters.temporal_filters import highpass, polynomial
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.sampling import draw_entries
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 
 from tests.formats.layouts import LAYOUTS, SPACING, Layout
 from usdenoise import load
-from usdenoise.casorati import casorati
 from usdenoise.formats import describe, layout
+from usdenoise.stack.casorati import casorati
 
 
 @pytest.fixture(params=LAYOUTS)

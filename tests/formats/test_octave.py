@@ -12,9 +12,9 @@ import pytest
 import scipy.io
 
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
-from usdenoise import job
-from usdenoise.formats import matlab_writing
-from usdenoise.output import Output
+from usdenoise.formats.matlab import matlab_writing
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
 
 # Sums with weights see any exchange of axes, of real and imaginary parts, and of signs.
 PROGRAM = """

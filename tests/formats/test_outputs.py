@@ -11,16 +11,18 @@ import scipy.io
 
 from tests.formats.layouts import LAYOUTS, confusius, put_all, v73
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES, write
-from usdenoise import denoise, expand, job, load
-from usdenoise.acquisition import Acquisition
+from usdenoise import denoise, expand, load
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.expansion import expand_to_file
-from usdenoise.formats import matlab_writing
-from usdenoise.formats.hdf5_writing import create_file, reserve_dataset, write_chunks
+from usdenoise.formats.hdf5.hdf5_chunks import reserve_dataset, write_chunks
+from usdenoise.formats.hdf5.hdf5_writing import create_file
 from usdenoise.formats.layout import chunk_shape
+from usdenoise.formats.matlab import matlab_writing
 from usdenoise.formats.results import ResultFile, write_result
-from usdenoise.options import DenoiseOptions
-from usdenoise.output import Output
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.expand_job import expand_to_file
+from usdenoise.jobs.job_options import Output
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.acquisition import Acquisition
 
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
 
@@ -254,13 +256,13 @@ def test_chunks_are_written_where_the_library_looks_for_them(
     with create_file(path) as file:
         dataset, places = reserve_dataset(file, "iq", values.shape, np.dtype(dtype), chunks)
         dataset.attrs["axes"] = "tzx"
-        file["beside"] = np.arange(5)
+        file["run_in_background"] = np.arange(5)
     write_chunks(path, places, chunks, values, np.dtype(dtype))
     with h5py.File(path) as file:
         assert file["iq"].dtype == dtype
         assert file["iq"].chunks == chunks
         assert np.array_equal(file["iq"], values)
-        assert np.array_equal(file["beside"], np.arange(5))
+        assert np.array_equal(file["run_in_background"], np.arange(5))
 
 
 def test_chunks_of_another_type_are_converted(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
-from usdenoise import job, load
-from usdenoise.casorati import casorati
+from usdenoise import load
 from usdenoise.formats import describe, layout
 from usdenoise.formats.description import guess_axes
-from usdenoise.formats.matlab_writing import write_v73
-from usdenoise.options import DenoiseOptions
+from usdenoise.formats.matlab.matlab_writing import write_v73
+from usdenoise.jobs import run_job as job
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.casorati import casorati
 
 N_FRAMES, N_Z, N_X = 12, 5, 4
 _RNG = np.random.default_rng(5)

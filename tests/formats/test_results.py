@@ -18,13 +18,15 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
-from usdenoise import denoise, job, load
-from usdenoise.acquisition import Acquisition
+from usdenoise import denoise, load
 from usdenoise.errors import InputError, OutputError
-from usdenoise.formats.files import OutputFolder, remove_leftovers, sha256
-from usdenoise.formats.matlab_writing import write_v73
-from usdenoise.options import DenoiseOptions
+from usdenoise.formats.file_state import sha256
+from usdenoise.formats.matlab.matlab_writing import write_v73
+from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
+from usdenoise.jobs import run_job as job
 from usdenoise.phantom import Phantom, Terms
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.acquisition import Acquisition
 
 OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)
 _RNG = np.random.default_rng(2)
@@ -507,7 +509,7 @@ def test_a_disk_that_fills_up_while_writing(suffix: str, limit: int, tmp_path: P
         write(path, "iq", IQ)
     program = (
         "import sys\n"
-        "from usdenoise import job\n"
+        "from usdenoise.jobs import run_job as job\n"
         "from usdenoise.errors import OutputError\n"
         "from tests.formats.test_results import OPTIONS, Limits\n"
         "try:\n"

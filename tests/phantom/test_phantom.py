@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import all_frames
-from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.errors import OptionError
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 
 

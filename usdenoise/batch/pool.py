@@ -9,14 +9,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from usdenoise.batch import memory
+from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.worker import DONE, FAILED, GRACE_S, NEEDS, work
+from usdenoise.batch.scan_process import DONE, FAILED, GRACE_S, NEEDS, work
+from usdenoise.system import memory
 
 LOST = "lost"
 _PRELOADED = [
-    "usdenoise.batch.worker",
-    "usdenoise.completion.sparse_kernels",
+    "usdenoise.batch.scan_process",
+    "usdenoise.completion.sparse_sweep",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
     "imageio.plugins.pillow",
@@ -148,7 +149,7 @@ class Pool:
                 if other.going
             ]
             # Alone it may try: nothing will be freed by waiting.
-            if not running or memory.admits(worker.needs, running, memory.available_bytes()):
+            if not running or admits(worker.needs, running, memory.available_bytes()):
                 try:
                     worker.pipe.send(None)
                 except OSError:

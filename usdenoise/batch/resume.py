@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.batch.plan import RECORD, Scan
-from usdenoise.batch.rows import Row, outcome
+from usdenoise.batch.table import Row, outcome
 from usdenoise.errors import InputError
-from usdenoise.formats.files import file_state, sha256, size_on_disk
-from usdenoise.provenance import software
+from usdenoise.formats.file_state import file_state, sha256, size_on_disk
+from usdenoise.system.provenance import software
 
 RUN, SKIP, KEEP_FAILED = "run", "skip", "keep failed"
 
@@ -55,7 +55,7 @@ def decide(
     scan : Scan
         The scan.
     asked : mapping
-        What is asked of every job (:func:`usdenoise.provenance.requested`).
+        What is asked of every job (:func:`usdenoise.system.provenance.requested`).
     failures : mapping from name to row
         As of :func:`earlier_failures`.
     overwrite : bool

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.batch_view import make_view
 from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import Console, print_json, print_table

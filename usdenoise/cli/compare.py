@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_rows
 from usdenoise.cli.main import FAILED
 
@@ -103,7 +103,7 @@ def command(
     once on the full SVD. A method that fails is a row that says so, and the exit code is 1.
     """
     from usdenoise.comparison import CONTENDERS, Settings
-    from usdenoise.comparison.job import compare_file
+    from usdenoise.comparison.compare_file import compare_file
 
     values = shared.given(values)
     reading = {name: values.pop(name) for name in shared.READING if name in values}

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from usdenoise.cli.config_file import find_config, read_config
 from usdenoise.cli.console import Console
-from usdenoise.config import find_config, read_config
 from usdenoise.errors import OptionError
-from usdenoise.options import preset_values
+from usdenoise.pipeline.options import preset_values
 
 _SHARING = ("run", "batch")
 _ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}

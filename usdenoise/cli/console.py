@@ -104,7 +104,7 @@ def print_line(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout, on one line."""
-    from usdenoise.provenance import to_json
+    from usdenoise.system.provenance import to_json
 
     print_line(to_json(value))
 

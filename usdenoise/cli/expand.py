@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table
 
 
@@ -28,7 +28,7 @@ def command(
     file: Path, output: Path | None, low: int | None, high: int | None, overwrite: bool, as_json: bool
 ) -> None:
     """Rebuild the filtered stack from the factors in FILE, which run --keep-factors wrote."""
-    from usdenoise.expansion import expand_to_file
+    from usdenoise.jobs.expand_job import expand_to_file
 
     report = expand_to_file(
         file, output, low=low, high=high, overwrite=overwrite, command=["usdenoise", *sys.argv[1:]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table
 from usdenoise.errors import InputError
 

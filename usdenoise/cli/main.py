@@ -10,7 +10,7 @@ import click
 from usdenoise import __version__
 from usdenoise.cli.console import printable
 from usdenoise.errors import WANT_OF_MEMORY, DivergedError, UsdenoiseError, is_want_of_memory
-from usdenoise.signals import exit_code, terminable
+from usdenoise.system.signals import exit_code, terminable
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",

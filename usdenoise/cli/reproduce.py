@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_table
 
 WIDTH = 80
@@ -79,7 +79,7 @@ def command(
     if given and acquisition is None:
         raise click.UsageError("options on how to read a stack need one: give --acquisition FILE")
 
-    from usdenoise.experiments.reproduce import reproduce
+    from usdenoise.experiments.run_experiments import reproduce
     from usdenoise.experiments.setup import Setup
 
     with Console(quiet, verbose) as console:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
 
 if TYPE_CHECKING:
-    from usdenoise.acquisition import Acquisition
     from usdenoise.completion.solve import Iteration
+    from usdenoise.stack.acquisition import Acquisition
 
 _GOOD = ("as good as", "the full SVD")
 
@@ -71,7 +71,7 @@ def command(
     also be UFF, zea, EchoFrame, AUTC, NumPy or Zarr.
     """
     arguments = shared.job_arguments(preset, values)
-    from usdenoise.job import run
+    from usdenoise.jobs.run_job import run
 
     with Console(quiet, verbose) as console:
         report = run(

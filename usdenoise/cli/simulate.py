@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from usdenoise.cli import options as shared
+from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_table
 
 
@@ -55,8 +55,8 @@ def command(
     The truth is in the group truth: vessel_mask, blood_power (mean over frames) and velocity (axial, in mm/s,
     positive towards the probe).
     """
+    from usdenoise.jobs.simulate_job import simulate_to_file
     from usdenoise.phantom import PhantomSettings
-    from usdenoise.simulation import simulate_to_file
 
     settings = PhantomSettings(**shared.given(values))
     began = time.perf_counter()

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.preconditioners import gram
 from usdenoise.completion.problem import CompletionProblem
+from usdenoise.linalg.gram_matrices import gram
 
 MAX_STEPS = 40
 TOLERANCE = 0.01

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.problem import Factors
+from usdenoise.linalg.gram_matrices import gram
 
 Preconditioner = Callable[[Factors, Factors, float], Factors]
 
@@ -24,16 +25,6 @@ def damped_gram(factors: Factors, gradients: Factors, damping: float) -> Factors
     """
     inverses = [damped_inverse(gram(factor), damping, factor.dtype) for factor in reversed(factors)]
     return tuple(gradient @ inverse for gradient, inverse in zip(gradients, inverses, strict=True))
-
-
-def gram(factor: NDArray[Any]) -> NDArray[Any]:
-    """F^H F of an (n, r) factor, in double precision, whatever the precision of the factor."""
-    wide = np.result_type(factor.dtype, np.float64)
-    total = np.zeros((factor.shape[1], factor.shape[1]), wide)
-    for start in range(0, factor.shape[0], 4096):
-        rows = factor[start : start + 4096].astype(wide)
-        total += rows.conj().T @ rows
-    return total
 
 
 def damped_inverse(matrix: NDArray[Any], damping: float, dtype: Any) -> NDArray[Any]:

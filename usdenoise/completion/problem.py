@@ -12,9 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.executor import Executor
-from usdenoise.completion.kernels import BlockSums, Entries, dense_block, gather, prefers_sparse, sparse_block
-from usdenoise.rows import block_rows, row_blocks
+from usdenoise.completion.block_sums import (
+    BlockSums,
+    Entries,
+    dense_block,
+    gather,
+    prefers_sparse,
+    sparse_block,
+)
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import block_rows, row_blocks
 
 SPARSE_BLOCKS = 8
 

@@ -115,7 +115,7 @@ def solve(
     start : tuple of arrays
         First factors; not changed.
     preconditioner, damping : callables
-        Direction and schedule (see :mod:`usdenoise.completion.methods`).
+        Direction and schedule (see :mod:`usdenoise.completion.descent_methods`).
     step : float
         Step length for the gradient of the problem's own value (the paper's alpha).
     stopping : StoppingRule

@@ -5,14 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from usdenoise.experiments.claims import (
-    as_soon,
-    ends_near_best,
-    floor_level,
-    reaches,
-    reaches_floor,
-    sooner,
-)
+from usdenoise.experiments.claims import as_soon, ends_near_best, floor_level, reaches, reaches_floor, sooner
 from usdenoise.experiments.instances import (
     SIZE,
     Instance,

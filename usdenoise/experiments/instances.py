@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.initialize import gaussian, orthonormal
 from usdenoise.completion.problem import Factors, Problem
+from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.problems import OneBitProblem, PhaseProblem, SensingProblem
+from usdenoise.linalg.orthonormal_bases import orthonormal
 
 SIZE = 10
 NEAR, SMALL = 0.1, 1e-12

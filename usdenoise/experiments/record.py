@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import Acquisition
+from usdenoise.stack.acquisition import Acquisition
 
 
 @dataclass(frozen=True)

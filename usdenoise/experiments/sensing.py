@@ -21,14 +21,7 @@ from usdenoise.experiments.claims import (
 from usdenoise.experiments.instances import SIZE, draw_sensing, noise_floor
 from usdenoise.experiments.record import ExperimentResult, Panel
 from usdenoise.experiments.setup import Setup
-from usdenoise.experiments.trials import (
-    Variant,
-    eta_decay,
-    gradient_descent,
-    panel,
-    precgd,
-    scaledgd_lambda,
-)
+from usdenoise.experiments.trials import Variant, eta_decay, gradient_descent, panel, precgd, scaledgd_lambda
 
 SCALES = (1.0, 1e-2)
 RANK = 8

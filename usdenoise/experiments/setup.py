@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import Acquisition
-from usdenoise.completion.executor import ThreadExecutor
 from usdenoise.formats import load
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.stack.acquisition import Acquisition
 
 SEEDS, QUICK_SEEDS = 10, 3
 PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (48, 40, 240)
@@ -56,7 +56,7 @@ class Setup:
     acquisition : Path or None
         A file for the ultrasound experiments in place of the phantom.
     reading : mapping
-        Fields of :class:`usdenoise.formats.reading.ReadOptions`.
+        Fields of :class:`usdenoise.formats.loading.ReadOptions`.
     threads : int or None
         Threads of the ultrasound experiments; None takes every processor at hand.
     say : callable

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.executor import ThreadExecutor
-from usdenoise.completion.methods import METHODS
+from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import Iteration, solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.errors import DivergedError
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.problems import AgainstTruth
 from usdenoise.experiments.record import Curve, Panel
+from usdenoise.linalg.executor import ThreadExecutor
 
 SECONDS_POINTS = 201
 DIVERGED = "diverged"

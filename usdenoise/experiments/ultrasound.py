@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.casorati import casorati
-from usdenoise.denoising import DenoiseResult, denoise
-from usdenoise.doppler import decibels, power_doppler
 from usdenoise.experiments.claims import TINY, ends_above
 from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Montage, Panel
 from usdenoise.experiments.setup import PAPER_SHAPE, Setup, Stack
-from usdenoise.metrics import correlation
-from usdenoise.options import make_options
+from usdenoise.images.metrics import correlation
+from usdenoise.images.power_doppler import decibels, power_doppler
+from usdenoise.pipeline.denoise import DenoiseResult, denoise
+from usdenoise.pipeline.options import make_options
+from usdenoise.stack.casorati import casorati
 
 RANK, ALPHA, GD_ALPHA, SIGMA_HAT, LAMBDA = 100, 1e7, 1e3, 5e-3, 5e-2
 SAMPLINGS = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2)

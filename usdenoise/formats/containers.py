@@ -37,9 +37,9 @@ def opener(path: Path) -> Opener:
         raise InputError(f"{path} {reason}; check the path") from error
     suffix = path.suffix.lower()
     if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
-        return _load("hdf5")
+        return _load("hdf5.hdf5_reading")
     if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
-        return _load("matlab")
+        return _load("matlab.matlab_reading")
     if head[:6] == b"\x93NUMPY":
         return _load("numpy_files", "open_npy")
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
@@ -74,7 +74,7 @@ def _of_folder(path: Path) -> Opener:
     from usdenoise.formats import autc
 
     if is_zarr(path):
-        return _load("zarr_files")
+        return _load("zarr.zarr_reading")
     if is_acquisition_folder(path):
         return autc.open_contents
     raise InputError(

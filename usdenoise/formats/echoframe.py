@@ -15,8 +15,8 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, arranged, pitch
-from usdenoise.formats.hdf5 import open_file
-from usdenoise.formats.hdf5_metadata import numbers, small_number
+from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
+from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.stored import concatenated, from_array
 
 PARAMETERS = "ScanParameters.mat"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import canonical_axes, check_axes, spatial_order
 from usdenoise.errors import InputError
 from usdenoise.formats.stored import StoredArray
+from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
 
 SLAB_BYTES = 16 << 20
 CHUNK_BYTES = 1 << 20

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.acquisition import SOUND_SPEED_M_S
 from usdenoise.errors import InputError
 from usdenoise.formats.description import Metadata
+from usdenoise.stack.acquisition import SOUND_SPEED_M_S
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "frame_rate_hz": (

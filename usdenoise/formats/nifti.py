@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import Acquisition
 from usdenoise.errors import OptionError
-from usdenoise.output import Output
+from usdenoise.stack.acquisition import Acquisition
 
 _ORDER = "xyz"
 
@@ -25,7 +24,8 @@ def write_nifti(
     stack: Acquisition,
     times: NDArray[np.float64],
     unit: str,
-    output: Output,
+    window: int,
+    stride: int,
     blocks: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Write a sequence, and return its sidecar.
@@ -42,8 +42,8 @@ def write_nifti(
         Middle of each block, in seconds or frames.
     unit : str
         "s" or "frames".
-    output : Output
-        Window and stride.
+    window, stride : int
+        Frames a block, and frames from one block to the next.
     blocks : sequence of mappings
         Records of the blocks, in order: low_cutoff, complete.
 
@@ -71,7 +71,9 @@ def write_nifti(
     # nibabel goes by the suffix, and this name is temporary.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
-    return _sidecar(stack, times, unit, output, blocks, [x for x in spatial if x not in stack.spacing_mm])
+    return _sidecar(
+        stack, times, unit, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm]
+    )
 
 
 def import_nibabel() -> Any:
@@ -94,12 +96,12 @@ def _sidecar(
     stack: Acquisition,
     times: NDArray[np.float64],
     unit: str,
-    output: Output,
+    window: int,
+    stride: int,
     blocks: Sequence[Mapping[str, Any]],
     unknown: Sequence[str],
 ) -> dict[str, Any]:
     rate = stack.frame_rate_hz
-    window, stride = output.window or 0, output.stride or output.window or 0
     cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
     fields: dict[str, Any] = {

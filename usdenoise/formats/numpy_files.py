@@ -14,7 +14,7 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.files import MAX_EXPANSION
+from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
 
 _MAX_METADATA_ITEMS = 4

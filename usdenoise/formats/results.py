@@ -8,10 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.acquisition import Acquisition
-from usdenoise.formats.hdf5_writing import Place, create_file, reserve_dataset, write_chunks, write_slabs
+from usdenoise.formats.hdf5.hdf5_chunks import Place, reserve_dataset, write_chunks
+from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
 from usdenoise.formats.layout import chunk_shape, storage_dtype
-from usdenoise.formats.matlab_writing import write_matlab
+from usdenoise.formats.matlab.matlab_writing import write_matlab
+from usdenoise.stack.acquisition import Acquisition
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def output_suffix(path: Path) -> str:
 def write_result(path: Path, suffix: str, content: ResultFile) -> None:
     """Write a result file in the format of a suffix: .h5, .mat or .zarr."""
     if suffix == ".zarr":
-        from usdenoise.formats.zarr_writing import write_zarr
+        from usdenoise.formats.zarr.zarr_writing import write_zarr
 
         write_zarr(path, content.stack, content.dtype, _described(content), content)
     elif suffix == ".mat":

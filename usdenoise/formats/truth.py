@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.acquisition import Acquisition
 from usdenoise.errors import InputError
-from usdenoise.formats import hdf5
+from usdenoise.formats.hdf5 import hdf5_reading as hdf5
+from usdenoise.stack.acquisition import Acquisition
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 
 from usdenoise.formats.contents import Found, Stack, pitch
-from usdenoise.formats.hdf5_metadata import items, numbers, small_number, text_attribute
+from usdenoise.formats.hdf5.hdf5_metadata import items, numbers, small_number, text_attribute
 from usdenoise.formats.stored import StoredArray, joined, split_axis, without_axes
 
 CONTAINER = "USTB UFF (HDF5)"

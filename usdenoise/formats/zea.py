@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from usdenoise.formats.contents import Found, Stack, pitch
-from usdenoise.formats.hdf5_metadata import small_number
+from usdenoise.formats.hdf5.hdf5_metadata import small_number
 from usdenoise.formats.stored import StoredArray, paired, without_axes
 
 CONTAINER = "zea (HDF5)"

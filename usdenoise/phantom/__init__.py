@@ -4,7 +4,7 @@ Everything is closed-form in time, so any frame can be made on its own: frames c
 in any order and on any thread, and are the same.
 """
 
+from usdenoise.phantom.phantom import Phantom, Terms
 from usdenoise.phantom.settings import PhantomSettings
-from usdenoise.phantom.simulate import Phantom, Terms
 
 __all__ = ["Phantom", "PhantomSettings", "Terms"]

@@ -1,0 +1,119 @@
+"""How much memory a scan wants, what there is, and when one more fits."""
+
+import os
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.batch.shared import write_scan
+from usdenoise.batch import pool
+from usdenoise.batch.admission import admits
+from usdenoise.batch.plan import Scan
+from usdenoise.batch.table import DONE
+from usdenoise.jobs.memory_check import check_address_space, expected_bytes
+from usdenoise.jobs.run_job import Display
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.system import memory
+
+IDLE = 256 << 20
+
+
+def system(root: Path, **texts: str) -> Path:
+    """A root folder with what Linux says in its files."""
+    places = {"meminfo": "proc/meminfo", "group": "proc/self/cgroup"}
+    for name, text in texts.items():
+        place = root / places.get(name, f"sys/fs/cgroup/job/memory.{name}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return root
+
+
+def test_two_stacks_in_working_precision_over_an_idle_job(tmp_path: Path) -> None:
+    path = write_scan(tmp_path / "x.h5", shape=(24, 12, 10))
+    assert expected_bytes(path, {}, "single") == IDLE + 2 * 8 * 24 * 12 * 10
+    assert expected_bytes(path, {}, "double") == IDLE + 2 * 16 * 24 * 12 * 10
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": np.random.default_rng(0).standard_normal((5, 6, 7))})
+    assert expected_bytes(tmp_path / "x.mat", {}, "single") == IDLE + 2 * 8 * 5 * 6 * 7
+
+
+def test_of_an_unreadable_file_that_of_an_idle_job(tmp_path: Path) -> None:
+    assert expected_bytes(tmp_path / "absent.h5", {}, "single") == IDLE
+
+
+def test_what_the_system_has(tmp_path: Path) -> None:
+    root = system(tmp_path, meminfo="MemTotal: 9 kB\nMemAvailable:    1000 kB\n")
+    assert memory.available_bytes(root) == 1000 * 1024
+    assert memory.available_bytes(tmp_path / "elsewhere") == float("inf")
+    assert memory.available_bytes() > 1 << 20
+
+
+def test_what_the_control_group_leaves(tmp_path: Path) -> None:
+    root = system(
+        tmp_path,
+        meminfo="MemAvailable: 1000 kB\n",
+        group="0::/job\n",
+        max="500000\n",
+        current="300000\n",
+        stat="anon 1\ninactive_file 50000\n",
+    )
+    assert memory.available_bytes(root) == 500000 - 300000 + 50000
+    system(tmp_path, max="max\n")
+    assert memory.available_bytes(root) == 1000 * 1024
+
+
+def test_what_a_process_has_taken() -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert peak / 4 < memory.resident_bytes(os.getpid()) <= peak * 1.05
+    assert memory.resident_bytes(None) == 0
+    assert memory.resident_bytes(2**22 + 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("needed", "running", "fits"),
+    [
+        (100, [], True),
+        (101, [], False),
+        (60, [(50, 10)], True),
+        (61, [(50, 10)], False),
+        (100, [(50, 70)], True),
+    ],
+)
+def test_what_is_promised_to_others_is_not_there(
+    needed: int, running: list[tuple[int, int]], fits: bool
+) -> None:
+    assert admits(needed, running, 100) is fits
+
+
+def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    arguments = {
+        "options": DenoiseOptions(rank=3, iterations=1, low_cutoff=1, threads=1),
+        "display": Display(),
+        "reading": {},
+    }
+    working = pool.Pool(2, arguments, None)
+    scans = [
+        Scan(write_scan(tmp_path / f"{name}.h5"), name, tmp_path / "out" / name) for name in ("one", "other")
+    ]
+    for scan in scans:
+        working.start(scan)
+    assert not working.is_free
+    told = []
+    while not working.is_idle:
+        told += [(event.scan.name, event.kind) for event in working.hear(0.5)]
+    ends = [number for number, (_, kind) in enumerate(told) if kind == DONE]
+    assert len(ends) == 2
+    # The second says nothing before the first has ended.
+    assert len({name for name, _ in told[: ends[0] + 1]}) == 1
+
+
+def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_scan(tmp_path / "x.h5")
+    check_address_space(path, {}, "single", 1)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
+    check_address_space(path, {}, "single", 1)
+    with pytest.raises(MemoryError):
+        check_address_space(path, {}, "single", 1 << 14)

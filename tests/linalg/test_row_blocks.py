@@ -1,0 +1,42 @@
+"""Row blocks cover a matrix once, and energies are the textbook's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms, squared_norm
+
+
+def test_row_blocks_cover_all_rows_once():
+    assert [(b.start, b.stop) for b in row_blocks(10, 4)] == [(0, 4), (4, 8), (8, 10)]
+
+
+@given(st.integers(1, 5000), st.integers(1, 1 << 21))
+def test_blocks_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
+    blocks = block_rows((n_rows, n_columns))
+    sizes = [block.stop - block.start for block in blocks]
+    assert np.array_equal(np.concatenate([np.arange(n_rows)[block] for block in blocks]), np.arange(n_rows))
+    assert len(set(sizes[:-1])) <= 1
+    assert 0 < sizes[-1] <= sizes[0] <= 1024
+    assert sizes[0] * n_columns <= max(1 << 20, 16 * n_columns)
+
+
+def test_a_small_matrix_is_shared_between_threads():
+    assert [block.stop - block.start for block in block_rows((1024, 2400))] == [128] * 8
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_row_energies_are_the_sums_of_squares(dtype, scale):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((7, 900)) * scale
+    matrix = (
+        (values + 1j * values[::-1]).astype(dtype)
+        if np.issubdtype(dtype, np.complexfloating)
+        else values.astype(dtype)
+    )
+    expected = [sum(abs(complex(value)) ** 2 for value in row) for row in matrix]
+    assert row_squared_norms(matrix) == pytest.approx(expected, rel=1e-6)
+    assert squared_norm(matrix) == pytest.approx(sum(expected), rel=1e-6)
+    assert squared_norm(matrix[:0]) == 0

@@ -1,0 +1,216 @@
+"""Sequences: which frames each image is of, when it was, and that it is the image of those frames."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import nibabel
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usdenoise import Acquisition, denoise
+from usdenoise.errors import OptionError
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
+from usdenoise.phantom import Phantom, Terms
+from usdenoise.pictures import film as movie
+from usdenoise.pipeline.fit_quality import FAR
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.pipeline.windows import Block, blocks, filter_blocks
+
+SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
+
+
+@given(st.integers(2, 60), st.integers(2, 60), st.integers(1, 60))
+def test_blocks_cover_every_frame(n_frames: int, window: int, stride: int) -> None:
+    if window > n_frames or stride > window:
+        return
+    parts = blocks(n_frames, window, stride)
+    covered = {frame for block in parts for frame in range(block.start, block.stop)}
+    assert covered == set(range(n_frames))
+    assert all(block.complete == (block.n_frames == window) for block in parts)
+    assert all(block.complete for block in parts[:-1])
+    assert [block.start for block in parts] == [stride * n for n in range(len(parts))]
+    assert parts[-1].stop == n_frames
+
+
+def test_blocks_by_hand() -> None:
+    assert blocks(10, 4) == [Block(0, 4, True), Block(4, 8, True), Block(8, 10, False)]
+    assert blocks(8, 4) == [Block(0, 4, True), Block(4, 8, True)]
+    assert blocks(10, 6, 2) == [Block(0, 6, True), Block(2, 8, True), Block(4, 10, True)]
+    assert blocks(11, 6, 2)[-1] == Block(6, 11, False)
+    assert [block.middle for block in blocks(10, 4)] == [1.5, 5.5, 8.5]
+
+
+def test_a_window_beyond_the_acquisition() -> None:
+    with pytest.raises(
+        OptionError, match=r"window 11 is more than the 10 frames that there are; lower --window"
+    ):
+        blocks(10, 11)
+
+
+@pytest.fixture
+def stack(small_phantom: tuple[Phantom, Terms], tmp_path: Path) -> Path:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("iq", data=small_phantom[1].iq[:, :20, :16])
+        dataset.attrs.update({"axes": "tzx", "frame_rate_hz": 500.0, "spacing_mm": [0.1, 0.2]})
+    return path
+
+
+@pytest.mark.parametrize(("window", "stride"), [(50, None), (50, 20)])
+def test_each_image_is_that_of_its_frames(
+    window: int, stride: int | None, stack: Path, small_phantom: tuple[Phantom, Terms], tmp_path: Path
+) -> None:
+    output = Output(window=window, stride=stride, products=("power", "directional", "velocity"))
+    report = job.run(stack, tmp_path / "out", options=SVD, output=output)
+    iq = small_phantom[1].iq[:, :20, :16]
+    parts = blocks(120, window, stride)
+    with h5py.File(report["output"]["sequence"]) as file:
+        assert np.array_equal(file["first_frame"], [block.start for block in parts])
+        assert np.array_equal(file["n_frames"], [block.n_frames for block in parts])
+        assert np.array_equal(file["complete"], [block.complete for block in parts])
+        assert file["time"].attrs["unit"] == "s"
+        # The middle of the frames' own times.
+        times = [np.mean(np.arange(block.start, block.stop) / 500.0) for block in parts]
+        np.testing.assert_allclose(file["time"], times)
+        assert np.all(np.diff(file["time"]) > 0)
+        assert file["power_doppler"].shape == (len(parts), 20, 16)
+        for number, block in enumerate(parts):
+            alone = denoise(iq[block.start : block.stop], axes="tzx", options=SVD)
+            np.testing.assert_allclose(file["power_doppler"][number], alone.power_doppler, rtol=1e-4)
+        assert file["axial_velocity"].attrs["unit"] == "Hz"
+        halves = file["directional_power_positive"][()] + file["directional_power_negative"][()]
+        np.testing.assert_allclose(halves, file["power_doppler"], rtol=1e-4)
+    sequence = report["sequence"]
+    assert sequence["time"] == pytest.approx(times)
+    assert [block["complete"] for block in sequence["blocks"]] == [block.complete for block in parts]
+    assert report["input"]["shape"] == [120, 20, 16]
+    assert json.loads(Path(report["output"]["report"]).read_text())["sequence"]["window"] == window
+
+
+def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path) -> None:
+    reading = {"frames": slice(20, 120, 2)}
+    report = job.run(stack, tmp_path / "out", options=SVD, output=Output(window=25), reading=reading)
+    # Frames 20, 22, ... 68 and 70, ... 118, at 500 Hz.
+    assert report["sequence"]["time"] == pytest.approx([44 / 500, 94 / 500])
+    with h5py.File(stack, "r+") as file:
+        del file["iq"].attrs["frame_rate_hz"]
+    report = job.run(stack, tmp_path / "b", options=SVD, output=Output(window=25), reading=reading)
+    assert (report["sequence"]["time"], report["sequence"]["time_unit"]) == ([44.0, 94.0], "frames")
+
+
+def test_a_block_too_short_for_the_rank_is_kept(small_phantom: tuple[Phantom, Terms]) -> None:
+    iq = small_phantom[1].iq[:61]
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(iq[start:stop].copy(), "tzx")
+
+    options = DenoiseOptions(rank=6, low_cutoff=3, iterations=2)
+    results = list(filter_blocks(read, blocks(61, 30), options))
+    assert [block.n_frames for block, *_ in results] == [30, 30, 1]
+    last = results[-1][1].power_doppler
+    assert last.shape == (40, 32)
+    # Of the one frame alone, filtered with those before it.
+    assert 0 < last.mean() < 0.1 * np.mean(np.abs(iq[60]) ** 2)
+
+
+def test_a_warm_start_is_as_good_or_is_not_taken(small_phantom: tuple[Phantom, Terms]) -> None:
+    still = np.concatenate([small_phantom[1].iq[:60]] * 2)
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(still[start:stop].copy(), "tzx")
+
+    # The second block is the first one again: its subspace is known.
+    options = DenoiseOptions(rank=12, low_cutoff=4, init="spectral", iterations=8)
+    (_, first, cold), (_, second, warm) = filter_blocks(read, blocks(120, 60), options)
+    assert not cold
+    assert warm
+    assert second.held_out_rmse is not None
+    assert first.held_out_rmse is not None
+    assert second.held_out_rmse < 1.02 * first.held_out_rmse
+    moved = np.concatenate([still[:60], still[:60, ::-1, ::-1]])
+
+    def read_moved(start: int, stop: int) -> Acquisition:
+        return Acquisition(moved[start:stop].copy(), "tzx")
+
+    for _, result, _ in filter_blocks(read_moved, blocks(120, 60), DenoiseOptions(rank=12, low_cutoff=4)):
+        assert result.judgement.held_out_ratio is not None
+        assert result.judgement.held_out_ratio <= FAR
+
+
+@pytest.mark.parametrize("suffix", [".mat", ".h5"])
+def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    shape = (40, 6, 5, 3) if suffix == ".h5" else (40, 6, 5)
+    iq = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    # The signal grows in time and down, so that orders can be told apart.
+    iq *= np.linspace(1, 3, 40).reshape(-1, *[1] * (len(shape) - 1))
+    iq *= np.linspace(1, 2, 6).reshape(1, -1, *[1] * (len(shape) - 2))
+    axes = "tzxy"[: len(shape)]
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"IQ": iq.transpose(1, 2, 0), "UF": {"FrameRateUF": 100.0, "TwFreq": 10.0}})
+        reading: dict[str, Any] = {"spacing_mm": (0.1, 0.2)}
+    else:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("iq", data=iq).attrs["axes"] = axes
+        reading = {"spacing_mm": (0.1, 0.2, 0.4), "frame_rate_hz": 100.0}
+    output = Output(window=20, stride=8, movie="gif", nifti=True)
+    options = DenoiseOptions(method="svd", rank=2, low_cutoff=0)
+    report = job.run(path, tmp_path / "out", options=options, output=output, reading=reading)
+    image = nibabel.load(report["output"]["nifti"])
+    values = np.asarray(image.dataobj)
+    sequence = report["output"]["sequence"]
+    if suffix == ".mat":
+        power = scipy.io.loadmat(sequence)["power_doppler"]
+        assert scipy.io.loadmat(sequence)["time_unit"] == "s"
+        assert np.array_equal(values, power.transpose(2, 1, 0)[:, None])
+    else:
+        with h5py.File(sequence) as file:
+            assert np.array_equal(values, file["power_doppler"][()].transpose(2, 3, 1, 0))
+    n_blocks = values.shape[-1]
+    pitches = (0.2, 1.0 if suffix == ".mat" else 0.4, 0.1)
+    assert image.header.get_zooms() == pytest.approx((*pitches, 0.08))
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    np.testing.assert_allclose(np.diag(image.affine), [*pitches, 1])
+    sidecar = json.loads(Path(report["output"]["nifti_json"]).read_text())
+    assert sidecar["VolumeTiming"] == pytest.approx([0.08 * n for n in range(n_blocks)])
+    assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(0.2)
+    assert sidecar["CompoundSamplingFrequency"] == 100.0
+    assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
+    film = iio.imread(report["output"]["movie"])[..., :3].astype(float)
+    assert len(film) == n_blocks
+    bright = film.reshape(n_blocks, -1).mean(axis=1)
+    assert np.all(np.diff(bright) > 0)
+    height = film.shape[1] // 6
+    assert film[:, -height:].mean() > film[:, :height].mean()
+
+
+def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:
+    monkeypatch.setattr(movie, "find_spec", lambda name: None)
+    with pytest.raises(OptionError, match=r"MP4 needs the package imageio-ffmpeg; run pip install"):
+        job.run(stack, tmp_path / "out", output=Output(window=30, movie="mp4"))
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    with pytest.raises(OptionError, match=r"nibabel; run pip install 'usdenoise\[nifti\]'"):
+        job.run(stack, tmp_path / "out", output=Output(window=30, nifti=True))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_mp4_is_a_film_too() -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    images = [np.full((30, 20), level) for level in (-20.0, -10.0, 0.0)]
+    raw = movie.movie(images, "zx", "mp4", dynamic_range_db=20.0)
+    assert raw[4:8] == b"ftyp"
+
+
+def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
+    display = job.Display(cutoff_figure=True)
+    with pytest.raises(OptionError, match="a cutoff in each block; leave out --cutoff-figure or --window"):
+        job.run(stack, tmp_path / "out", display=display, output=Output(window=30))

@@ -1,0 +1,98 @@
+"""Being told to stop, and finishing first what must not be cut in two."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from usdenoise.system.background import run_in_background
+from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
+from usdenoise.system.switch_interval import short_switch_interval
+
+
+@pytest.fixture(autouse=True)
+def usual_handlers() -> Iterator[None]:
+    """Handlers as a program has them when it starts."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in numbers[1:]:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_raises_while_it_is_terminable(number: signal.Signals, code: int) -> None:
+    with pytest.raises(Terminated) as caught, terminable():
+        os.kill(os.getpid(), number)
+    assert exit_code(caught.value) == code
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_ctrl_c_is_130() -> None:
+    assert exit_code(KeyboardInterrupt()) == 130
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with terminable():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_signals_wait_for_the_end_of_the_block() -> None:
+    reached = []
+
+    def work() -> None:
+        with terminable(), uninterrupted():
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGTERM)
+            reached.append("end")
+
+    with pytest.raises(Terminated):
+        work()
+    assert reached == ["end"]
+
+
+def test_other_threads_are_left_alone() -> None:
+    done = []
+
+    def work() -> None:
+        with terminable(), uninterrupted():
+            done.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.SIG_DFL]
+
+
+def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
+    assert run_in_background(divmod, 17, 5).result() == (3, 2)
+    with pytest.raises(ZeroDivisionError):
+        run_in_background(divmod, 1, 0).result()
+
+
+def test_background_work_does_not_delay_the_end_of_the_process() -> None:
+    code = "import time; from usdenoise.system.background import run_in_background; run_in_background(time.sleep, 600)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_threads_take_turns_only_meanwhile() -> None:
+    before, meanwhile = sys.getswitchinterval(), []
+
+    def fail() -> None:
+        with short_switch_interval():
+            meanwhile.append(sys.getswitchinterval())
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert meanwhile[0] < before / 5
+    assert sys.getswitchinterval() == pytest.approx(before)

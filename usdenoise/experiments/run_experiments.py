@@ -1,0 +1,130 @@
+"""Experiments done and written: a picture, the curves, a record and a table of claims for each."""
+
+import csv
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from usdenoise.experiments.catalogue import EXPERIMENTS
+from usdenoise.experiments.record import ExperimentResult
+from usdenoise.experiments.setup import Setup
+from usdenoise.formats.file_state import sha256
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.pictures.error_curves import Line, Setting, curves_png
+from usdenoise.pictures.figures import suitable_range_db
+from usdenoise.pictures.montage import montage_png
+from usdenoise.system.provenance import record, to_json
+
+COLUMNS = ("panel", "curve", "x", "lower_quartile", "median", "upper_quartile")
+
+
+def reproduce(
+    names: Sequence[str],
+    folder: str | Path,
+    setup: Setup,
+    *,
+    overwrite: bool = False,
+    command: list[str] | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Do experiments and write what came out, each as soon as it is done.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of :data:`usdenoise.experiments.catalogue.EXPERIMENTS`.
+    folder : str or Path
+        Gets ``<name>.png``, ``<name>.csv`` (median and quartiles of the curves), ``<name>.json`` (the
+        record), ``<name>.md`` (choices and claims), and for ultrasound ``<name>_power_doppler.png``.
+    setup : Setup
+        How they are done.
+    overwrite : bool
+        Whether existing files may be replaced.
+    command : list of str, optional
+        The command line, for the records.
+    on_done : callable, optional
+        Called with the name of each experiment that is written.
+
+    Returns
+    -------
+    dict
+        "experiments": name -> title, claims, seconds and output; "claims" and "held": their numbers.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend: existing files, a damaged acquisition.
+    """
+    with ExitStack() as stack:
+        # What exists is refused before the first experiment, not after hours.
+        outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
+        places = {name: _reserve(outputs[name], name) for name in names}
+        source = _source(setup)
+        done: dict[str, Any] = {}
+        for name in names:
+            began = time.perf_counter()
+            setup.say(f"{name}: {EXPERIMENTS[name].title}")
+            result = EXPERIMENTS[name].do(setup)
+            seconds = time.perf_counter() - began
+            finals = {key: str(path) for key, path in zip(places[name], outputs[name].finals, strict=True)}
+            provenance = record(command, {**result.parameters, "seeds": list(result.seeds)}, source)
+            _write(result, name, places[name], {"seconds": seconds, "provenance": provenance})
+            outputs[name].commit()
+            done[name] = {
+                "title": result.title,
+                "claims": [claim.as_dict() for claim in result.claims],
+                "seconds": seconds,
+                "output": finals,
+            }
+            if on_done is not None:
+                on_done(name)
+    claims = [claim for one in done.values() for claim in one["claims"]]
+    return {"experiments": done, "claims": len(claims), "held": sum(claim["held"] for claim in claims)}
+
+
+def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
+    files = {"figure": f"{name}.png", "curves": f"{name}.csv", "record": f"{name}.json"}
+    files["claims"] = f"{name}.md"
+    if name.startswith("ultrasound"):
+        files["power_doppler"] = f"{name}_power_doppler.png"
+    return {key: outputs.reserve(file) for key, file in files.items()}
+
+
+def _source(setup: Setup) -> dict[str, Any] | None:
+    if setup.acquisition is None:
+        return None
+    return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition)}
+
+
+def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: dict[str, Any]) -> None:
+    settings = [
+        Setting(
+            panel.title,
+            [Line(curve.label, curve.x, curve.quartiles) for curve in panel.curves],
+            panel.noise_floor,
+        )
+        for panel in result.panels
+    ]
+    places["figure"].write_bytes(
+        curves_png(settings, title=result.title, x_label=result.x_label, y_label=result.y_label)
+    )
+    with places["curves"].open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(result.rows())
+    places["record"].write_text(to_json({"name": name, **result.as_dict(), **more}, indent=2) + "\n")
+    places["claims"].write_text(result.markdown(name))
+    if result.montage is not None:
+        grid, acquisition = result.montage.grid, result.montage.acquisition
+        widest = max(suitable_range_db(image) for row in grid for _, image in row)
+        places["power_doppler"].write_bytes(
+            montage_png(
+                grid,
+                acquisition.spatial_axes,
+                dynamic_range_db=widest,
+                spacing_mm=acquisition.spacing_mm,
+                title=result.title,
+            )
+        )

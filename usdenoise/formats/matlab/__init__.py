@@ -1,0 +1,1 @@
+"""MATLAB files, up to version 7 and 7.3."""

@@ -1,0 +1,229 @@
+"""Zarr groups, those of ConfUSIus among them; the package zarr is loaded when one is read."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts, pitch
+from usdenoise.formats.damage import guard
+from usdenoise.formats.description import shape_text
+from usdenoise.formats.output_folder import MAX_EXPANSION
+from usdenoise.formats.stored import Index, StoredArray
+
+_MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+# ConfUSIus numbers slices along z and depth along y.
+_CONFUSIUS = {"time": "t", "t": "t", "z": "y", "y": "z", "x": "x"}
+_LONG_NAMES = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", "time": "t"}
+_DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it anew"
+
+
+@contextmanager
+def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+    """What a Zarr group offers.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder.
+    n_axes : int or None
+        Number of axes that the user named.
+
+    Raises
+    ------
+    InputError
+        If the package zarr is not installed, or the group is damaged.
+    """
+    zarr = import_zarr(path)
+    with guard(path, _DAMAGED):
+        root = zarr.open(str(path), mode="r")
+        if isinstance(root, zarr.Array):
+            members = {"iq": root}
+        else:
+            members = {name: item for name, item in root.members(max_depth=8) if isinstance(item, zarr.Array)}
+        arrays = {name: _stored(path, item) for name, item in members.items()}
+        every = {name: describe_array(array) for name, array in arrays.items()}
+
+        def check(parts: tuple[str, ...]) -> None:
+            for part in parts:
+                _check_stored(path, part, members[part])
+
+        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str = "") -> Stack | None:
+            first = members[parts[0]]
+            names = _dimensions(first)
+            made = arranged(name, array, n_axes, layout=layout, check=lambda: check(parts))
+            if made is None:
+                return None
+            shape = made.array.shape
+            return replace(
+                made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape)
+            )
+
+        pairs = pair_parts(arrays, lambda lower: _number(members, lower))
+        used = {part for *_, parts in pairs for part in parts}
+        made = [stack(name, array, parts, how) for name, array, how, parts in pairs]
+        made += [stack(name, array, (name,)) for name, array in arrays.items() if name not in used]
+        stacks = tuple(one for one in made if one is not None)
+
+        def find(name: str) -> tuple[StoredArray, Found] | None:
+            if name not in arrays:
+                return None
+            check((name,))
+            return arrays[name], _nearby(root, name, members[name], members, None, ())
+
+        yield Contents("Zarr", stacks, every, find=find)
+
+
+def import_zarr(path: Path) -> Any:
+    """The package zarr.
+
+    Raises
+    ------
+    InputError
+        If it is not installed.
+    """
+    try:
+        import zarr
+    except ImportError as error:
+        raise InputError(
+            f"{path} is a Zarr group, and the package zarr is not installed; run pip install 'usdenoise[zarr]'"
+        ) from error
+    return zarr
+
+
+def _stored(path: Path, array: Any) -> StoredArray:
+    def read(index: Index) -> NDArray[Any]:
+        try:
+            return np.asarray(array[index])
+        except MemoryError as error:
+            raise InputError(
+                f"a chunk of {path} claims more memory than there is; take fewer frames with --frames, or write "
+                "it anew in smaller chunks"
+            ) from error
+
+    return StoredArray(tuple(array.shape), np.dtype(array.dtype), read)
+
+
+def _check_stored(path: Path, name: str, array: Any) -> None:
+    # Zarr fills chunks that are not there with a constant, and says nothing. Files are counted first, since
+    # zarr goes through all chunks that are claimed.
+    files = [file for file in (path / array.path).rglob("*") if file.is_file()]
+    grid = zip(array.shape, array.shards or array.chunks, strict=True)
+    missing = max(math.prod(-(-n // chunk) for n, chunk in grid) - len(files), 0)
+    missing = missing or array.nchunks - array.nchunks_initialized
+    if missing > 0:
+        raise InputError(
+            f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it anew, or "
+            "write it anew with its empty chunks"
+        )
+    claimed = max(math.prod(array.chunks) * np.dtype(array.dtype).itemsize, array.nbytes)
+    held = sum(file.stat().st_size for file in files)
+    if claimed > held * MAX_EXPANSION:
+        raise InputError(
+            f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but {held} bytes are there; "
+            "it is corrupt: write it anew"
+        )
+
+
+def _dimensions(array: Any) -> tuple[str, ...] | None:
+    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+    known = (
+        names is not None and len(names) == len(array.shape) and all(isinstance(name, str) for name in names)
+    )
+    return tuple(names) if known else None
+
+
+def _nearby(
+    root: Any,
+    name: str,
+    array: Any,
+    members: Mapping[str, Any],
+    dimensions: tuple[str, ...] | None,
+    shape: tuple[int, ...],
+) -> Found:
+    found: dict[str, tuple[Any, str]] = {}
+    for key, value in dict(array.attrs).items():
+        if not key.startswith("_ARRAY"):
+            plain = np.asarray(value) if isinstance(value, list) else value
+            found[key] = (plain, f"attribute {key} of {name}")
+    if not isinstance(root, type(array)):
+        group = name.rpartition("/")[0]
+        for owner in (root[group], root) if group else (root,):
+            for key, value in dict(owner.attrs).items():
+                plain = np.asarray(value) if isinstance(value, list) else value
+                found.setdefault(key, (plain, f"attribute {key} of the group"))
+    if dimensions is None:
+        return found
+    group = name.rpartition("/")[0]
+    coordinates = {
+        dimension: members[place]
+        for dimension in dimensions
+        if len(members.get(place := f"{group}/{dimension}".lstrip("/"), np.empty((0, 0))).shape) == 1
+    }
+    letters = _letters(dimensions, array.shape, coordinates)
+    if letters is not None:
+        # Axes of length 1 are dropped as the stack's were.
+        singles = [axis for axis, n in enumerate(array.shape) if n == 1][: len(array.shape) - len(shape)]
+        kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
+        if "axes" not in found and len(kept) == len(shape):
+            words = f"dimensions {', '.join(dimensions)}"
+            found["axes"] = (kept, words + (", in which y is depth" if "y" in dimensions else ""))
+        spacing = {
+            letter: step
+            for dimension, letter in zip(dimensions, letters, strict=True)
+            if letter != "t" and (step := _step(coordinates.get(dimension), _MILLIMETRES, "mm"))
+        }
+        if "spacing_mm" not in found and set(spacing) >= set(kept) - {"t"}:
+            found["spacing_mm"] = (spacing, "coordinates of its dimensions")
+    seconds = next(
+        (_step(coordinates.get(key), _SECONDS, "s") for key in ("time", "t") if key in coordinates), None
+    )
+    if seconds:
+        rates = {"compound_sampling_frequency", "frame_rate_hz", "frame_rate"}
+        if not rates & set(found):
+            found["frame_rate_hz"] = (float(f"{1 / seconds:.7g}"), "coordinate time")
+    return found
+
+
+def _letters(
+    dimensions: tuple[str, ...], shape: tuple[int, ...], coordinates: Mapping[str, Any]
+) -> str | None:
+    """Our axis letters for named dimensions, None where a name means nothing to us."""
+    letters = []
+    for dimension in dimensions:
+        long_name = (
+            str(coordinates[dimension].attrs.get("long_name", "")).lower() if dimension in coordinates else ""
+        )
+        letters.append(_LONG_NAMES.get(long_name, _CONFUSIUS.get(dimension.lower(), "")))
+    lengths = dict(zip(dimensions, shape, strict=True))
+    plain_names = lengths.get("y", 1) == 1 and lengths.get("z", 1) > 1
+    if plain_names and "z" in dimensions:
+        # Depth is what is never one pixel: here z is depth.
+        letters = ["t" if name.lower() in ("t", "time") else name.lower() for name in dimensions]
+    joined = "".join(letters)
+    return (
+        joined if len(joined) == len(dimensions) == len(set(joined)) and set(joined) <= set("tzxy") else None
+    )
+
+
+def _step(coordinate: Any, units: Mapping[str, float], default: str) -> float | None:
+    if (
+        coordinate is None
+        or not 2 <= coordinate.shape[0] <= 1 << 24
+        or np.dtype(coordinate.dtype).kind not in "fiu"
+    ):
+        return None
+    unit = units.get(str(coordinate.attrs.get("units", default)))
+    return None if unit is None else pitch(coordinate[:], unit)
+
+
+def _number(members: Mapping[str, Any], lower: str) -> float | None:
+    found = [item for name, item in members.items() if name.lower() == lower and math.prod(item.shape) == 1]
+    return float(np.asarray(found[0][...]).reshape(-1)[0]) if found else None

@@ -1,0 +1,1 @@
+"""Images of a filtered stack: power Doppler, directional power, velocity, and figures of merit."""

@@ -1,0 +1,1 @@
+"""Jobs: a file in, a folder of results out."""

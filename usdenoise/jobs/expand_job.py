@@ -1,0 +1,117 @@
+"""From stored factors back to the filtered stack."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdenoise.errors import OptionError, OutputError
+from usdenoise.formats.factors import read_factors
+from usdenoise.formats.file_state import sha256
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.results import ResultFile, output_suffix, write_result
+from usdenoise.stack.acquisition import SPATIAL_LETTERS, Acquisition, spatial_order
+from usdenoise.system.provenance import record, to_json
+
+
+def expand(path: str | Path, low: int | None = None, high: int | None = None) -> Acquisition:
+    """Rebuild the components [low, high) of a stack from the factors in a result file.
+
+    Parameters
+    ----------
+    path : str or Path
+        Written with ``keep_factors``.
+    low, high : int, optional
+        Another band than the one that was kept. Where the residual was kept (``high_cutoff`` "none"), it is
+        not in the factors: the band ends at the rank.
+
+    Returns
+    -------
+    Acquisition
+
+    Raises
+    ------
+    InputError
+        If the file holds no factors.
+    OptionError
+        If the band is empty or beyond the rank.
+    """
+    stored = read_factors(Path(path))
+    low, high = stored.low if low is None else low, stored.high if high is None else high
+    rank = len(stored.singular_values)
+    if not 0 <= low < high <= rank:
+        raise OptionError(
+            f"the band [{low}, {high}) is empty or beyond the rank {rank} of the factors; change --low-cutoff or "
+            "--high-cutoff"
+        )
+    scaled = stored.left[:, low:high] * stored.singular_values[low:high].astype(stored.left.real.dtype)
+    matrix = scaled @ stored.right[:, low:high].conj().T
+    axes = stored.values["axes"]
+    canonical = "".join(letter for letter in SPATIAL_LETTERS if letter in axes) + "t"
+    values: Mapping[str, Any] = stored.values
+    return Acquisition(
+        spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical, axes),
+        axes,
+        frame_rate_hz=values.get("frame_rate_hz"),
+        spacing_mm=values.get("spacing_mm", {}),
+        center_frequency_hz=values.get("center_frequency_hz"),
+        sound_speed_m_s=values.get("sound_speed_m_s"),
+        name=stored.name,
+    )
+
+
+def expand_to_file(
+    path: str | Path,
+    output: str | Path | None = None,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    overwrite: bool = False,
+    command: list[str] | None = None,
+) -> dict[str, Any]:
+    """Rebuild a stack from its factors, and write it.
+
+    Parameters
+    ----------
+    path : str or Path
+        Written with ``keep_factors``.
+    output : str or Path, optional
+        The file to write: .h5, .mat or .zarr; by default ``<stem>_expanded`` beside where the command runs, in
+        the format of the input.
+    low, high : int, optional
+        As for :func:`expand`.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    command : list of str, optional
+        The command line, for the record.
+
+    Returns
+    -------
+    dict
+        The input, the output, the dataset, its shape and axes, and the band.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    path = Path(path)
+    stack = expand(path, low, high)
+    place = Path(f"{path.stem}_expanded{output_suffix(path)}") if output is None else Path(output)
+    suffix = place.suffix.lower()
+    if suffix not in (".h5", ".hdf5", ".mat", ".zarr"):
+        raise OutputError(f"{place} has a suffix of no format that is written; name it .h5, .mat or .zarr")
+    source = {"path": str(path), "sha256": sha256(path)}
+    provenance = to_json(record(command, {"low": low, "high": high}, source))
+    with OutputFolder(place.parent, overwrite) as outputs:
+        waiting = outputs.reserve(place.name)
+        write_result(waiting, suffix, ResultFile(stack, {}, provenance))
+        outputs.commit()
+    return {
+        "input": source,
+        "output": str(place),
+        "dataset": stack.name,
+        "shape": list(np.shape(stack.iq)),
+        "axes": stack.axes,
+    }

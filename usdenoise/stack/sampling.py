@@ -1,0 +1,199 @@
+"""Which entries of the Casorati matrix are observed: seeded, uniform, the same for any blocking.
+
+The rows are cut into tiles of a fixed size. How many samples each tile gets is drawn first, from one
+stream; which entries of a tile they are is drawn from the tile's own stream, keyed by seed and tile. The
+result is a uniform draw without replacement from all observed entries, and no part of it depends on how
+the matrix is cut into blocks or on the number of threads that work on them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.stack.bit_mask import unpack
+
+TILE_ROWS = 256
+HELD_OUT_FRACTION = 0.01
+_COUNTS, _FITTED, _HELD_OUT = range(3)
+
+
+@dataclass(frozen=True)
+class EntrySample:
+    """A random choice of entries of a (n_pixels, n_frames) matrix, some of them held out.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Shape of the matrix.
+    bits : (n_pixels, ceil(n_frames / 8)) uint8 array
+        Bit mask of the fitted entries, little-endian bits along the rows.
+    held_out_rows, held_out_columns : (n_held_out,) int32 arrays
+        The held-out entries, by increasing row.
+    n_fitted, n_held_out, n_observed : int
+        Numbers of entries.
+    """
+
+    shape: tuple[int, int]
+    bits: NDArray[np.uint8]
+    held_out_rows: NDArray[np.int32]
+    held_out_columns: NDArray[np.int32]
+    n_fitted: int
+    n_observed: int
+
+    @property
+    def n_held_out(self) -> int:
+        """Number of entries that are never fitted."""
+        return len(self.held_out_rows)
+
+    @property
+    def density(self) -> float:
+        """Fitted entries over all entries."""
+        return self.n_fitted / (self.shape[0] * self.shape[1])
+
+    def mask(self, rows: slice) -> NDArray[np.bool_]:
+        """Fitted entries of some rows, as a (n_rows, n_frames) array of booleans."""
+        return unpack(self.bits[rows], self.shape[1])
+
+    def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Held-out entries of some rows: row numbers within the block, and columns."""
+        first, last = np.searchsorted(self.held_out_rows, [rows.start, rows.stop])
+        return self.held_out_rows[first:last] - np.int32(rows.start), self.held_out_columns[first:last]
+
+
+def draw_entries(
+    shape: tuple[int, int],
+    fraction: float,
+    seed: int,
+    observed: NDArray[np.uint8] | None = None,
+) -> EntrySample:
+    """Draw a fraction of the observed entries uniformly without replacement, 1 % of them held out.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Shape of the matrix.
+    fraction : float
+        Sampled entries over observed entries, in (0, 1].
+    seed : int
+        Same seed, same entries.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array, optional
+        Bit mask of the entries that can be drawn; all of them by default.
+
+    Returns
+    -------
+    EntrySample
+
+    Raises
+    ------
+    OptionError
+        If the fraction is outside (0, 1].
+    """
+    if not 0 < fraction <= 1:
+        raise OptionError(f"sampling {fraction:g} is outside (0, 1]; give --sampling the fraction to keep")
+    n_rows, n_frames = shape
+    starts = np.arange(0, n_rows, TILE_ROWS)
+    sizes = _tile_sizes(starts, shape, observed)
+    n_observed = int(sizes.sum())
+    n_sampled = max(1, round(fraction * n_observed)) if n_observed else 0
+    n_held_out = _n_held_out(n_sampled)
+    counts_rng = _stream(seed, _COUNTS, 0)
+    sampled = _spread(counts_rng, sizes, n_sampled)
+    held_out = _spread(counts_rng, sampled, n_held_out)
+
+    bits = np.zeros((n_rows, -(-n_frames // 8)), np.uint8)
+    rows_of, columns_of = [], []
+    for tile, start in enumerate(int(first) for first in starts):
+        rows = slice(start, min(start + TILE_ROWS, n_rows))
+        allowed = None if observed is None else unpack(observed[rows], n_frames)
+        mask = _draw_mask(
+            _stream(seed, _FITTED, tile), (rows.stop - rows.start, n_frames), allowed, sampled[tile]
+        )
+        if held_out[tile]:
+            chosen = _choose(_stream(seed, _HELD_OUT, tile), np.flatnonzero(mask), held_out[tile])
+            mask.reshape(-1)[chosen] = False
+            row, column = np.divmod(np.sort(chosen), n_frames)
+            rows_of.append((row + start).astype(np.int32))
+            columns_of.append(column.astype(np.int32))
+        bits[rows] = np.packbits(mask, axis=1, bitorder="little")
+    empty = [np.empty(0, np.int32)]
+    return EntrySample(
+        shape,
+        bits,
+        np.concatenate(rows_of or empty),
+        np.concatenate(columns_of or empty),
+        n_sampled - n_held_out,
+        n_observed,
+    )
+
+
+def _n_held_out(n_sampled: int) -> int:
+    # Below a hundred samples one in a hundred would be none, and there would be nothing to judge by.
+    return max(round(HELD_OUT_FRACTION * n_sampled), 1 if n_sampled >= 20 else 0)
+
+
+def _stream(seed: int, purpose: int, tile: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, purpose, tile])))
+
+
+def _tile_sizes(
+    starts: NDArray[Any], shape: tuple[int, int], observed: NDArray[np.uint8] | None
+) -> NDArray[np.int64]:
+    n_rows, n_frames = shape
+    if observed is None:
+        return np.diff(np.append(starts, n_rows)).astype(np.int64) * n_frames
+    return np.array(
+        [np.count_nonzero(unpack(observed[start : start + TILE_ROWS], n_frames)) for start in starts],
+        np.int64,
+    )
+
+
+def _spread(rng: np.random.Generator, sizes: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """How many of `total` entries, drawn without replacement from all, fall into tiles of these sizes.
+
+    Independent binomial counts are a uniform draw of a random number of entries; the entries by which that
+    number is off are then drawn uniformly as well, so the outcome is multivariate hypergeometric. (numpy's
+    own draw of it stops at 1e9 entries.)
+    """
+    population = int(sizes.sum())
+    if total == population:
+        return sizes.copy()
+    counts = rng.binomial(sizes, total / population).astype(np.int64)
+    excess = int(counts.sum()) - total
+    pool = counts if excess > 0 else sizes - counts
+    ranks = rng.choice(int(pool.sum()), abs(excess), replace=False, shuffle=False)
+    tiles = np.searchsorted(np.cumsum(pool), ranks, side="right")
+    change = np.bincount(tiles, minlength=len(sizes))
+    return counts - change if excess > 0 else counts + change
+
+
+def _draw_mask(
+    rng: np.random.Generator, shape: tuple[int, int], allowed: NDArray[np.bool_] | None, count: int
+) -> NDArray[np.bool_]:
+    """Uniform choice of `count` of the allowed entries, by a coin for each and then a correction.
+
+    Given how many coins fall on heads, every set of that size is equally likely, whatever the coin's bias;
+    so 16 bits of it are enough, and only the entries by which the number is off need exact draws.
+    """
+    n_allowed = shape[0] * shape[1] if allowed is None else int(np.count_nonzero(allowed))
+    if count == n_allowed:
+        return np.ones(shape, np.bool_) if allowed is None else allowed.copy()
+    threshold = round(count / n_allowed * 65536)
+    coins = np.frombuffer(rng.bytes(2 * shape[0] * shape[1]), "<u2").reshape(shape)
+    mask: NDArray[np.bool_] = coins < threshold
+    if allowed is not None:
+        mask &= allowed
+    excess = int(np.count_nonzero(mask)) - count
+    flat = mask.reshape(-1)
+    if excess > 0:
+        flat[_choose(rng, np.flatnonzero(mask), excess)] = False
+    elif excess < 0:
+        unset = ~mask if allowed is None else allowed & ~mask
+        flat[_choose(rng, np.flatnonzero(unset), -excess)] = True
+    return mask
+
+
+def _choose(rng: np.random.Generator, pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return pool[rng.choice(len(pool), count, replace=False, shuffle=False)]

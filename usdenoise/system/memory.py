@@ -1,0 +1,99 @@
+"""Memory of the system and of processes: what is free, what is taken, and returning what was freed."""
+
+import ctypes
+import math
+import re
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_ADDRESS_SPACE, _RESIDENT = 0, 1
+"""Columns of /proc/PID/statm."""
+
+
+def available_bytes(root: Path = Path("/")) -> float:
+    """Return the memory that can be taken without swapping, by the system and by the control group.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that holds proc and sys; another one than "/" in tests.
+
+    Returns
+    -------
+    float
+        Bytes; infinite where the system does not say (anything but Linux).
+    """
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    system = int(found[1]) * 1024 if found else math.inf
+    return min(system, _group_bytes(root))
+
+
+def resident_bytes(pid: int | None) -> int:
+    """Return the resident memory of a process in bytes, 0 where the system does not say."""
+    return 0 if pid is None else _statm_bytes(pid, _RESIDENT)
+
+
+def address_space_bytes() -> int:
+    """Return the addresses that this process has reserved in bytes, 0 where the system does not say."""
+    return _statm_bytes("self", _ADDRESS_SPACE)
+
+
+def address_space_limit() -> float:
+    """Return the limit on the address space of this process (``ulimit -v``) in bytes, infinite without one."""
+    if (resource := _resource()) is None:
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else float(limit)
+
+
+def peak_memory_bytes() -> int:
+    """Return the largest resident size of this process so far in bytes, 0 where the system does not say."""
+    # getrusage starts at the size of the process that started this one; VmHWM does not.
+    peak = re.search(r"^VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
+    if peak is not None:
+        return int(peak[1]) * 1024
+    if (resource := _resource()) is None:
+        return 0
+    largest = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return largest if sys.platform == "darwin" else largest * 1024
+
+
+def release_freed_memory() -> None:
+    """Return freed memory to the system, where the C library can; otherwise it keeps some of it for later."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _group_bytes(root: Path) -> float:
+    """Return the bytes that the control group (version 2) leaves; file pages the kernel can drop count as free."""
+    found = re.search(r"^0::/?(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    folder = root / "sys/fs/cgroup" / (found[1] if found else "")
+    limit, used = _text(folder / "memory.max").strip(), _text(folder / "memory.current").strip()
+    if not (limit.isdigit() and used.isdigit()):
+        return math.inf
+    dropped = re.search(r"^inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+    return int(limit) - int(used) + (int(dropped[1]) if dropped else 0)
+
+
+def _statm_bytes(pid: int | str, column: int) -> int:
+    columns = _text(Path(f"/proc/{pid}/statm")).split()
+    resource = _resource()
+    return int(columns[column]) * int(resource.getpagesize()) if resource and columns else 0
+
+
+def _resource() -> Any | None:
+    """Return the module resource, which Windows does not have."""
+    try:
+        return import_module("resource")
+    except ImportError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
