@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from usdenoise.images.flow import directional_power as directional_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
-    from usdenoise.pipeline.denoise import DenoiseResult as DenoiseResult
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.options import DenoiseOptions as DenoiseOptions
+    from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {
     "Acquisition": "usdenoise.stack.acquisition",
     "DenoiseOptions": "usdenoise.pipeline.options",
-    "DenoiseResult": "usdenoise.pipeline.denoise",
+    "DenoiseResult": "usdenoise.pipeline.result",
     "METHODS": "usdenoise.completion.descent_methods",
     "UsdenoiseError": "usdenoise.errors",
     "axial_velocity": "usdenoise.images.flow",

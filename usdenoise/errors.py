@@ -1,22 +1,43 @@
-"""What can go wrong in a way that a user can mend.
+"""The exceptions that the package raises on purpose, each with a sentence that names the cause and the way out.
 
-Every exception that the package raises on purpose derives from :class:`UsdenoiseError`; its text is one
-sentence that names the cause and the way out, ready to be shown as it stands.
+Sentences name parameters as the caller does. They are written with the flags of the command line, which shows them as
+they are; ``str(error)`` shows the names of Python: "raise --rank" on the command line is "raise rank" in Python.
 """
 
 import errno
+import re
+from collections.abc import Iterable
+
+_FLAG = re.compile(r"(?<![^\s(])--([a-z][a-z-]*)")
+
+_PYTHON_NAMES = {
+    "frame-rate": "frame_rate_hz",
+    "spacing": "spacing_mm",
+    "no-stack": "stack=False",
+    "output": "folder",
+    "set": "parameters",
+}
+"""Parameters of Python that are not called as their flags."""
 
 
 class UsdenoiseError(Exception):
-    """A known failure. The message is a whole sentence: cause first, then the way out."""
+    """A known failure. The message is one sentence: the cause first, then the way out."""
+
+    @property
+    def command_line_text(self) -> str:
+        """The sentence with the flags of the command line."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return _FLAG.sub(lambda found: _python_name(found[1]), super().__str__())
 
 
 class InputError(UsdenoiseError):
-    """The acquisition, or the file it is in, cannot be used as it is."""
+    """The acquisition, or the file that holds it, cannot be used as it is."""
 
 
 class OptionError(UsdenoiseError):
-    """The options contradict each other or the acquisition."""
+    """The options contradict each other or the acquisition, or have the wrong type."""
 
 
 class OutputError(UsdenoiseError):
@@ -31,8 +52,31 @@ WANT_OF_MEMORY = "the memory is not enough for this stack; take fewer frames wit
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Whether an exception of the language or of a library means that there was no more memory."""
+    """Return whether an exception of the language or of a library means that there was no more memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    sayings = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
-    return isinstance(error, MemoryError) or any(saying in str(error) for saying in sayings)
+    texts = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+
+
+def command_line_text(error: BaseException) -> str:
+    """Return the sentence of an exception with the flags of the command line."""
+    return error.command_line_text if isinstance(error, UsdenoiseError) else str(error)
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Check that every name of an option is known.
+
+    Raises
+    ------
+    OptionError
+        If one is not, with all that are.
+    """
+    known = list(known)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise OptionError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}")
+
+
+def _python_name(flag: str) -> str:
+    return _PYTHON_NAMES.get(flag, flag.replace("-", "_"))

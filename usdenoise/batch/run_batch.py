@@ -27,8 +27,7 @@ from usdenoise.batch.table import (
 from usdenoise.errors import InputError
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.output_folder import remove_leftovers
-from usdenoise.jobs.job_options import Output
-from usdenoise.jobs.run_job import Display
+from usdenoise.jobs.job_options import Display, Output
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.provenance import requested

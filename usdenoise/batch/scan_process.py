@@ -18,6 +18,7 @@ from usdenoise.errors import (
     InputError,
     OptionError,
     OutputError,
+    command_line_text,
     is_want_of_memory,
 )
 from usdenoise.jobs.memory_check import expected_bytes
@@ -87,7 +88,7 @@ def _failure(error: Exception) -> tuple[str, str]:
         return "memory", f"{WANT_OF_MEMORY}, or fewer scans at once with --jobs"
     for family, kind in _KINDS.items():
         if isinstance(error, family):
-            return kind, str(error)
+            return kind, command_line_text(error)
     return "unexpected", (
         f"{type(error).__name__}: {error} (this is an error of usdenoise; `usdenoise run` on this scan shows where)"
     )

@@ -42,7 +42,7 @@ class ConfiguredCommand(click.Command):
                 ctx.default_map = self._defaults(read_config(path, _known()), flags)
                 Console(_count(flags, "quiet")).say(f"note: options are taken from {path}")
         except OptionError as error:
-            raise click.UsageError(str(error), ctx) from error
+            raise click.UsageError(error.command_line_text, ctx) from error
         return super().parse_args(ctx, args)
 
     def _config(self, flags: dict[str, Any]) -> Path | None:

@@ -50,9 +50,9 @@ class LazyGroup(click.Group):
             with terminable():
                 return super().invoke(ctx)
         except DivergedError as error:
-            code, message = DIVERGED, str(error)
+            code, message = DIVERGED, error.command_line_text
         except UsdenoiseError as error:
-            code, message = FAILED, str(error)
+            code, message = FAILED, error.command_line_text
         except KeyboardInterrupt as error:
             code, message = exit_code(error), _interruption(error)
         except BrokenPipeError:

@@ -238,7 +238,7 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
     OptionError
         If the options contradict each other.
     """
-    from usdenoise.jobs.run_job import Display
+    from usdenoise.jobs.job_options import Display
 
     values = given(values)
     reading = {name: values.pop(name) for name in READING if name in values}

@@ -18,16 +18,17 @@ from usdenoise.filters.randomized_svd import randomized_svd
 from usdenoise.filters.robust_pca import robust_pca
 from usdenoise.filters.soft_impute import soft_impute
 from usdenoise.filters.temporal_filters import highpass, polynomial
-from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.pipeline.band import keep_band
+from usdenoise.pipeline.band import Band, keep_band
 from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.options import DenoiseOptions, make_options
-from usdenoise.pipeline.pixel_subset import draw_pixels
+from usdenoise.pipeline.pixel_subset import draw_pixel_subset
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.casorati import blank_unobserved, casorati
+from usdenoise.stack.casorati import CasoratiMatrix, casorati, check_entries
+from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.sampling import HELD_OUT_FRACTION, draw_entries
 
 PAPER_TAU = 0.32
@@ -193,14 +194,13 @@ def _most(work: Work) -> int:
     return max(1, highest_rank((stack.n_pixels, stack.n_frames), fitted))
 
 
-def _matrix(work: Work, missing: bool = False) -> tuple[NDArray[Any], NDArray[np.uint8] | None]:
-    """The Casorati matrix, and which of its entries were observed."""
+def _matrix(work: Work, executor: Executor, missing: bool = False) -> CasoratiMatrix:
+    """Return the Casorati matrix; with unobserved entries only where they may be missing."""
     dtype = STORAGE[work.precision, np.iscomplexobj(work.stack.iq)]
-    matrix = casorati(work.stack, dtype)
-    seen = blank_unobserved(matrix)
-    if seen.n_missing and not missing:
-        raise InputError(f"it needs every entry, and {seen.n_missing} are NaN or infinite")
-    return matrix, seen.bits
+    entries = check_entries(casorati(work.stack, dtype), executor)
+    if entries.n_unobserved and not missing:
+        raise InputError(f"it needs every entry, and {entries.n_unobserved} are NaN or infinite")
+    return entries.matrix
 
 
 def _number(value: str | int, what: str) -> int:
@@ -211,48 +211,46 @@ def _number(value: str | int, what: str) -> int:
 
 def _keep(
     work: Work,
-    matrix: NDArray[Any],
+    matrix: CasoratiMatrix,
     model: LowRank,
-    executor: ThreadExecutor,
-    observed: NDArray[np.uint8] | None = None,
     **more: Any,
 ) -> Filtered:
     """The band of a low-rank estimate, the same for every method that has one."""
     low = _number(work.low, "low_cutoff")
-    high = {"rank": model.rank, "none": None}[work.high] if isinstance(work.high, str) else work.high
-    power = keep_band(matrix, model, low, high, executor, observed, out=matrix)
-    return Filtered(matrix, power, rank=model.rank, low=low, **more)
+    high = model.rank if isinstance(work.high, str) else work.high
+    power = keep_band(matrix, model, Band(low, high, work.high == "none"), out=matrix.values)
+    return Filtered(matrix.values, power, rank=model.rank, low=low, **more)
 
 
 def _rsvd(work: Work) -> Filtered:
-    matrix, _ = _matrix(work)
-    rng = np.random.default_rng([work.seed, 3])
+    rng = RandomStream.RANGE_FINDER.generator(work.seed)
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor)
         rank = min(_number(work.rank, "rank"), *matrix.shape)
-        model = randomized_svd(matrix, rank, executor, rng, **work.parameters)
+        model = randomized_svd(matrix.values, rank, executor, rng, **work.parameters)
         passes = work.parameters["power_iterations"] + 1
-        return _keep(work, matrix, model, executor, note=f"{passes} passes over all entries")
+        return _keep(work, matrix, model, note=f"{passes} passes over all entries")
 
 
 def _rpca(work: Work) -> Filtered:
-    matrix, observed = _matrix(work, missing=True)
     with ThreadExecutor(work.threads) as executor:
-        parts = robust_pca(matrix, executor, observed=observed, **work.parameters)
+        matrix = _matrix(work, executor, missing=True)
+        parts = robust_pca(matrix.values, executor, observed=matrix.observed, **work.parameters)
         note = f"mismatch {parts.mismatch:.1e}" + ("" if parts.converged else ", not converged")
-        return _keep(work, matrix, parts.low_rank, executor, observed, iterations=parts.iterations, note=note)
+        return _keep(work, matrix, parts.low_rank, iterations=parts.iterations, note=note)
 
 
 def _soft_impute(work: Work) -> Filtered:
-    matrix, observed = _matrix(work, missing=True)
     parameters = dict(work.parameters)
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor, missing=True)
         began = time.perf_counter()
-        sample = draw_entries(matrix.shape, work.sampling or 1.0, work.seed, observed)
+        sample = draw_entries(matrix.shape, work.sampling or 1.0, work.seed, matrix.observed)
         rank = min(_number(work.rank, "rank"), _most(work))
-        check_rank(matrix.shape, rank, sample)
-        problem = CompletionProblem(matrix, sample, executor)
+        check_rank(matrix.shape, rank, sample.n_fitted)
+        problem = CompletionProblem(matrix.values, sample, executor)
         units = parameters.pop("penalty")
-        noise = draw_pixels(matrix, observed, np.random.default_rng([work.seed, 2]), executor).noise_rms
+        noise = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(work.seed)).noise_rms
         penalty = units * np.sqrt(sample.density) * noise_edge(noise, sample.shape)
         curve: list[tuple[int, float, float]] = []
 
@@ -260,7 +258,7 @@ def _soft_impute(work: Work) -> Filtered:
             if line.held_out_rmse is not None:
                 curve.append((1 + 2 * line.iteration, time.perf_counter() - began, line.held_out_rmse))
 
-        rng = np.random.default_rng([work.seed, 1])
+        rng = RandomStream.START.generator(work.seed)
         parts = soft_impute(problem, rank, penalty, rng, on_iteration=follow, **parameters)
         # On a random sample the penalty takes penalty / p from every singular value.
         shrunk = parts.low_rank
@@ -269,8 +267,6 @@ def _soft_impute(work: Work) -> Filtered:
             work,
             matrix,
             model,
-            executor,
-            observed,
             held_out_rmse=parts.held_out_rmse,
             iterations=parts.iterations,
             passes=parts.passes,
@@ -280,23 +276,23 @@ def _soft_impute(work: Work) -> Filtered:
 
 
 def _highpass(work: Work) -> Filtered:
-    matrix, _ = _matrix(work)
     hertz, rate = work.parameters["cutoff_hz"], work.stack.frame_rate_hz
     if hertz is not None and rate is None:
         raise OptionError("highpass.cutoff_hz needs the frame rate; give --frame-rate")
     cutoff = work.parameters["cutoff_a_frame"] if hertz is None else hertz / rate
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor).values
         highpass(matrix, cutoff, work.parameters["order"], executor, out=matrix)
     unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
     return Filtered(matrix, _power(matrix), note=f"order {work.parameters['order']}, {unit}")
 
 
 def _polynomial(work: Work) -> Filtered:
-    matrix, _ = _matrix(work)
     order = work.parameters["order"]
     if order is None:
         order = _number(work.low, "low_cutoff") - 1
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor).values
         polynomial(matrix, order, executor, out=matrix)
     return Filtered(matrix, _power(matrix), note=f"order {order}")
 

@@ -84,9 +84,9 @@ def carry_out(order: Order) -> Answer:
         with np.errstate(over="ignore", invalid="ignore"):
             filtered = contender.run(work)
     except DivergedError as error:
-        return Answer("diverged", str(error))
+        return Answer("diverged", error.command_line_text)
     except UsdenoiseError as error:
-        return Answer("failed", str(error))
+        return Answer("failed", error.command_line_text)
     except MemoryError:
         return Answer("failed", "the memory is not enough")
     seconds, peak = time.perf_counter() - began, peak_memory_bytes()

@@ -1,7 +1,7 @@
-"""Two evaluations of the same sums over a block of rows: dense blocks through BLAS, and sampled entries.
+"""Two evaluations of the same sums over a row block: dense, through BLAS, and sparse, over the sampled entries.
 
-With R the residual (U V^H - M) on the sampled entries of the block and zero elsewhere, both return
-sum |R|^2, R V and U^H R. Nothing here is scaled by the number of entries.
+Let R be the residual U V^H - M on the sampled entries of the block, and zero elsewhere. Both return sum |R|^2, R V
+and U^H R. The sums are not divided by the number of entries.
 """
 
 from typing import Any, NamedTuple
@@ -12,17 +12,23 @@ from numpy.typing import NDArray
 from usdenoise.linalg.row_blocks import squared_norm
 
 SPARSE_BELOW_DENSITY = 0.12
+"""Density up to which the sparse evaluation is used: above it the kept entries would take too much memory, and the
+gain shrinks (tests/benchmarks/evaluation.py)."""
+
 SPARSE_FROM_WORK = 3e7
+"""Products of an evaluation, entries times rank, from which the compiled kernel repays the half second of its loading."""
+
 TILE_COLUMNS = 512
+"""Columns of a tile of entries: its rows of V, 80 kB at rank 20 in complex64, stay in the cache."""
 
 
 class BlockSums(NamedTuple):
-    """Sums of a block of b rows for factors of rank r.
+    """The sums over a block of b rows, for factors of rank r.
 
     Attributes
     ----------
     loss : float
-        Sum of |R|^2, accumulated in double precision.
+        Sum of |R|^2, added up in double precision.
     residual_v : (b, r) array
         R V.
     u_residual : (r, n) array
@@ -38,20 +44,21 @@ class BlockSums(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The sampled entries of a block of b rows, gathered once: scattered they cost as much as the whole block.
+    """The sampled entries of a block of b rows, gathered once.
 
-    They stand by tiles of TILE_COLUMNS columns, whose rows of V the caches hold, and row after row in each.
+    Read where they are in the matrix, they would cost as much as the whole block. They are ordered by tiles of
+    TILE_COLUMNS columns, whose rows of V the caches hold, and by rows within a tile.
 
     Attributes
     ----------
     starts : (n_tiles, b + 1) array
-        Where the entries of each row in each tile begin.
+        Index of the first entry of each row in each tile.
     columns : array
-        Their columns.
+        Column of each entry.
     values : array
-        Their values.
+        Value of each entry.
     held_out : (3,) tuple of arrays
-        Rows, columns and values of the held-out entries.
+        Row, column and value of each held-out entry.
     """
 
     starts: NDArray[np.int64]
@@ -65,7 +72,7 @@ def gather(
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> Entries:
-    """The entries of a block.
+    """Gather the sampled and the held-out entries of a row block.
 
     Parameters
     ----------
@@ -90,12 +97,19 @@ def gather(
 
 
 def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
-    """Whether the sampled entries one by one are faster than whole blocks.
+    """Return whether the sparse evaluation is preferred to the dense one.
 
-    Dense blocks cost the same at any density; an entry alone costs two to four times its part of that, and its
-    place and value are kept, which above SPARSE_BELOW_DENSITY would take too much memory. Below
-    SPARSE_FROM_WORK products the compiled kernel does not repay its loading. The times are measured by the
-    evaluation benchmark.
+    The dense evaluation costs the same at any density. The sparse one costs two to four times the dense cost of an
+    entry, for each sampled entry, and keeps the place and the value of each.
+
+    Parameters
+    ----------
+    density : float
+        Number of fitted entries over the number of all entries.
+    n_entries : int
+        Number of all entries of the matrix.
+    rank : int
+        Number of columns of the factors.
     """
     return density <= SPARSE_BELOW_DENSITY and density * n_entries * rank >= SPARSE_FROM_WORK
 
@@ -109,7 +123,7 @@ def dense_block(
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> BlockSums:
-    """Sums of a block by three matrix products, with the mask applied in place between them.
+    """Return the sums of a row block by three matrix products, with the mask applied between them.
 
     Parameters
     ----------
@@ -139,7 +153,7 @@ def sparse_block(
     v: NDArray[Any],
     entries: Entries,
 ) -> BlockSums:
-    """Sums of a block over its sampled entries one by one, in a compiled sweep.
+    """Return the sums of a row block over its sampled entries, by a compiled sweep.
 
     Parameters
     ----------
@@ -148,9 +162,9 @@ def sparse_block(
     entries : Entries
         The sampled entries of the block.
     """
-    from usdenoise.completion import sparse_sweep as sparse_kernels
+    from usdenoise.completion.sparse_sweep import sweep
 
     rows, columns, values = entries.held_out
     missed = np.vecdot(v.take(columns, axis=0), u.take(rows, axis=0)) - values
-    loss, residual_v, residual_u = sparse_kernels.sweep(*entries[:3], u, v)
+    loss, residual_v, residual_u = sweep(*entries[:3], u, v)
     return BlockSums(loss, residual_v, residual_u.conj().T, squared_norm(missed.reshape(1, -1)))

@@ -1,4 +1,4 @@
-"""Damping schedules: the eta of each iteration, from the iteration's number and the objective so far."""
+"""Damping schedules: the eta of each iteration, from its number and the objective."""
 
 import math
 from collections.abc import Callable
@@ -8,22 +8,25 @@ Damping = Callable[[int, float, float], float]
 
 
 def none() -> Damping:
-    """No damping: eta = 0 (ScaledGD; Tong, Ma and Chi, JMLR 2021)."""
+    """Return no damping: eta = 0 (ScaledGD; Tong, Ma and Chi, JMLR 2021)."""
     return lambda iteration, value, first: 0.0
 
 
 def constant(eta: float) -> Damping:
-    """The same eta throughout (ScaledGD(lambda); Xu et al., ICML 2023)."""
+    """Return a constant damping `eta` (ScaledGD(lambda); Xu et al., ICML 2023)."""
     return lambda iteration, value, first: eta
 
 
 def residual(sigma_hat: float) -> Damping:
-    """Eta = sqrt(|f - sigma_hat^2|) with a proxy of the noise level (PrecGD; Zhang, Fattahi and Zhang, 2021)."""
+    """Return eta = sqrt(|f - sigma_hat^2|), sigma_hat being a proxy of the noise level.
+
+    PrecGD; Zhang, Fattahi and Zhang, NeurIPS 2021.
+    """
     return lambda iteration, value, first: math.sqrt(abs(value - sigma_hat**2))
 
 
 def geometric(beta: float, eta0: float | None = None) -> Damping:
-    """Eta = beta^t eta0 (eta-decay; Zhang, Chiu and Zhang, AISTATS 2024).
+    """Return eta = beta^t eta0 (eta-decay; Zhang, Chiu and Zhang, AISTATS 2024).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The methods as a table: which preconditioner, which damping schedule, which defaults, whose idea."""
+"""The methods as a table: preconditioner, damping schedule, defaults, citation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,19 +17,21 @@ class Method:
     Attributes
     ----------
     name : str
-        As on the command line.
+        Name on the command line.
     preconditioner : callable
-        From gradients to directions.
+        Turns gradients into directions.
     make_damping : callable
-        (eta0 or None, decay) -> schedule. What eta0 means is the method's: the first damping of eta-decay,
-        the lambda of ScaledGD(lambda), the proxy sigma_hat of PrecGD.
+        (eta0 or None, decay) -> schedule. The method gives eta0 its meaning: the first damping of eta-decay, the
+        lambda of ScaledGD(lambda), the proxy sigma_hat of PrecGD.
     default_damping : callable
-        (noise rms, shape of the matrix) -> eta0 where none is given, in the units of the data.
+        (noise level, shape of the matrix) -> eta0 where none is given, in the units of the data.
     step_tau : float
-        Default step for the sum-of-squares objective divided by the sampling fraction; where
-        `preconditioner` is the identity, in units of the safe bound instead.
-    summary, citation : str
-        One line each.
+        Default step for the sum-of-squares objective divided by the sampling fraction; in units of the safe bound
+        where `preconditioner` is the identity.
+    summary : str
+        The method in one line.
+    citation : str
+        Its source in one line.
     """
 
     name: str
@@ -57,7 +59,7 @@ _TABLE = (
         lambda eta0, decay: schedules.residual(eta0 or 0.0),
         lambda noise, shape: noise,
         0.5,
-        "damping sqrt(|f - sigma_hat^2|), with --damping as the proxy sigma_hat, by default the noise rms",
+        "damping sqrt(|f - sigma_hat^2|), with --damping as the proxy sigma_hat, by default the noise level",
         "Zhang, Fattahi and Zhang, NeurIPS 2021",
     ),
     Method(

@@ -1,11 +1,17 @@
-"""Which ranks a sample of the entries determines."""
+"""The ranks that a sample of the entries determines."""
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.sampling import EntrySample
 
 
 def check_rank_fits(shape: tuple[int, int], rank: int) -> None:
     """Check that a matrix of this shape can have this rank.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        (n_pixels, n_frames).
+    rank : int
+        Number of components.
 
     Raises
     ------
@@ -18,38 +24,47 @@ def check_rank_fits(shape: tuple[int, int], rank: int) -> None:
         )
 
 
-def check_rank(shape: tuple[int, int], rank: int, sample: EntrySample) -> None:
-    """Check that a rank fits the matrix and that the sample can determine it.
+def check_rank(shape: tuple[int, int], rank: int, n_fitted: int) -> None:
+    """Check that a rank fits the matrix, and that the sample determines it.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        (n_pixels, n_frames).
+    rank : int
+        Number of components.
+    n_fitted : int
+        Number of fitted entries.
 
     Raises
     ------
     OptionError
-        If the rank is above a dimension, or above the number of samples that an average row or column
-        has, or if the factors have more unknowns than there are samples.
+        If the rank is above a dimension or above the number of samples of an average row or column, or if the
+        factors have more unknowns than the sample has entries.
     """
     n_pixels, n_frames = shape
     check_rank_fits(shape, rank)
-    if not determines(shape, rank, sample.n_fitted):
-        possible = highest_rank(shape, sample.n_fitted)
+    if not determines(shape, rank, n_fitted):
+        possible = highest_rank(shape, n_fitted)
         advice = (
             f"lower --rank to {possible} or raise --sampling"
             if possible
             else "raise --sampling, no rank is determined by so few"
         )
         raise OptionError(
-            f"{sample.n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}; "
+            f"{n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}; "
             + advice
         )
 
 
 def determines(shape: tuple[int, int], rank: int, n_fitted: int) -> bool:
-    """Whether the samples are at least as many as the unknowns, overall and in an average row and column."""
+    """Return whether there are at least as many samples as unknowns, overall and in an average row and column."""
     n_pixels, n_frames = shape
     unknowns = rank * (n_pixels + n_frames - rank)
     return n_fitted >= unknowns and n_fitted >= rank * max(n_pixels, n_frames)
 
 
 def highest_rank(shape: tuple[int, int], n_fitted: int) -> int:
-    """The highest rank that so many samples determine; 0 where they do not determine any."""
+    """Return the highest rank that `n_fitted` samples determine, 0 where they determine none."""
     ranks = range(1, min(shape) + 1)
     return max((rank for rank in ranks if determines(shape, rank, n_fitted)), default=0)

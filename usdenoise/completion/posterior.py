@@ -1,6 +1,10 @@
-"""The low-rank Gaussian model: rows by their posterior means, and a sweep of expectation maximisation."""
+"""The low-rank Gaussian model of a sample: posterior means of the rows, and one sweep of expectation maximisation.
 
-from typing import Any
+Every row of M is x V^H plus white noise. The coefficients x are Gaussian, with independent components.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +13,26 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.linalg.gram_matrices import gram
 
 MAX_STEPS = 40
+"""Largest number of conjugate gradient steps of a row block; usually the tolerance ends them earlier."""
+
 TOLERANCE = 0.01
+"""The steps end when the error left is this share of the posterior's own variance: more would fit the noise."""
+
 COLUMN_STEPS = 2
+"""Gradient steps on V in a sweep, preconditioned by the expected Hessian; each costs one evaluation."""
+
 LEADING = 24
+"""Components that the preconditioner treats exactly: the coefficients of clutter are thousands of times larger than
+the others. Fewer of them take more passes over the sample, more of them more time for the inverses."""
+
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
+
 SINGULAR = 1e-5
-"""Least ridge of a row's preconditioner, whose entries are at most 1: what is singular is not inverted."""
+"""Least ridge of a row's preconditioner, whose entries are at most 1, so that a singular matrix can be inverted."""
+
+_MOST_CROWDED = 0.8
+"""Largest ratio of components to samples of a row that enters the variance of a fit, which is infinite at 1."""
 
 
 def fit_rows(
@@ -25,12 +42,13 @@ def fit_rows(
     noise_variance: float,
     start: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], float]:
-    """Posterior means of the coefficients x of every row, a row of M being x V^H plus white noise.
+    """Return the posterior means X of the rows' coefficients for a known right factor V.
 
-    They minimise sum over the sample |M - X V^H|^2 + sum_k (noise variance / variance_k) |x_k|^2. Solved by
-    conjugate gradients over all rows of a block at once, each row with its own step. The preconditioner is
-    exact for the LEADING columns of each row, whose coefficients are thousands of times larger than the
-    rest, and the average normal matrix's diagonal for the others.
+    X minimises
+
+        sum over the sample |M - X V^H|^2 + sum_k (noise_variance / variances_k) |x_k|^2
+
+    by conjugate gradients on all rows of a row block at once, each row with its own step length.
 
     Parameters
     ----------
@@ -41,7 +59,7 @@ def fit_rows(
     variances : (r,) array
         Prior variance of each component of x.
     noise_variance : float
-        Of an entry.
+        Variance of the noise in an entry.
     start : (m, r) array, optional
         First guess of X; by default 0.
 
@@ -50,74 +68,119 @@ def fit_rows(
     rows : (m, r) array
         X.
     passes : float
-        Evaluations of the sampled model, averaged over the rows: one for each step, and one for a first
-        guess. The steps end when what is left is a hundredth of the posterior's own spread.
+        Evaluations of the sampled model, averaged over the rows: one for each step, and one for a first guess.
     """
-    ridge = noise_variance / variances
-    right_h = np.ascontiguousarray(right.conj().T)
-    real = right.real.dtype
-    weight = ridge.astype(real)
-    inverse = (1 / (problem.density + ridge)).astype(real)
-    n_leading = min(len(ridge), LEADING)
-    # Row j holds V_jk conj(V_jl) for all k <= l: a row's mask times it is half of the row's normal matrix.
-    upper = np.triu_indices(n_leading)
-    outer = (np.take(right, upper[0], axis=1) * np.take(right, upper[1], axis=1).conj()).view(real)
-    wide = np.result_type(right.dtype, np.float64)
-    # A row with fewer samples than leading components has a singular matrix, and hardly a ridge where there
-    # is hardly noise. A preconditioner need not be exact.
-    regular = np.diag(np.maximum(ridge[:n_leading], SINGULAR))
-    tiny = np.finfo(real).tiny
-
-    enough = TOLERANCE * len(ridge) * noise_variance
+    model = _RowModel.of(right, noise_variance / variances, problem.density)
+    enough = TOLERANCE * len(variances) * noise_variance
 
     def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
         mask = problem.sample.mask(rows)
-        # One array of the block's size is enough: the data are wanted no more once the residual is known.
-        image = problem.matrix[rows] * mask
-        if start is None:
-            residual: NDArray[Any] = image @ right
-            solution = np.zeros_like(residual)
-        else:
-            solution = start[rows].copy()
-            guess = solution @ right_h
-            guess *= mask
-            image -= guess
-            del guess
-            residual = image @ right - solution * weight
-        half = (mask.astype(real) @ outer).view(right.dtype)
-        normal = np.empty((len(half), n_leading, n_leading), right.dtype)
-        normal[:, upper[1], upper[0]] = half.conj()
-        normal[:, upper[0], upper[1]] = half
-        blocks = np.linalg.inv(normal.astype(wide) + regular).astype(right.dtype)
-
-        def precondition(values: NDArray[Any]) -> NDArray[Any]:
-            scaled: NDArray[Any] = values * inverse
-            # x A^-1 for a row vector x: the coefficients stand in rows.
-            scaled[:, :n_leading] = np.matvec(blocks, values[:, :n_leading])
-            return scaled
-
-        preconditioned = precondition(residual)
-        direction = preconditioned
-        energy = _row_products(residual, preconditioned)
-        # A row that is solved to rounding stands still: its next direction would be a ratio of rounding errors.
-        floor = np.finfo(real).eps ** 2 * energy + tiny
-        steps = 0 if start is None else 1
-        while steps < MAX_STEPS and np.mean(energy) > enough:
-            steps += 1
-            np.matmul(direction, right_h, out=image)
-            image *= mask
-            curved = image @ right + direction * weight
-            length = _ratio(energy, _row_products(direction, curved), energy > floor).astype(real)
-            solution += length * direction
-            residual = residual - length * curved
-            preconditioned = precondition(residual)
-            before, energy = energy, _row_products(residual, preconditioned)
-            direction = preconditioned + _ratio(energy, before, energy > floor).astype(real) * direction
-        return solution, steps
+        data = problem.matrix[rows] * mask
+        guess = None if start is None else start[rows]
+        return _conjugate_gradients(model, data, mask, guess, enough)
 
     parts, steps = zip(*problem.executor.map(solve_block, problem.blocks), strict=True)
     sizes = [rows.stop - rows.start for rows in problem.blocks]
     return np.concatenate(parts), float(np.average(steps, weights=sizes))
+
+
+@dataclass(frozen=True)
+class _RowModel:
+    """The normal equations that all rows share, x (V^H D V + diag(ridge)) with D the mask of a row.
+
+    Attributes
+    ----------
+    right, right_h : (n, r) and (r, n) arrays
+        V and its conjugate transpose, both C-contiguous.
+    ridge : (r,) float64 array
+        Noise variance over prior variance.
+    inverse : (r,) array
+        Diagonal of the inverse of the average normal matrix.
+    outer : (n, n_leading (n_leading + 1) / 2) array, as real numbers
+        V_jk conj(V_jl) for k <= l in row j: a mask times it is half of a row's normal matrix.
+    """
+
+    right: NDArray[Any]
+    right_h: NDArray[Any]
+    ridge: NDArray[np.float64]
+    inverse: NDArray[Any]
+    outer: NDArray[Any]
+
+    @classmethod
+    def of(cls, right: NDArray[Any], ridge: NDArray[np.float64], density: float) -> Self:
+        real = right.real.dtype
+        upper = np.triu_indices(min(len(ridge), LEADING))
+        outer = np.take(right, upper[0], axis=1) * np.take(right, upper[1], axis=1).conj()
+        right_h = np.ascontiguousarray(right.conj().T)
+        return cls(right, right_h, ridge, (1 / (density + ridge)).astype(real), outer.view(real))
+
+    def leading_inverses(self, mask: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return the inverse normal matrices of some rows for the leading components, (b, n_leading, n_leading)."""
+        right, n_leading = self.right, min(len(self.ridge), LEADING)
+        upper = np.triu_indices(n_leading)
+        half = (mask.astype(right.real.dtype) @ self.outer).view(right.dtype)
+        normal = np.empty((len(half), n_leading, n_leading), right.dtype)
+        normal[:, upper[1], upper[0]] = half.conj()
+        normal[:, upper[0], upper[1]] = half
+        # A row with fewer samples than leading components has a singular matrix, and next to no ridge where there
+        # is next to no noise. A preconditioner need not be exact.
+        regular = np.diag(np.maximum(self.ridge[:n_leading], SINGULAR))
+        inverses = np.linalg.inv(normal.astype(np.result_type(right.dtype, np.float64)) + regular)
+        return inverses.astype(right.dtype)
+
+    def precondition(self, values: NDArray[Any], inverses: NDArray[Any]) -> NDArray[Any]:
+        """Return the preconditioned rows: exact for the leading components, diagonal for the others."""
+        scaled: NDArray[Any] = values * self.inverse
+        # x A^-1 for row vectors x.
+        scaled[:, : inverses.shape[1]] = np.matvec(inverses, values[:, : inverses.shape[1]])
+        return scaled
+
+
+def _conjugate_gradients(
+    model: _RowModel,
+    image: NDArray[Any],
+    mask: NDArray[np.bool_],
+    guess: NDArray[Any] | None,
+    enough: float,
+) -> tuple[NDArray[Any], int]:
+    """Fit the rows of a block; `image` holds the masked data and is used as work space.
+
+    Returns
+    -------
+    solution : (b, r) array
+        Coefficients.
+    steps : int
+        Evaluations of the sampled model.
+    """
+    right, right_h, weight = model.right, model.right_h, model.ridge.astype(model.right.real.dtype)
+    if guess is None:
+        steps, residual = 0, image @ right
+        solution = np.zeros_like(residual)
+    else:
+        steps, solution = 1, guess.copy()
+        fitted = solution @ right_h
+        fitted *= mask
+        image -= fitted
+        del fitted
+        residual = image @ right - solution * weight
+    inverses = model.leading_inverses(mask)
+    preconditioned = model.precondition(residual, inverses)
+    direction = preconditioned
+    energy = _row_products(residual, preconditioned)
+    # A row that is solved to rounding keeps its solution: its next direction would be a ratio of rounding errors.
+    floor = np.finfo(weight.dtype).eps ** 2 * energy + np.finfo(weight.dtype).tiny
+    while steps < MAX_STEPS and np.mean(energy) > enough:
+        steps += 1
+        np.matmul(direction, right_h, out=image)
+        image *= mask
+        curved = image @ right + direction * weight
+        length = _ratio(energy, _row_products(direction, curved), energy > floor).astype(weight.dtype)
+        solution += length * direction
+        residual = residual - length * curved
+        preconditioned = model.precondition(residual, inverses)
+        before, energy = energy, _row_products(residual, preconditioned)
+        direction = preconditioned + _ratio(energy, before, energy > floor).astype(weight.dtype) * direction
+    return solution, steps
 
 
 def posterior_sweep(
@@ -126,13 +189,15 @@ def posterior_sweep(
     variances: NDArray[np.float64],
     noise_variance: float,
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any], float]:
-    """One sweep of expectation maximisation for the low-rank Gaussian model, from the sample alone.
+    """Return a better right factor, by one sweep of expectation maximisation on the sample.
 
-    Every row is x V^H plus white noise, x Gaussian with independent components. The rows' posterior means
-    are fitted first. The right factor then minimises the expected error, in which the posterior covariance
-    of the rows acts as a ridge on it: without that the components that the samples hardly determine grow
-    from sweep to sweep. (Tipping and Bishop, J. R. Stat. Soc. B 61(3), 1999, with missing entries.) The
-    covariance is taken alike for all rows.
+    First the rows' posterior means X are fitted. Then V minimises the expected error
+
+        E |P(M - X V^H)|^2 = |P(M - X V^H)|^2 + p m tr(V C V^H),
+
+    in which C, the posterior covariance of a row, acts as a ridge on V. Without that ridge, components that the
+    sample hardly determines grow from sweep to sweep. C is taken alike for all rows. (Tipping and Bishop, J. R.
+    Stat. Soc. B 61(3), 1999, with missing entries.)
 
     Parameters
     ----------
@@ -146,7 +211,7 @@ def posterior_sweep(
     variances : (r,) array
         New prior variances.
     rows : (m, r) array
-        The rows' posterior means under the old factor, in the new columns: a first guess for the new ones.
+        The rows' posterior means under the old factor, in the new columns: a first guess for the next fit.
     passes : float
         Evaluations of the sampled model.
     """
@@ -154,8 +219,8 @@ def posterior_sweep(
     rank = len(variances)
     density = problem.density
     rows, passes = fit_rows(problem, right, variances, noise_variance)
-    # An exact fit of r numbers to p n samples has 1 / (1 - r / (p n)) times the variance of a long one.
-    crowding = 1 - min(rank / (density * n), 0.8)
+    # An exact fit of r numbers to p n samples has 1 / (1 - r / (p n)) times the variance of a fit to many samples.
+    crowding = 1 - min(rank / (density * n), _MOST_CROWDED)
     covariance = np.diag(noise_variance / (density * crowding + noise_variance / variances))
     moment = gram(rows) + m * covariance
     inverse = np.linalg.inv(density * moment)
@@ -165,17 +230,17 @@ def posterior_sweep(
         residual = gradient.astype(inverse.dtype) * (problem.sample.n_fitted / 2)
         columns = columns - (residual + density * m * columns @ covariance) @ inverse
     basis, triangle = np.linalg.qr(columns)
-    values, turn = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
+    values, rotation = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
     floor = PRIOR_FLOOR * noise_variance
-    turned = np.ascontiguousarray((basis @ turn[:, ::-1]).astype(right.dtype))
-    guess = rows @ (triangle.conj().T @ turn[:, ::-1]).astype(rows.dtype)
-    return turned, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
+    rotated = np.ascontiguousarray((basis @ rotation[:, ::-1]).astype(right.dtype))
+    guess = rows @ (triangle.conj().T @ rotation[:, ::-1]).astype(rows.dtype)
+    return rotated, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
 
 
 def _ratio(
     numerator: NDArray[np.float64], denominator: NDArray[np.float64], wanted: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Column of ratios, 0 where they are not wanted or not defined."""
+    """Return a column of ratios, 0 where they are not wanted or not defined."""
     wanted = wanted & (denominator > 0)
     ratio = np.zeros_like(numerator)
     np.divide(numerator, denominator, out=ratio, where=wanted)

@@ -1,4 +1,4 @@
-"""Right preconditioners: from gradients to the directions in which the factors move."""
+"""Right preconditioners: they turn gradients into the directions in which the factors move."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +13,12 @@ Preconditioner = Callable[[Factors, Factors, float], Factors]
 
 
 def identity(factors: Factors, gradients: Factors, damping: float) -> Factors:
-    """Plain gradients."""
+    """Return the gradients themselves (gradient descent)."""
     return gradients
 
 
 def damped_gram(factors: Factors, gradients: Factors, damping: float) -> Factors:
-    """Each gradient times the inverse of the damped Gram matrix of the other factor.
+    """Return each gradient times the inverse of the damped Gram matrix of the other factor.
 
     grad_U (V^H V + eta I)^-1 and grad_V (U^H U + eta I)^-1 (Zhang, Chiu and Zhang, AISTATS 2024); for a
     single symmetric factor X, grad_X (X^H X + eta I)^-1.
@@ -28,10 +28,10 @@ def damped_gram(factors: Factors, gradients: Factors, damping: float) -> Factors
 
 
 def damped_inverse(matrix: NDArray[Any], damping: float, dtype: Any) -> NDArray[Any]:
-    """(G + eta I)^-1 of a Hermitian (r, r) matrix G, as `dtype`.
+    """Return (G + eta I)^-1 of a Hermitian (r, r) matrix G, as `dtype`.
 
-    Eigenvalues below what the storage precision of the factors can tell from zero are raised to that, so
-    that a factor without full column rank gives a large direction, not a failure.
+    Eigenvalues that the storage precision of the factors cannot tell from zero are raised to the smallest that it
+    can. So a factor without full column rank gives a large direction, not a failure.
     """
     values, vectors = np.linalg.eigh(matrix)
     floor = len(values) * np.finfo(dtype).eps * max(values[-1], 0.0) + np.finfo(dtype).tiny

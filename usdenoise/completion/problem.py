@@ -24,22 +24,23 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import block_rows, row_blocks
 
 SPARSE_BLOCKS = 8
+"""Row blocks of the sparse evaluation: enough for the threads to finish together, few since each adds up a V."""
 
 Factors = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Value and gradients at some factors.
+    """Value and gradients of an objective at some factors.
 
     Attributes
     ----------
     value : float
-        The objective.
+        Value of the objective.
     gradients : tuple of arrays
-        One for each factor, of its shape.
+        Gradient by each factor, of the shape of the factor.
     held_out_rmse : float or None
-        Root mean square error on entries that are never fitted, in the units of the data; None without such.
+        Root mean square error on the held-out entries, in the units of the data; None without such entries.
     """
 
     value: float
@@ -48,15 +49,15 @@ class Evaluation:
 
 
 class Problem(Protocol):
-    """Anything that gives a value and gradients for a tuple of factors: a pair (U, V), or one X."""
+    """Anything with a value and gradients for a tuple of factors: a pair (U, V), or one X."""
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Value and gradients at `factors`."""
+        """Return value and gradients at `factors`."""
         ...
 
 
 class Sample(Protocol):
-    """Which entries are fitted and which are held out, by blocks of rows."""
+    """The fitted and the held-out entries of a matrix, by row blocks."""
 
     @property
     def n_fitted(self) -> int:
@@ -69,16 +70,16 @@ class Sample(Protocol):
         ...
 
     def mask(self, rows: slice) -> NDArray[np.bool_]:
-        """Fitted entries of some rows."""
+        """Return the mask of the fitted entries of some rows, (n_rows, n_columns)."""
         ...
 
     def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Held-out entries of some rows, rows counted from the first of them."""
+        """Return rows and columns of the held-out entries of some rows, rows counted from the first of them."""
         ...
 
 
 class CompletionProblem:
-    """Value and gradients of the completion objective, by a map over row blocks and a sum.
+    """The objective of matrix completion and its gradients, by a map over row blocks and a sum.
 
     Parameters
     ----------
@@ -87,9 +88,10 @@ class CompletionProblem:
     sample : Sample
         The fitted and the held-out entries.
     executor : Executor
-        Runs the map.
+        Maps over the row blocks.
     kernel : {"auto", "dense", "sparse"}
-        Evaluation by blocks or by entries; "auto" takes the faster one for the density and rank.
+        Dense evaluation by row blocks, or sparse evaluation by entries; "auto" takes the faster one for the density
+        and the rank.
     """
 
     def __init__(
@@ -109,17 +111,17 @@ class CompletionProblem:
 
     @property
     def density(self) -> float:
-        """Fitted entries over all entries."""
+        """Number of fitted entries over the number of all entries."""
         return self.sample.n_fitted / (self.shape[0] * self.shape[1])
 
     def is_sparse(self, rank: int) -> bool:
-        """Whether factors of this rank are evaluated by entries."""
+        """Return whether factors of this rank are evaluated entry by entry."""
         if self.kernel == "auto":
             return prefers_sparse(self.density, self.shape[0] * self.shape[1], rank)
         return self.kernel == "sparse"
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Objective, gradients and held-out error at (U, V): one pass over the sampled residual."""
+        """Return objective, gradients and held-out error at (U, V), in one pass over the sampled residual."""
         u, v = factors
         gradient_u = np.empty_like(u)
         u_residual: Any = 0.0
@@ -141,7 +143,7 @@ class CompletionProblem:
 
     def _map(self, u: NDArray[Any], v: NDArray[Any]) -> Iterator[tuple[slice, BlockSums]]:
         if self.is_sparse(v.shape[1]):
-            # Each block costs a sum of the size of V, and nothing here has to fit a cache.
+            # Each block costs a sum of the size of V, and its entries need not fit a cache.
             n_rows = len(u)
             larger = list(row_blocks(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
@@ -159,7 +161,7 @@ class CompletionProblem:
         return zip(self.blocks, self.executor.map(by_block, self.blocks), strict=True)
 
     def _sampled(self, rows: slice) -> Entries:
-        # Only where entries are few: worth keeping between passes.
+        # The sparse evaluation is used where entries are few, so they are kept between passes.
         if rows.start not in self._entries:
             held_out = self.sample.held_out(rows)
             self._entries[rows.start] = gather(self.matrix[rows], self.sample.mask(rows), held_out)

@@ -2,14 +2,14 @@
 
     X <- X - step * P(X, grad f(X), eta_t)
 
-for every factor X at once. Gradient descent, ScaledGD, ScaledGD(lambda), PrecGD and eta-decay differ only
-in P and in the schedule of eta.
+for every factor X at once. Gradient descent, ScaledGD, ScaledGD(lambda), PrecGD and eta-decay differ only in the
+preconditioner P and in the schedule of the damping eta.
 """
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError
 
 MAX_HALVINGS = 30
+"""Halvings after which the step, a billionth of the first one, is taken to lead nowhere."""
+
+_ROUNDING_UNITS = 16
+"""A step may raise the objective by this many units of rounding of the factors' precision."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,15 @@ class Iteration:
     objective : float
         f after the step.
     held_out_rmse : float or None
-        Error on the held-out entries after the step.
+        Root mean square error on the held-out entries after the step; None without such entries.
     damping : float or None
-        The eta of the step.
+        The eta of the step; None at the start.
     step : float or None
-        The step length that was accepted.
+        The step length that was accepted; None at the start.
     halvings : int
         How often the step was undone and halved because it raised the objective.
     seconds : float
-        Since the loop began.
+        Seconds since the loop began.
     """
 
     iteration: int
@@ -55,40 +59,86 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Solution:
-    """What the loop ended with.
+    """The result of the loop.
 
     Attributes
     ----------
     factors : tuple of arrays
-        The last accepted factors, or those with the smallest held-out error.
+        The last accepted factors, or those with the smallest held-out error where the stopping rule keeps the best.
+    held_out_rmse : float or None
+        Error of `factors` on the held-out entries; None without such entries.
     trace : tuple of Iteration
-        One line for the start and one for each accepted step.
+        One line for the start and one for each accepted step. A step to numbers that are not finite has none.
     passes : int
         Number of evaluations of value and gradients, undone steps included.
     stop_reason : StopReason
-        Why it ended.
-    kept_best : bool
-        Whether `factors` are those with the smallest held-out error.
+        Why the loop ended.
+    step : float
+        The last step length that was tried.
     """
 
     factors: Factors
+    held_out_rmse: float | None
     trace: tuple[Iteration, ...]
     passes: int
     stop_reason: StopReason
-    kept_best: bool = False
-
-    @property
-    def held_out_rmse(self) -> float | None:
-        """Error of `factors` on the held-out entries, None without such."""
-        errors = [line.held_out_rmse for line in self.trace if line.held_out_rmse is not None]
-        if not errors:
-            return None
-        return min(errors) if self.kept_best else errors[-1]
+    step: float
 
     @property
     def iterations(self) -> int:
         """Number of accepted steps."""
-        return self.trace[-1].iteration
+        return max(len(self.trace) - 1, 0)
+
+    def check_finite(self) -> None:
+        """Check that the loop did not diverge.
+
+        Raises
+        ------
+        DivergedError
+            If it did.
+        """
+        if self.stop_reason is StopReason.DIVERGED:
+            raise DivergedError(
+                f"the solver diverged at iteration {len(self.trace)} with step {self.step:.3g}: the iterate is not "
+                "finite; give a smaller --step, or more --damping"
+            )
+
+
+@dataclass
+class _Kept:
+    """The factors that the loop returns, and their held-out error: the best so far, or the latest."""
+
+    factors: Factors
+    keeps_best: bool
+    held_out_rmse: float | None = None
+
+    def offer(self, factors: Factors, held_out_rmse: float | None) -> None:
+        is_better = held_out_rmse is None or self.held_out_rmse is None or held_out_rmse < self.held_out_rmse
+        if is_better or not self.keeps_best:
+            self.factors, self.held_out_rmse = factors, held_out_rmse
+
+
+@dataclass
+class _Trace:
+    """The lines of the trace, each passed on as it is made."""
+
+    on_iteration: Callable[[Iteration], None] | None
+    began: float = field(default_factory=time.perf_counter)
+    lines: list[Iteration] = field(default_factory=list)
+
+    def add(self, evaluation: Evaluation, damping: float | None, step: float | None, halvings: int) -> None:
+        line = Iteration(
+            len(self.lines),
+            evaluation.value,
+            evaluation.held_out_rmse,
+            damping,
+            step,
+            halvings,
+            time.perf_counter() - self.began,
+        )
+        self.lines.append(line)
+        if self.on_iteration is not None:
+            self.on_iteration(line)
 
 
 def solve(
@@ -105,8 +155,7 @@ def solve(
 ) -> Solution:
     """Descend from `start`.
 
-    A step that raises the objective by more than rounding is undone, and the step length halved from then
-    on.
+    A step that raises the objective by more than rounding is undone, and the step length is halved from then on.
 
     Parameters
     ----------
@@ -114,91 +163,70 @@ def solve(
         Gives value and gradients.
     start : tuple of arrays
         First factors; not changed.
-    preconditioner, damping : callables
-        Direction and schedule (see :mod:`usdenoise.completion.descent_methods`).
+    preconditioner : callable
+        Turns gradients into directions (see :mod:`usdenoise.completion.preconditioners`).
+    damping : callable
+        Schedule of eta (see :mod:`usdenoise.completion.damping`).
     step : float
         Step length for the gradient of the problem's own value (the paper's alpha).
     stopping : StoppingRule
-        When to end, and whether the best or the last factors are returned.
+        When the loop ends, and whether it returns the best or the last factors.
     ridge : callable, optional
-        Weight of the sum of the factors' squared norms that is added to the objective, from the iteration's
-        number counted from 0.
+        Weight of the sum of the factors' squared norms that is added to the objective, as a function of the
+        iteration's number counted from 0; by default 0.
     undo : bool
-        False keeps every step and the step length, whatever they do to the objective, as published
-        experiments with a fixed step do.
+        Whether a step that raises the objective is undone. With False every step is kept, with the same step
+        length, as in published experiments with a fixed step.
     on_iteration : callable, optional
-        Called with every line of the trace as it is made.
+        Called with each line of the trace as it is made.
 
     Returns
     -------
     Solution
-
-    Raises
-    ------
-    DivergedError
-        If an iterate, its objective or its gradient is not finite.
+        With the stop reason DIVERGED where an iterate, its objective or its gradient is not finite.
     """
-    began = time.perf_counter()
-    trace: list[Iteration] = []
-
-    def record(
-        number: int, evaluation: Evaluation, eta: float | None, length: float | None, undone: int
-    ) -> None:
-        line = Iteration(
-            number,
-            evaluation.value,
-            evaluation.held_out_rmse,
-            eta,
-            length,
-            undone,
-            time.perf_counter() - began,
-        )
-        trace.append(line)
-        if on_iteration is not None:
-            on_iteration(line)
-
-    def finished(why: StopReason) -> Solution:
-        kept = best if stopping.keeps_best else factors
-        return Solution(kept, tuple(trace), passes, why, stopping.keeps_best)
-
-    factors = best = start
-    current = _checked(problem.evaluate(factors), 0, step)
-    passes = 1
+    trace = _Trace(on_iteration)
+    kept = _Kept(start, stopping.keeps_best)
+    factors, current, passes = start, problem.evaluate(start), 1
     first = current.value
-    rounding = 16 * float(np.finfo(start[0].dtype).eps)
-    record(0, current, None, None, 0)
-    reason = stopping.check(0, current.held_out_rmse)
-    smallest = math.inf if current.held_out_rmse is None else current.held_out_rmse
+    rounding = _ROUNDING_UNITS * float(np.finfo(start[0].dtype).eps)
+    reason = None if _is_finite(current) else StopReason.DIVERGED
+    if reason is None:
+        trace.add(current, None, None, 0)
+        kept.offer(factors, current.held_out_rmse)
+        reason = stopping.check(0, current.held_out_rmse)
     while reason is None:
-        number = trace[-1].iteration
+        number = len(trace.lines) - 1
         eta = damping(number, current.value, first)
         weight = 0.0 if ridge is None else ridge(number)
         here = _penalised(current, factors, weight)
         directions = preconditioner(factors, here.gradients, eta)
-        halvings = 0
-        while True:
-            # An overflow shows as a non-finite objective, with its own error.
-            with np.errstate(over="ignore", invalid="ignore"):
-                trial = tuple(
-                    factor - np.asarray(step, factor.real.dtype) * direction
-                    for factor, direction in zip(factors, directions, strict=True)
-                )
-            evaluation = _checked(problem.evaluate(trial), number + 1, step)
+        for halvings in range(MAX_HALVINGS + 1):
+            trial = _stepped(factors, directions, step)
+            evaluation = problem.evaluate(trial)
             passes += 1
-            if not undo or _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
+            if not _is_finite(evaluation):
+                reason = StopReason.DIVERGED
                 break
-            if halvings == MAX_HALVINGS:
-                return finished(StopReason.NO_DESCENT)
-            halvings += 1
+            if not undo or _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
+                factors, current = trial, evaluation
+                trace.add(current, eta, step, halvings)
+                kept.offer(factors, current.held_out_rmse)
+                reason = stopping.check(number + 1, current.held_out_rmse)
+                break
             step /= 2
-        factors, current = trial, evaluation
-        record(number + 1, current, eta, step, halvings)
-        reason = stopping.check(number + 1, current.held_out_rmse)
-        if current.held_out_rmse is None:
-            best = factors
-        elif current.held_out_rmse < smallest:
-            best, smallest = factors, current.held_out_rmse
-    return finished(reason)
+        else:
+            reason = StopReason.NO_DESCENT
+    return Solution(kept.factors, kept.held_out_rmse, tuple(trace.lines), passes, reason, step)
+
+
+def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:
+    # An overflow makes the objective infinite, which ends the loop with a reason of its own.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(
+            factor - np.asarray(step, factor.real.dtype) * direction
+            for factor, direction in zip(factors, directions, strict=True)
+        )
 
 
 def _penalised(evaluation: Evaluation, factors: Factors, weight: float) -> Evaluation:
@@ -212,11 +240,6 @@ def _penalised(evaluation: Evaluation, factors: Factors, weight: float) -> Evalu
     return Evaluation(evaluation.value + weight * norms, gradients, evaluation.held_out_rmse)
 
 
-def _checked(evaluation: Evaluation, iteration: int, step: float) -> Evaluation:
-    finite = math.isfinite(evaluation.value) and all(np.isfinite(g).all() for g in evaluation.gradients)
-    if not finite:
-        raise DivergedError(
-            f"the solver diverged at iteration {iteration} with step {step:.3g}: the iterate is not finite; "
-            "give a smaller --step, or more --damping"
-        )
-    return evaluation
+def _is_finite(evaluation: Evaluation) -> bool:
+    gradients = evaluation.gradients
+    return math.isfinite(evaluation.value) and all(bool(np.isfinite(g).all()) for g in gradients)

@@ -1,10 +1,11 @@
-"""Compiled sweeps over sampled entries: for each one a dot product and two updates of a row.
+"""The sparse evaluation: one compiled sweep over the sampled entries of a row block.
+
+For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
+and conj(e) u_i to row j of R^H U. :func:`sweep_plainly` is that loop as it is written here. The fast kernels are the
+same loop over vectors as long as a cache line (:mod:`usdenoise.completion.vector_lanes`); real entries are taken in
+pairs, so that the processor has two independent sums to add up. ``tests/benchmarks/evaluation.py`` times them.
 
 Imported only where the sparse evaluation is used: loading the compiler takes half a second.
-
-A row of a factor is a few lanes, vectors as long as a cache line, which are values of their own here: in loops of
-a few dozen numbers the compiler finds them only in part. Entries are taken in pairs, so that the processor has
-two sums to add up at a time.
 """
 
 from collections.abc import Callable
@@ -13,135 +14,15 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic, models, register_model
 from numpy.typing import NDArray
 
-LANE_BYTES = 64
-# As many lanes a row are unrolled; the loops over more are long enough as they are.
+from usdenoise.completion.vector_lanes import LANE_BYTES, fill, load, multiply_add, store, totals, zero
+
 MOST_UNROLLED = 4
+"""Rows of at most this many lanes have loops of a fixed length, which the compiler unrolls; longer loops gain nothing."""
 
-# The sums of squares may be fused products and sums; no order of additions is left to the compiler.
+# Products and sums may be fused; the order of additions is fixed, so that results are reproducible.
 _OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract"}}
-
-
-class _LaneType(types.Type):
-    """A vector of LANE_BYTES as a type of numba's."""
-
-    def __init__(self, dtype: types.Float) -> None:
-        self.dtype = dtype
-        super().__init__(name=f"lane({dtype})")
-
-
-@register_model(_LaneType)
-class _LaneModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, lane: _LaneType) -> None:
-        super().__init__(manager, lane, _vector(lane))
-
-
-def _vector(lane: _LaneType) -> ir.VectorType:
-    kind = ir.FloatType() if lane.dtype.bitwidth == 32 else ir.DoubleType()
-    return ir.VectorType(kind, 8 * LANE_BYTES // lane.dtype.bitwidth)
-
-
-def _llvm_name(operation: str, vector: ir.VectorType) -> str:
-    return f"llvm.{operation}.v{vector.count}f{32 if vector.element == ir.FloatType() else 64}"
-
-
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), _vector(_LaneType(array_type.dtype)).as_pointer())
-
-
-@intrinsic
-def _load(context: Any, array: Any, index: Any) -> Any:
-    """The lane that begins at an index of a flat array."""
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lane = builder.load(_pointer(context, builder, array, *arguments))
-        lane.align = array.dtype.bitwidth // 8
-        return lane
-
-    return _LaneType(array.dtype)(array, types.intp), make
-
-
-@intrinsic
-def _store(context: Any, array: Any, index: Any, lane: Any) -> Any:
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        stored = builder.store(arguments[2], _pointer(context, builder, array, *arguments[:2]))
-        stored.align = array.dtype.bitwidth // 8
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, lane), make
-
-
-@intrinsic
-def _zero(context: Any, array: Any) -> Any:
-    """A lane of zeros of an array's type."""
-    lane = _LaneType(array.dtype)
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return ir.Constant(_vector(lane), [0.0] * _vector(lane).count)
-
-    return lane(array), make
-
-
-@intrinsic
-def _fill(context: Any, value: Any) -> Any:
-    """A lane of one number."""
-    lane = _LaneType(value)
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = _vector(lane)
-        first = ir.Constant(ir.IntType(32), 0)
-        nothing = ir.Constant(vector, ir.Undefined)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
-        return builder.shuffle_vector(
-            builder.insert_element(nothing, arguments[0], first), nothing, everywhere
-        )
-
-    return lane(value), make
-
-
-@intrinsic
-def _multiply_add(context: Any, a: Any, b: Any, c: Any) -> Any:
-    """The product of two lanes plus a third."""
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = _vector(a)
-        function = ir.FunctionType(vector, [vector] * 3)
-        name = _llvm_name("fmuladd", vector)
-        return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
-
-    return a(a, a, a), make
-
-
-@intrinsic
-def _totals(context: Any, a: Any, b: Any) -> Any:
-    """The sums of two lanes' numbers, added up in the two halves of one lane: half the work of one by one."""
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = _vector(a)
-        n = vector.count
-
-        def shuffled(first: Any, second: Any, order: list[int]) -> Any:
-            return builder.shuffle_vector(first, second, ir.Constant(ir.VectorType(ir.IntType(32), n), order))
-
-        first, second = arguments
-        lower, upper = list(range(n // 2)), list(range(n // 2, n))
-        sums = builder.fadd(
-            shuffled(first, second, lower + [n + k for k in lower]),
-            shuffled(first, second, upper + [n + k for k in upper]),
-        )
-        distance = n // 4
-        while distance:
-            sums = builder.fadd(sums, shuffled(sums, sums, [k ^ distance for k in range(n)]))
-            distance //= 2
-        both = [builder.extract_element(sums, ir.Constant(ir.IntType(32), k)) for k in (0, n // 2)]
-        return context.make_tuple(builder, signature.return_type, both)
-
-    return types.containers.UniTuple(a.dtype, 2)(a, b), make
 
 
 def sweep(
@@ -151,16 +32,25 @@ def sweep(
     u: NDArray[Any],
     v: NDArray[Any],
 ) -> tuple[float, NDArray[Any], NDArray[Any]]:
-    """Sum of |R|^2 in double precision, R V and R^H U for the residual R at the sampled entries.
+    """Return the sum of |R|^2 in double precision, R V and R^H U for the residual R on the sampled entries.
 
     Parameters
     ----------
-    starts, columns, values
-        Those of :class:`usdenoise.completion.block_sums.Entries`, of b rows.
+    starts, columns, values : arrays
+        Fields of :class:`usdenoise.completion.block_sums.Entries`, of b rows.
     u : (b, r) array
         Rows of U.
     v : (n, r) array
-        V.
+        The factor V.
+
+    Returns
+    -------
+    loss : float
+        Sum of |R|^2.
+    residual_v : (b, r) array
+        R V.
+    residual_u : (n, r) array
+        R^H U.
     """
     rank = v.shape[1]
     if not np.iscomplexobj(values):
@@ -168,7 +58,7 @@ def sweep(
         residual_v, residual_u = _zeros(own.shape, own.dtype), _zeros(others.shape, own.dtype)
         loss = real_rows(_unrolled(own))(starts, columns, values, own, others, residual_v, residual_u)
         return loss, residual_v[:, :rank], residual_u[:, :rank]
-    # Conjugate products of complex numbers are real ones of their parts side by side.
+    # Re(conj(a) b) and Im(conj(a) b) are real dot products of rows that hold real and imaginary parts.
     own, turned, others = _padded(u.real, u.imag), _padded(u.imag, -u.real), _padded(v.real, v.imag)
     by_real, by_imaginary, residual_u = (_zeros(like.shape, own.dtype) for like in (own, own, others))
     loss = complex_rows(_unrolled(own))(
@@ -181,8 +71,34 @@ def sweep(
     return loss, residual_v, residual_u[:, both[0]] + 1j * residual_u[:, both[1]]
 
 
+def sweep_plainly(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[Any],
+    u: NDArray[Any],
+    v: NDArray[Any],
+) -> tuple[float, NDArray[Any], NDArray[Any]]:
+    """Return what :func:`sweep` returns, by a plain loop over the entries: its specification.
+
+    Parameters
+    ----------
+    starts, columns, values, u, v
+        As for :func:`sweep`.
+    """
+    loss, residual_v, residual_u = 0.0, np.zeros_like(u), np.zeros_like(v)
+    for tile in starts:
+        for i in range(len(u)):
+            for k in range(tile[i], tile[i + 1]):
+                j = columns[k]
+                error = np.vdot(v[j], u[i]) - values[k]
+                loss += abs(error) ** 2
+                residual_v[i] += error * v[j]
+                residual_u[j] += np.conj(error) * u[i]
+    return loss, residual_v, residual_u
+
+
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Rows of so many numbers and more, in whole lanes that begin with a cache line."""
+    """Return zeros of a shape, each row padded to whole lanes and beginning at a cache line."""
     n_rows, length = shape
     row_bytes = -(-length * dtype.itemsize // LANE_BYTES) * LANE_BYTES
     memory = np.zeros(n_rows * row_bytes + LANE_BYTES, np.uint8)
@@ -191,7 +107,7 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _padded(*parts: NDArray[Any]) -> NDArray[Any]:
-    """Real matrices side by side, zeros beyond them."""
+    """Return real matrices joined along their columns, each row padded to whole lanes with zeros."""
     values = np.concatenate(parts, axis=1)
     rows = _zeros(values.shape, values.dtype)
     rows[:, : values.shape[1]] = values
@@ -199,13 +115,14 @@ def _padded(*parts: NDArray[Any]) -> NDArray[Any]:
 
 
 def _unrolled(rows: NDArray[Any]) -> int:
+    """Return the number of lanes of a row where their loop is to be unrolled, otherwise 0."""
     lanes = rows.shape[1] * rows.itemsize // LANE_BYTES
     return lanes if lanes <= MOST_UNROLLED else 0
 
 
 @cache
 def real_rows(unrolled: int) -> Callable[..., float]:
-    """A sweep for rows of so many lanes, or of any number with 0.
+    """Return the kernel for real factors whose rows have `unrolled` lanes, or any number of lanes with 0.
 
     kernel(starts, columns, values, u, v, residual_v, residual_u) adds R V to `residual_v` and R^T U to
     `residual_u`, all in whole lanes, and returns the sum of R^2 in double precision. `starts`,
@@ -227,24 +144,24 @@ def real_rows(unrolled: int) -> Callable[..., float]:
                 j = columns[k] * width
                 pair = k + 1 < end
                 h = columns[k + 1] * width if pair else j
-                a, b = _zero(u_), _zero(u_)
+                a, b = zero(u_), zero(u_)
                 for g in range(n):
-                    own = _load(u_, row + g * step)
-                    a = _multiply_add(own, _load(v_, j + g * step), a)
-                    b = _multiply_add(own, _load(v_, h + g * step), b)
-                error, other = _totals(a, b)
+                    own = load(u_, row + g * step)
+                    a = multiply_add(own, load(v_, j + g * step), a)
+                    b = multiply_add(own, load(v_, h + g * step), b)
+                error, other = totals(a, b)
                 error -= values[k]
                 other = other - values[k + 1] if pair else values.dtype.type(0)
                 loss += np.float64(error) * np.float64(error) + np.float64(other) * np.float64(other)
-                e, f = _fill(error), _fill(other)
+                e, f = fill(error), fill(other)
                 for g in range(n):
                     at = row + g * step
-                    sums = _multiply_add(f, _load(v_, h + g * step), _load(rv, at))
-                    _store(rv, at, _multiply_add(e, _load(v_, j + g * step), sums))
+                    sums = multiply_add(f, load(v_, h + g * step), load(rv, at))
+                    store(rv, at, multiply_add(e, load(v_, j + g * step), sums))
                 for g in range(n):
-                    own, to, then = _load(u_, row + g * step), j + g * step, h + g * step
-                    _store(ru, to, _multiply_add(e, own, _load(ru, to)))
-                    _store(ru, then, _multiply_add(f, own, _load(ru, then)))
+                    own, to, then = load(u_, row + g * step), j + g * step, h + g * step
+                    store(ru, to, multiply_add(e, own, load(ru, to)))
+                    store(ru, then, multiply_add(f, own, load(ru, then)))
         return loss
 
     compiled: Callable[..., float] = kernel
@@ -253,7 +170,7 @@ def real_rows(unrolled: int) -> Callable[..., float]:
 
 @cache
 def complex_rows(unrolled: int) -> Callable[..., float]:
-    """As :func:`real_rows` for complex factors in real lanes.
+    """Return the kernel for complex factors in real lanes; otherwise as :func:`real_rows`.
 
     kernel(starts, columns, values, u, turned, v, residual_v, residual_iv, residual_u) takes rows
     [Re u, Im u], [Im u, -Re u] and [Re v, Im v] and adds sum Re(R) [Re v, Im v] to `residual_v`, the same with Im(R)
@@ -282,24 +199,24 @@ def complex_rows(unrolled: int) -> Callable[..., float]:
             row = i * width
             for k in range(starts[t, i], starts[t, i + 1]):
                 j = columns[k] * width
-                a, b = _zero(u_), _zero(u_)
+                a, b = zero(u_), zero(u_)
                 for g in range(n):
-                    other = _load(v_, j + g * step)
-                    a = _multiply_add(_load(u_, row + g * step), other, a)
-                    b = _multiply_add(_load(iu, row + g * step), other, b)
-                real, imaginary = _totals(a, b)
+                    other = load(v_, j + g * step)
+                    a = multiply_add(load(u_, row + g * step), other, a)
+                    b = multiply_add(load(iu, row + g * step), other, b)
+                real, imaginary = totals(a, b)
                 real -= values[k].real
                 imaginary -= values[k].imag
                 loss += np.float64(real) * np.float64(real) + np.float64(imaginary) * np.float64(imaginary)
-                e, f = _fill(real), _fill(imaginary)
+                e, f = fill(real), fill(imaginary)
                 for g in range(n):
-                    at, other = row + g * step, _load(v_, j + g * step)
-                    _store(rv, at, _multiply_add(e, other, _load(rv, at)))
-                    _store(riv, at, _multiply_add(f, other, _load(riv, at)))
+                    at, other = row + g * step, load(v_, j + g * step)
+                    store(rv, at, multiply_add(e, other, load(rv, at)))
+                    store(riv, at, multiply_add(f, other, load(riv, at)))
                 for g in range(n):
                     at, to = row + g * step, j + g * step
-                    sums = _multiply_add(f, _load(iu, at), _load(ru, to))
-                    _store(ru, to, _multiply_add(e, _load(u_, at), sums))
+                    sums = multiply_add(f, load(iu, at), load(ru, to))
+                    store(ru, to, multiply_add(e, load(u_, at), sums))
         return loss
 
     compiled: Callable[..., float] = kernel

@@ -1,4 +1,4 @@
-"""When the loop ends, and how it says so."""
+"""When the loop ends, and why."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,43 +6,53 @@ from enum import Enum
 
 
 class StopReason(Enum):
-    """Why the loop ended: a sentence each."""
+    """Why the loop ended; the value of each member is its sentence."""
 
     ITERATIONS = "all iterations were done"
     HELD_OUT = "the held-out error stopped falling"
     NO_DESCENT = "no step lowered the objective any further"
+    DIVERGED = "diverged"
 
 
 @dataclass
 class StoppingRule:
-    """Stop after some iterations, or earlier when the held-out error has not fallen for a while.
+    """Stop after a number of iterations, or earlier when the held-out error has stopped falling.
 
     Attributes
     ----------
     iterations : int
-        Number of accepted steps at most.
+        Largest number of accepted steps.
     patience : int or None
-        Iterations without a fall of the held-out error after which to stop; None never stops for that.
+        Number of iterations without a fall of the held-out error after which the loop ends. None never ends it
+        for that reason.
     improvement : float
-        Relative fall that counts as one.
+        Relative fall of the held-out error that counts as one.
     """
 
     iterations: int
     patience: int | None = None
     improvement: float = 1e-3
-    _best: float = field(default=math.inf, init=False)
+    _reference: float = field(default=math.inf, init=False)
     _waited: int = field(default=0, init=False)
 
     @property
     def keeps_best(self) -> bool:
-        """Whether the factors with the smallest held-out error are wanted, not the last ones."""
+        """Whether the loop returns the factors with the smallest held-out error, not the last ones."""
         return self.patience is not None
 
     def check(self, iteration: int, held_out_rmse: float | None) -> StopReason | None:
-        """The reason to stop after `iteration` steps, or None to go on."""
+        """Return the reason to stop after `iteration` steps, or None to go on.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of accepted steps.
+        held_out_rmse : float or None
+            Error on the held-out entries after them; None without such entries.
+        """
         if held_out_rmse is not None and self.patience is not None:
-            if held_out_rmse < (1 - self.improvement) * self._best:
-                self._best, self._waited = held_out_rmse, 0
+            if held_out_rmse < (1 - self.improvement) * self._reference:
+                self._reference, self._waited = held_out_rmse, 0
             else:
                 self._waited += 1
             if self._waited >= self.patience:

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import Iteration, solve
-from usdenoise.completion.stopping import StoppingRule
-from usdenoise.errors import DivergedError
+from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.problems import AgainstTruth
 from usdenoise.experiments.record import Curve, Panel
 from usdenoise.linalg.executor import ThreadExecutor
 
 SECONDS_POINTS = 201
-DIVERGED = "diverged"
 LOST = 1e9
 """What an error above it counts as."""
 
@@ -102,35 +100,30 @@ def descend(
     began = time.perf_counter()
     start = instance.starts[variant.start]()
     started = time.perf_counter() - began
-    trace: list[Iteration] = []
-    try:
-        # An overflow shows as an iterate that is not finite, which ends the loop.
-        with np.errstate(over="ignore", invalid="ignore"):
-            solution = solve(
-                AgainstTruth(instance.problem, instance.truth),
-                start,
-                preconditioner=method.preconditioner,
-                damping=method.make_damping(variant.damping, variant.decay),
-                step=step,
-                stopping=StoppingRule(iterations),
-                undo=undo,
-                on_iteration=trace.append,
-            )
-        reason = solution.stop_reason.value
-    except DivergedError:
-        reason = DIVERGED
+    # An overflow makes an iterate infinite, which ends the loop.
+    with np.errstate(over="ignore", invalid="ignore"):
+        solution = solve(
+            AgainstTruth(instance.problem, instance.truth),
+            start,
+            preconditioner=method.preconditioner,
+            damping=method.make_damping(variant.damping, variant.decay),
+            step=step,
+            stopping=StoppingRule(iterations),
+            undo=undo,
+        )
+    trace, diverged = solution.trace, solution.stop_reason is StopReason.DIVERGED
     # From the root mean square over the entries to the relative Frobenius error.
     scale = math.sqrt(instance.truth.size) / float(np.linalg.norm(instance.truth))
     errors = np.array([scale * _error(line) for line in trace])
-    if reason == DIVERGED:
+    if diverged:
         errors = np.append(errors, LOST)
     objectives = np.array([line.objective for line in trace])
     return Descent(
         np.minimum(errors, LOST),
-        np.array([started + line.seconds for line in trace] + [math.inf] * (reason == DIVERGED)),
+        np.array([started + line.seconds for line in trace] + [math.inf] * diverged),
         int(np.sum(np.diff(objectives) > 0)),
         sum(line.halvings for line in trace),
-        reason,
+        solution.stop_reason.value,
     )
 
 

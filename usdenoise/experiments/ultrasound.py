@@ -13,8 +13,9 @@ from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Montage
 from usdenoise.experiments.setup import PAPER_SHAPE, Setup, Stack
 from usdenoise.images.metrics import correlation
 from usdenoise.images.power_doppler import decibels, power_doppler
-from usdenoise.pipeline.denoise import DenoiseResult, denoise
+from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.options import make_options
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.casorati import casorati
 
 RANK, ALPHA, GD_ALPHA, SIGMA_HAT, LAMBDA = 100, 1e7, 1e3, 5e-3, 5e-2

@@ -184,7 +184,7 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
             stack, metadata = _picked(contents, path, how, carried=False)
             chosen = stack.candidate
         except InputError as error:
-            problem = str(error)
+            problem = error.command_line_text
         return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)
 
 

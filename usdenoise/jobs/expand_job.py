@@ -11,7 +11,7 @@ from usdenoise.formats.factors import read_factors
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
-from usdenoise.stack.acquisition import SPATIAL_LETTERS, Acquisition, spatial_order
+from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.system.provenance import record, to_json
 
 
@@ -48,7 +48,7 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
     scaled = stored.left[:, low:high] * stored.singular_values[low:high].astype(stored.left.real.dtype)
     matrix = scaled @ stored.right[:, low:high].conj().T
     axes = stored.values["axes"]
-    canonical = "".join(letter for letter in SPATIAL_LETTERS if letter in axes) + "t"
+    canonical = canonical_axes(axes)
     values: Mapping[str, Any] = stored.values
     return Acquisition(
         spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical, axes),

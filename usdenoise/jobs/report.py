@@ -1,4 +1,4 @@
-"""What a job says about itself: the report of a denoised stack, and the record of its input."""
+"""What a job says about itself: the report of a result, and the record of its input."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.formats.file_state import size_on_disk
-from usdenoise.pipeline.denoise import DenoiseResult
+from usdenoise.pipeline.clutter_cutoff import CutoffReason
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software
 
 
 def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, Any]:
-    """The input of a job: where it is, its SHA-256 digest, and what was read of it."""
+    """Return the record of the input of a job: its path, its SHA-256 digest, and what was read from it."""
     dtype = acquisition.stored_dtype or acquisition.iq.dtype
     return {
         "path": str(path),
@@ -29,14 +30,18 @@ def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, An
 
 
 def cutoff_of(result: DenoiseResult) -> dict[str, Any]:
-    """How the low cutoff of a result came about."""
+    """Return the record of the low cutoff of a result: the rule that decided, the reason in words, the certainty."""
     choice = result.cutoff
+    record = {
+        "low": result.options.low_cutoff,
+        "rule": CutoffReason.GIVEN.code if choice is None else choice.reason.code,
+        "reason": result.cutoff_sentence,
+        "certainty": result.cutoff_certainty.value,
+    }
     if choice is None:
-        return {"low": result.options.low_cutoff, "reason": "as given", "certainty": "given"}
+        return record
     return {
-        "low": choice.low,
-        "reason": choice.reason,
-        "certainty": choice.certainty,
+        **record,
         "two_squares": choice.two_squares,
         "similarity_profile": [float(value) for value in choice.profile],
         "doppler_cycles_a_frame": [float(value) for value in choice.doppler_cycles],
@@ -50,22 +55,22 @@ def report_of(
     timings: Mapping[str, float],
     command: list[str] | None,
 ) -> dict[str, Any]:
-    """The report of a result.
+    """Return the report of a result.
 
     Parameters
     ----------
     result : DenoiseResult
-        What came out.
+        The result.
     source : mapping
-        Of :func:`source_of`.
+        The record of the input, from :func:`source_of`.
     outputs : mapping
-        What was written: key -> path.
+        Key of each file that was written -> its path.
     timings : mapping
-        Seconds by stage.
+        Seconds of each stage, and "total".
     command : list of str or None
-        The command line.
+        The command line; None for a library call.
     """
-    solution, options = result.solution, result.options
+    solution, options, quality = result.solution, result.options, result.fit_quality
     high = options.high_cutoff
     return {
         "method": options.method,
@@ -78,10 +83,11 @@ def report_of(
         "passes": solution.passes if solution else 0,
         "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
         "held_out_rmse": result.held_out_rmse,
-        "held_out_allowed": result.judgement.allowed_rmse,
-        "held_out_ratio": result.judgement.held_out_ratio,
-        "residual_rms": result.judgement.residual_rms,
-        "verdict": result.judgement.verdict,
+        "held_out_allowed": quality.allowed_rmse,
+        "held_out_ratio": quality.held_out_ratio,
+        "residual_rms": quality.residual_rms,
+        "fit": quality.verdict.code,
+        "verdict": quality.sentence,
         "cutoff": cutoff_of(result),
         "noise_floor": result.noise_floor,
         "n_sampled": result.n_sampled,
@@ -101,16 +107,16 @@ def report_of(
 def complete_report(
     report: Mapping[str, Any], places: Mapping[str, Path], asked: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A report with what it takes to tell later that nothing has to be done again.
+    """Return a report with what a later batch needs to tell that the results are whole and still wanted.
 
     Parameters
     ----------
     report : mapping
-        Of :func:`report_of`.
+        The report, from :func:`report_of`.
     places : mapping
-        The files as written, under the keys of its outputs; the report itself is not counted.
+        Key of each file -> where it was written. The report itself is not counted.
     asked : mapping
-        Everything that the results depend on besides the input.
+        Everything that the results depend on, besides the input.
     """
     sizes = {key: size_on_disk(place) for key, place in places.items() if key != "report"}
     return {**report, "requested": requested(**asked), "output_bytes": sizes}

@@ -1,74 +1,74 @@
-"""One job whose result is a sequence: power Doppler block by block, with its time axis."""
+"""A job whose result is a sequence: the power Doppler of each window of frames, with its time axis."""
 
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from usdenoise.errors import OptionError
 from usdenoise.formats.file_state import sha256, unchanged
 from usdenoise.formats.loading import Source, open_stack
 from usdenoise.formats.nifti import import_nibabel, write_nifti
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.results import ResultFile, output_suffix, write_result
+from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
 from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, decibels
-from usdenoise.jobs.job_options import Display, Output
+from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.report import complete_report, cutoff_of, report_of, source_of
+from usdenoise.jobs.report import source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_png
 from usdenoise.pictures.film import check_available, movie
-from usdenoise.pipeline.denoise import DenoiseResult
-from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.windows import Block, blocks, filter_blocks
-from usdenoise.system.provenance import record, to_json
-from usdenoise.system.signals import uninterrupted
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.pipeline.windows import FilteredWindow, Window, cut_into_windows, filter_windows
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.provenance import to_json
+
+_TOTALS = ("iterations", "passes", "n_unobserved", "n_sampled")
+"""Fields of the report that are summed over the windows."""
 
 
-def run(
-    path: Path,
-    folder: Path,
-    options: DenoiseOptions,
-    display: Display,
-    output: Output,
-    reading: Mapping[str, Any],
-    overwrite: bool,
-    command: list[str] | None,
-    watcher: Watcher,
-) -> dict[str, Any]:
-    """Filter an acquisition in blocks, and write the sequence of their images.
-
-    Only one block is in memory at a time, where the container gives parts of a stack.
+class SequenceJob:
+    """The kind of job that writes a sequence of images. Only one window is in memory at a time.
 
     Parameters
     ----------
-    path, folder, options, display, output, reading, overwrite, command, watcher
-        As for :func:`usdenoise.jobs.run_job.run`; ``output.window`` is set.
-
-    Returns
-    -------
-    dict
-        The report, as written to ``<stem>_report.json``: that of the block with the largest error for its
-        size, with totals of iterations, passes and entries, and all blocks under "sequence".
-
-    Raises
-    ------
-    UsdenoiseError
-        For anything that the user can mend.
+    job : Job
+        What is asked.
+    length : int
+        Frames of a window.
     """
-    began = time.perf_counter()
-    suffix = output_suffix(path)
-    # Before an hour of filtering.
-    if output.movie is not None:
-        check_available(output.movie)
-    if output.nifti:
-        import_nibabel()
-    with OutputFolder(folder, overwrite) as outputs:
+
+    def __init__(self, job: Job, length: int) -> None:
+        self._job = job
+        self._length = length
+        self._stride = job.output.stride or length
+
+    def check(self) -> None:
+        """Check, before an hour of filtering, that films and NIfTI can be written.
+
+        Raises
+        ------
+        OptionError
+            If a package is missing, or a cutoff figure is asked for.
+        """
+        output = self._job.output
+        if self._job.display.cutoff_figure:
+            raise OptionError("a sequence has a cutoff in each window; leave out --cutoff-figure or --window")
+        if output.movie is not None:
+            check_available(output.movie)
+        if output.nifti:
+            import_nibabel()
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The sequence, the picture of its mean, and the film and NIfTI files that were asked for."""
+        output = self._job.output
         files = {
-            "sequence": f"sequence{suffix}",
+            "sequence": "sequence",
             "power_doppler_png": "power_doppler.png",
             "power_doppler_tif": "power_doppler.tif",
         }
@@ -76,145 +76,215 @@ def run(
             files["movie"] = f"power_doppler.{output.movie}"
         if output.nifti:
             files |= {"nifti": "pwd.nii.gz", "nifti_json": "pwd.json"}
-        files["report"] = "report.json"
-        places = {key: outputs.reserve(f"{path.stem}_{name}") for key, name in files.items()}
-        names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
+        return files
 
+    def filter(self, watcher: Watcher, clock: StageClock) -> "FilteredSequence":
+        """Read and filter window after window.
+
+        Raises
+        ------
+        UsdenoiseError
+            For anything that the user can mend.
+        """
+        job = self._job
         watcher.stage("load")
-        with unchanged(path) as state, open_stack(path, dtype=options.precision, **reading) as stack:
-            parts = blocks(stack.n_frames, output.window or stack.n_frames, output.stride)
-            first = stack.read(0, 2)
+        opened = open_stack(job.path, dtype=job.options.precision, **job.reading)
+        with unchanged(job.path) as state, opened as stack:
+            windows = cut_into_windows(stack.n_frames, self._length, self._stride)
+            with clock.stage("load"):
+                first = stack.read(0, 2)
             watcher.loaded(first)
             watcher.stage("solve")
-            records: list[dict[str, Any]] = []
-            worst: tuple[int, DenoiseResult] | None = None
-            images: dict[str, list[Any]] = {"power_doppler": []}
-            units = {"power_doppler": {"unit": POWER_UNIT, "formula": POWER_FORMULA}}
-            for block, result, warm in filter_blocks(stack.read, parts, options, watcher.iteration):
-                images["power_doppler"].append(result.power_doppler)
-                for name, product in doppler_products(result.acquisition, output.products).items():
-                    images.setdefault(name, []).append(product.values)
-                    units[name] = {"unit": product.unit, "formula": product.formula}
-                records.append(_record(block, result, warm))
-                if worst is None or _error(result) > _error(worst[1]):
-                    # Without its stack, which is the memory of a block.
-                    worst = len(records) - 1, replace(result, acquisition=first)
-            source = {**source_of(path, first, sha256(path)), **state, "shape": _shape(stack, first.iq.shape)}
-            times, unit = _times(stack, parts, first.frame_rate_hz)
-        watcher.stage("write")
-        solved = time.perf_counter()
-        arrays = {name: np.stack(values) for name, values in images.items()}
-        arrays |= {
-            "time": times,
-            "first_frame": np.array([block.start for block in parts], np.int64),
-            "n_frames": np.array([block.n_frames for block in parts], np.int64),
-            "complete": np.array([block.complete for block in parts], np.uint8),
-        }
-        units["time"] = {"unit": unit, "meaning": "middle of each block, from the first frame of the file"}
-        units["complete"] = {"meaning": "0 where the block is shorter than the window"}
-        provenance = to_json(
-            record(command, {**asdict(options), **asdict(display), **asdict(output)}, source)
-        )
-        content = ResultFile(
-            first, arrays, provenance, units, with_stack=False, compression=output.compression
-        )
-        # As in a job of one image: the HDF5 library does not stand interruptions.
-        with uninterrupted():
-            write_result(places["sequence"], suffix, content)
-        power, spatial = arrays["power_doppler"], first.spatial_axes
-        weights = arrays["n_frames"] / arrays["n_frames"].sum()
-        mean = np.tensordot(weights, power.astype(np.float64), axes=1).astype(np.float32)
-        places["power_doppler_png"].write_bytes(
-            power_doppler_png(
-                decibels(mean, display.db_factor),
-                spatial,
-                dynamic_range_db=display.dynamic_range,
-                spacing_mm=first.spacing_mm,
-                title=f"{path.stem}: {options.method}, mean of {len(parts)} blocks",
-            )
-        )
-        places["power_doppler_tif"].write_bytes(tiff(mean, spatial))
-        if output.movie is not None:
-            levels = decibels(power, display.db_factor)
-            places["movie"].write_bytes(
-                movie(list(levels), spatial, output.movie, dynamic_range_db=display.dynamic_range)
-            )
-        if output.nifti:
-            sidecar = write_nifti(
-                places["nifti"],
-                power,
-                first,
-                times,
-                unit,
-                output.window or stack.n_frames,
-                output.stride or output.window or stack.n_frames,
-                records,
-            )
-            places["nifti_json"].write_text(to_json(sidecar, indent=2) + "\n")
-        done = time.perf_counter()
-        timings = {
-            "load": 0.0,
-            "solve": solved - began,
-            "filter": 0.0,
-            "write": done - solved,
-            "total": done - began,
-        }
-        assert worst is not None
-        totals = {
-            name: sum(block[name] for block in records)
-            for name in ("iterations", "passes", "n_unobserved", "n_sampled")
-        }
-        report = {
-            **report_of(worst[1], source, names, timings, command),
-            **totals,
+
+            def read(start: int, stop: int) -> Acquisition:
+                with clock.stage("load"):
+                    return stack.read(start, stop)
+
+            collected = _Collected(first)
+            for filtered in filter_windows(read, windows, job.options, watcher.iteration):
+                clock.add(filtered.result.timings_s)
+                with clock.stage("write"):
+                    collected.add(filtered, job.output.products)
+            with clock.stage("load"):
+                digest = sha256(job.path)
+            source = {
+                **source_of(job.path, first, digest),
+                **state,
+                "shape": _whole_shape(stack, first.iq.shape),
+            }
+            times, unit = _times(stack, windows, first.frame_rate_hz)
+        return FilteredSequence(job, source, first, windows, collected, times, unit, self._stride)
+
+
+class _Collected:
+    """The images and the records of the windows filtered so far.
+
+    Parameters
+    ----------
+    first : Acquisition
+        Two frames, which replace the stack of the result that is kept: a stack is the memory of a window.
+    """
+
+    def __init__(self, first: Acquisition) -> None:
+        self._first = first
+        self._worst: tuple[int, DenoiseResult] | None = None
+        self.records: list[dict[str, Any]] = []
+        self.images: dict[str, list[NDArray[np.float32]]] = {"power_doppler": []}
+        self.attributes = {"power_doppler": {"unit": POWER_UNIT, "formula": POWER_FORMULA}}
+
+    @property
+    def worst(self) -> tuple[int, DenoiseResult]:
+        """Number and result of the window with the largest error for its size."""
+        assert self._worst is not None
+        return self._worst
+
+    def add(self, filtered: FilteredWindow, products: tuple[str, ...]) -> None:
+        result = filtered.result
+        self.images["power_doppler"].append(result.power_doppler)
+        for name, product in doppler_products(result.acquisition, products).items():
+            self.images.setdefault(name, []).append(product.values)
+            self.attributes[name] = {"unit": product.unit, "formula": product.formula}
+        if self._worst is None or _error(result) > _error(self._worst[1]):
+            self._worst = len(self.records), replace(result, acquisition=self._first)
+        self.records.append(_record(filtered))
+
+
+@dataclass(frozen=True)
+class FilteredSequence:
+    """The images of all windows (see :class:`usdenoise.jobs.job_frame.Filtered`).
+
+    The result that the report describes is that of the window with the largest error for its size.
+    """
+
+    job: Job
+    source: Mapping[str, Any]
+    first: Acquisition
+    windows: list[Window]
+    collected: _Collected
+    times: NDArray[np.float64]
+    time_unit: str
+    stride: int
+
+    @property
+    def result(self) -> DenoiseResult:
+        """The result of the window with the largest error for its size."""
+        return self.collected.worst[1]
+
+    @property
+    def report_fields(self) -> Mapping[str, Any]:
+        """Totals over the windows, and the record of each."""
+        records = self.collected.records
+        return {
+            **{name: sum(record[name] for record in records) for name in _TOTALS},
             "sequence": {
-                "window": output.window,
-                "stride": output.stride or output.window,
-                "time": [float(value) for value in times],
-                "time_unit": unit,
-                "worst_block": worst[0],
+                "window": self.job.output.window,
+                "stride": self.stride,
+                "time": [float(value) for value in self.times],
+                "time_unit": self.time_unit,
+                "worst_block": self.collected.worst[0],
                 "blocks": records,
             },
         }
-        asked = {"options": options, "display": display, "output": output, "reading": reading}
-        report = complete_report(report, places, asked)
-        places["report"].write_text(to_json(report, indent=2) + "\n")
-        outputs.commit()
-    return report
+
+    @cached_property
+    def power(self) -> NDArray[np.float32]:
+        """Power Doppler of each window, (n_windows, spatial)."""
+        return np.stack(self.collected.images["power_doppler"])
+
+    def content(self, provenance: str) -> ResultFile:
+        """Return the content of the sequence file: the images and their time axis."""
+        arrays: dict[str, NDArray[Any]] = {
+            name: self.power if name == "power_doppler" else np.stack(values)
+            for name, values in self.collected.images.items()
+        }
+        arrays |= {
+            "time": self.times,
+            "first_frame": np.array([window.start for window in self.windows], np.int64),
+            "n_frames": np.array([window.n_frames for window in self.windows], np.int64),
+            "complete": np.array([window.complete for window in self.windows], np.uint8),
+        }
+        attributes: dict[str, Mapping[str, Any]] = {
+            **self.collected.attributes,
+            "time": {
+                "unit": self.time_unit,
+                "meaning": "middle of each block, from the first frame of the file",
+            },
+            "complete": {"meaning": "0 where the block is shorter than the window"},
+        }
+        compression = self.job.output.compression
+        return ResultFile(
+            self.first, arrays, provenance, attributes, with_stack=False, compression=compression
+        )
+
+    def pictures(self) -> dict[str, bytes]:
+        """Return the picture of the mean over all frames, and the film if it was asked for."""
+        display, output, spatial = self.job.display, self.job.output, self.first.spatial_axes
+        n_frames = np.array([window.n_frames for window in self.windows])
+        mean = np.tensordot(n_frames / n_frames.sum(), self.power.astype(np.float64), axes=1)
+        mean = mean.astype(np.float32)
+        made = {
+            "power_doppler_png": power_doppler_png(
+                decibels(mean, display.db_factor),
+                spatial,
+                dynamic_range_db=display.dynamic_range,
+                spacing_mm=self.first.spacing_mm,
+                title=f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} blocks",
+            ),
+            "power_doppler_tif": tiff(mean, spatial),
+        }
+        if output.movie is not None:
+            levels = list(decibels(self.power, display.db_factor))
+            made["movie"] = movie(levels, spatial, output.movie, dynamic_range_db=display.dynamic_range)
+        return made
+
+    def write_others(self, places: Mapping[str, Path]) -> None:
+        """Write the power Doppler as NIfTI with its sidecar, if that was asked for."""
+        if not self.job.output.nifti:
+            return
+        length = self.job.output.window or self.windows[0].n_frames
+        records = self.collected.records
+        sidecar = write_nifti(
+            places["nifti"], self.power, self.first, self.times, self.time_unit, length, self.stride, records
+        )
+        places["nifti_json"].write_text(to_json(sidecar, indent=2) + "\n")
 
 
 def _error(result: DenoiseResult) -> float:
-    return result.judgement.held_out_ratio or 0.0
+    return result.fit_quality.held_out_ratio or 0.0
 
 
-def _record(block: Block, result: DenoiseResult, warm: bool) -> dict[str, Any]:
+def _record(filtered: FilteredWindow) -> dict[str, Any]:
+    window, result = filtered.window, filtered.result
     solution = result.solution
     return {
-        "first_frame": block.start,
-        "n_frames": block.n_frames,
-        "complete": block.complete,
-        "warm_start": warm,
+        "first_frame": window.start,
+        "n_frames": window.n_frames,
+        "complete": window.complete,
+        "warm_start": filtered.warm,
         "rank": result.options.rank,
         "low_cutoff": result.options.low_cutoff,
-        "cutoff_certainty": cutoff_of(result)["certainty"],
+        "cutoff_certainty": result.cutoff_certainty.value,
         "iterations": solution.iterations if solution else 0,
         "passes": solution.passes if solution else 0,
         "held_out_rmse": result.held_out_rmse,
         "noise_floor": result.noise_floor,
         "n_unobserved": result.n_unobserved,
         "n_sampled": result.n_sampled,
-        "verdict": result.judgement.verdict,
+        "fit": result.fit_quality.verdict.code,
+        "verdict": result.fit_quality.sentence,
     }
 
 
-def _shape(stack: Source, shape: tuple[int, ...]) -> list[int]:
+def _whole_shape(stack: Source, shape: tuple[int, ...]) -> list[int]:
     time_axis = stack.metadata.values["axes"].index("t")
     return [stack.n_frames if axis == time_axis else n for axis, n in enumerate(shape)]
 
 
-def _times(stack: Source, parts: list[Block], frame_rate_hz: float | None) -> tuple[Any, str]:
-    """Middle of each block in seconds where the frame rate is known, otherwise in frames of the file."""
-    frames = np.array([block.middle for block in parts]) + stack.time_of_first_frame
+def _times(
+    stack: Source, windows: list[Window], frame_rate_hz: float | None
+) -> tuple[NDArray[np.float64], str]:
+    """Return the middle of each window in seconds where the frame rate is known, otherwise in frames of the file."""
+    frames = np.array([window.middle for window in windows]) + stack.time_of_first_frame
     if frame_rate_hz is None:
         return frames * stack.frames.step, "frames"
     return frames / frame_rate_hz, "s"

@@ -1,8 +1,9 @@
-"""Mapping a pure function over row blocks on a few threads, and adding up what comes back.
+"""Map a pure function over row blocks on a few threads, in order.
 
-BLAS runs on one thread inside a mapped function, so that the threads here are the only ones. What a block
-returns does not depend on which thread ran it and results are consumed in block order, so sums are the
-same for any number of threads. Another executor (out of core, a cluster) needs only this one method.
+BLAS runs on one thread while a function is mapped, so that the threads here are the only ones. The result of a
+block does not depend on the thread that computed it, and results are consumed in the order of the blocks. So sums
+over blocks are the same for any number of threads. Another executor, out of core or on a cluster, needs only the
+method `map`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,18 +19,18 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Anything that maps a function over items and yields the results in their order."""
+    """Anything that maps a function over items and yields the results in the order of the items."""
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results of `function` over `items`, in order."""
+        """Yield the result of `function` for each item, in order."""
         ...
 
 
 class ThreadExecutor:
-    """A pool of threads, each with a BLAS of its own width of one.
+    """A pool of threads, with BLAS on one thread.
 
-    As a context it keeps BLAS on one thread outside of mapped functions, too: what a BLAS returns depends in
-    its last digits on how many threads it takes.
+    As a context it keeps BLAS on one thread outside of mapped functions, too: the last digits of a BLAS result
+    depend on how many threads BLAS takes.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class ThreadExecutor:
         self._limit = ExitStack()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results of `function` over `items`, in order, with BLAS on one thread meanwhile."""
+        """Yield the result of `function` for each item, in order, with BLAS on one thread."""
         with blas_on_one_thread():
             if self._pool is None:
                 yield from map(function, items)

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class LowRank:
-    """U diag(s) V^H with orthonormal columns and decreasing s.
+    """The matrix U diag(s) V^H, with orthonormal columns in U and V and decreasing s.
 
     Attributes
     ----------
     left : (n_pixels, r) array
-        Spatial singular vectors.
+        Spatial singular vectors U.
     singular_values : (r,) float64 array
-        In the units of the data.
+        Singular values s, in the units of the data.
     right : (n_frames, r) array
-        Temporal singular vectors.
+        Temporal singular vectors V.
     """
 
     left: NDArray[Any]
@@ -32,28 +32,43 @@ class LowRank:
 
     @classmethod
     def from_factors(cls, u: NDArray[Any], v: NDArray[Any]) -> Self:
-        """Singular triplets of U V^H, by two QR factorisations and an r x r SVD in double precision.
+        """Return the singular triplets of U V^H, by two QR factorisations and an r x r SVD in double precision.
 
         Parameters
         ----------
-        u, v : (n_pixels, r) and (n_frames, r) arrays
-            Factors; r may exceed neither dimension.
+        u : (n_pixels, r) array
+            Left factor, r at most n_pixels.
+        v : (n_frames, r) array
+            Right factor, r at most n_frames.
         """
         wide = np.result_type(u.dtype, np.float64)
         q_u, r_u = np.linalg.qr(u.astype(wide))
         q_v, r_v = np.linalg.qr(v.astype(wide))
-        turn_u, singular, turn_v = np.linalg.svd(r_u @ r_v.conj().T)
+        rotation_u, singular, rotation_v = np.linalg.svd(r_u @ r_v.conj().T)
         return cls(
-            (q_u @ turn_u).astype(u.dtype),
+            (q_u @ rotation_u).astype(u.dtype),
             singular,
-            np.ascontiguousarray(q_v @ turn_v.conj().T, dtype=v.dtype),
+            np.ascontiguousarray(q_v @ rotation_v.conj().T, dtype=v.dtype),
         )
 
     def truncated(self, rank: int) -> Self:
-        """The leading components, no more than `rank`."""
+        """Return the `rank` leading components, or all where there are fewer."""
         return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
 
     def band(self, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors A (n_pixels, high - low) and B^H (high - low, n_frames) of the components [low, high)."""
+        """Return the factors A and B^H of the components [low, high), whose sum is A B^H.
+
+        Parameters
+        ----------
+        low, high : int
+            First component, and the one after the last.
+
+        Returns
+        -------
+        a : (n_pixels, high - low) array
+            Left singular vectors.
+        b_h : (high - low, n_frames) array
+            Conjugate transpose of the right singular vectors times the singular values, C-contiguous.
+        """
         scaled = self.right[:, low:high] * self.singular_values[low:high].astype(self.left.real.dtype)
         return self.left[:, low:high], np.ascontiguousarray(scaled.conj().T)

@@ -1,4 +1,4 @@
-"""The noise level, from the low end of a spectrum."""
+"""Singular values of a noise matrix: their largest, their distribution, and the noise level that follows."""
 
 import math
 
@@ -6,15 +6,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOW_END = 0.5
-ROUNDS = 8
+"""Share of the noise singular values, from the smallest, that gives the noise level: blood and weak tissue raise
+the upper half."""
+
+_ROUNDS = 8
+"""The number of signal components and the noise level are found in turn; they settle within three or four rounds."""
+
+_EDGE_MARGIN = 1.05
+"""Power above the noise edge at which a component counts as signal: the largest noise singular value exceeds the
+asymptotic edge by 1 to 3 % in matrices of a few hundred rows."""
+
+
+def noise_edge(noise: float, shape: tuple[int, int]) -> float:
+    """Return the noise edge, noise (sqrt(m) + sqrt(n)): the largest singular value that noise alone has.
+
+    Parameters
+    ----------
+    noise : float
+        Root mean square of the noise in an entry, in the units of the data.
+    shape : (int, int)
+        Shape (m, n) of the matrix.
+    """
+    return noise * (math.sqrt(shape[0]) + math.sqrt(shape[1]))
 
 
 def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, ...]) -> float:
-    """Root mean square of the white noise in each entry (total of real and imaginary part).
+    """Return the root mean square of the white noise in an entry, real and imaginary parts together.
 
-    The squares of the singular values are compared with the quantiles of the Marchenko-Pastur law: those
-    above the law's edge are signal, the lower half of the rest gives the variance, and both are found in
-    turn. Noise that is correlated between pixels has a wider law; the estimate is then low.
+    The squared singular values are compared with the quantiles of the Marchenko-Pastur law. Values above the
+    edge of the law are signal, and the lower half of the others gives the variance; both are found in turn. If
+    noise is correlated between pixels, its law is wider, and the estimate is too low.
 
     Parameters
     ----------
@@ -26,45 +47,36 @@ def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, 
     short, long = min(shape), max(shape)
     ascending = np.sort(singular_values**2)
     n_signal, variance = 0, 0.0
-    for _ in range(ROUNDS):
-        # What is orthogonal to the signal is a noise matrix with fewer rows and columns.
+    for _ in range(_ROUNDS):
+        # The part that is orthogonal to the signal is a noise matrix with fewer rows and columns.
         n_rows, n_columns = short - n_signal, long - n_signal
         low = max(int(LOW_END * n_rows), 1)
         quantiles = marchenko_pastur_quantiles(n_rows / n_columns, (np.arange(low) + 0.5) / n_rows)
         variance = float(np.median(ascending[:low] / (n_columns * quantiles)))
-        edge = 1.05 * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
+        edge = _EDGE_MARGIN * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
         n_signal = min(int(np.count_nonzero(ascending > edge)), short - 1)
     return float(np.sqrt(variance))
 
 
 def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quantiles of the Marchenko-Pastur law of unit variance (Marchenko and Pastur, 1967).
+    """Return quantiles of the Marchenko-Pastur law of unit variance (Marchenko and Pastur, 1967).
 
     Parameters
     ----------
     aspect : float
         Rows over columns of the noise matrix, in (0, 1].
     levels : array of numbers in (0, 1)
-        Where to evaluate the quantile function.
+        Where the quantile function is evaluated.
+
+    Returns
+    -------
+    float64 array of the shape of `levels`
     """
     lower, upper = (1 - np.sqrt(aspect)) ** 2, (1 + np.sqrt(aspect)) ** 2
-    # x = middle + half cos(theta) takes the square-root edges out of the integrand.
+    # x = middle + half cos(theta) removes the square-root edges from the integrand.
     theta = np.linspace(np.pi, 0, 4001)
     x = 0.5 * (lower + upper) + 0.5 * (upper - lower) * np.cos(theta)
     density = np.sin(theta) ** 2 / np.maximum(x, 1e-300)
     cumulative = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
     quantiles: NDArray[np.float64] = np.interp(levels, cumulative / cumulative[-1], x)
     return quantiles
-
-
-def noise_edge(noise: float, shape: tuple[int, int]) -> float:
-    """Largest singular value of a noise matrix, noise (sqrt(m) + sqrt(n)): the smallest that a signal shows.
-
-    Parameters
-    ----------
-    noise : float
-        Root mean square of an entry.
-    shape : (int, int)
-        Shape of the matrix.
-    """
-    return noise * (math.sqrt(shape[0]) + math.sqrt(shape[1]))

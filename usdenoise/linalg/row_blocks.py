@@ -1,4 +1,4 @@
-"""Matrices by their rows: the blocks in which they are worked through, and the energy of each row."""
+"""Row blocks of a matrix, and the squared norms of its rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,33 +6,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FEWEST_BLOCKS, LEAST_ROWS = 8, 64
+_BLOCK_ENTRIES = 1 << 20
+"""Entries of a row block: 8 MB in complex64, which the caches hold from one pass over it to the next."""
+
+_LEAST_ROWS, _MOST_ROWS = 16, 1024
+"""Fewer rows make matrix products slow; more gain nothing and keep several threads waiting for the last block."""
+
+_FEWEST_BLOCKS, _ROWS_WORTH_A_BLOCK = 8, 64
+"""A small matrix has this many blocks, so that threads finish at about the same time, of at least this many rows."""
 
 
-def row_blocks(n_rows: int, rows_a_block: int) -> Iterator[slice]:
-    """Consecutive slices that cover `n_rows` rows, the last one shorter where it must be."""
-    return (slice(start, min(start + rows_a_block, n_rows)) for start in range(0, n_rows, rows_a_block))
+def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover `n_rows` rows.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    rows_per_block : int
+        Rows of each slice; the last one may have fewer.
+    """
+    return (slice(start, min(start + rows_per_block, n_rows)) for start in range(0, n_rows, rows_per_block))
 
 
 def block_rows(shape: tuple[int, int]) -> list[slice]:
-    """Row blocks of equal size: about a million entries, which the caches hold between the passes over them.
+    """Return row blocks of equal size for a matrix, each of about a million entries.
 
-    Of a small matrix they are smaller, so that several threads have about the same to do.
+    Parameters
+    ----------
+    shape : (int, int)
+        Shape of the matrix.
+
+    Returns
+    -------
+    list of slice
+        They cover all rows in order. The last one may have fewer rows.
     """
     n_rows, n_columns = shape
-    most = min(max((1 << 20) // n_columns, 16), 1024)
-    count = max(-(-n_rows // most), min(FEWEST_BLOCKS, n_rows // LEAST_ROWS), 1)
+    most = min(max(_BLOCK_ENTRIES // n_columns, _LEAST_ROWS), _MOST_ROWS)
+    count = max(-(-n_rows // most), min(_FEWEST_BLOCKS, n_rows // _ROWS_WORTH_A_BLOCK), 1)
     return list(row_blocks(n_rows, -(-n_rows // count)))
 
 
 def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Sum of |x|^2 along each row of a C-contiguous matrix, in its own precision."""
+    """Return the sum of |x|^2 along each row, summed in the precision of the matrix.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        C-contiguous.
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
     real = values.view(values.real.dtype)
-    # Unlike vecdot it lets other threads run meanwhile.
+    # vecdot would do the same, but it does not let other threads run.
     norms: NDArray[np.float64] = np.einsum("ij,ij->i", real, real).astype(np.float64)
     return norms
 
 
 def squared_norm(values: NDArray[Any]) -> float:
-    """Sum of |x|^2 of a C-contiguous matrix, by rows and over them in double precision."""
+    """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
     return float(row_squared_norms(values).sum()) if values.size else 0.0

@@ -1,155 +1,224 @@
-"""The low-rank estimate from a random sample of the entries."""
+"""Estimate the leading components: from a random sample of the entries, or by the SVD of the whole stack."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion import starts as initialize
-from usdenoise.completion.descent_methods import METHODS, Method
-from usdenoise.completion.identifiability import check_rank
-from usdenoise.completion.posterior import PRIOR_FLOOR, fit_rows, posterior_sweep
-from usdenoise.completion.preconditioners import identity
+from usdenoise.completion.identifiability import check_rank_fits
 from usdenoise.completion.problem import CompletionProblem, Factors
-from usdenoise.completion.solve import Iteration, Solution, solve
-from usdenoise.completion.stopping import StoppingRule
-from usdenoise.errors import OptionError
-from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gram_matrices import gram
-from usdenoise.linalg.noise_spectrum import noise_edge
+from usdenoise.completion.solve import Iteration, Solution
+from usdenoise.errors import InputError
+from usdenoise.filters.svd import truncated_svd
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.pipeline.fit_sample import fit_sample
 from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.pixel_subset import PixelSubset
-from usdenoise.stack.sampling import EntrySample
+from usdenoise.pipeline.pixel_subset import PixelSubset, draw_pixel_subset
+from usdenoise.pipeline.refit import refit
+from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
+from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
+from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.sampling import draw_entries
+from usdenoise.system.memory import release_freed_memory
 
-RIDGE = 0.5
-_STARTS = {"spectral": initialize.spectral, "random": initialize.random, "small": initialize.small}
+FIRST_REFIT_PIXELS, COARSE_PIXELS = 2000, 6000
+"""Pixels, at least, of the refit before the one on all pixels, and of the coarse fit. 2000 pixels rotate the subspace
+most of the way for a tenth of the price; 6000 show the similarity of the components as well as all pixels do, which
+tests/benchmarks/quality.py checks."""
+
+COMPONENTS_BEYOND_CUTOFF = 8
+"""Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
 
 
-def complete(
-    matrix: NDArray[Any],
-    sample: EntrySample,
-    subset: PixelSubset,
-    rank: int,
+@dataclass(frozen=True)
+class Estimate:
+    """The leading components of a stack.
+
+    Attributes
+    ----------
+    model : LowRank
+        The components, fitted to every `stride`-th pixel.
+    stride : int
+        1 where the components are fitted to all pixels. More for a coarse fit, which is made where the filter does
+        not need all components in all pixels.
+    noise_rms : float
+        Noise level: estimated rms of the noise in an entry, in the units of the data.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    samples_per_pixel : float or None
+        Sampled entries of an average sampled pixel; None for the SVD of the whole stack.
+    solution : Solution or None
+        The result of the iterative method; None for the SVD.
+    """
+
+    model: LowRank
+    stride: int
+    noise_rms: float
+    n_sampled: int
+    samples_per_pixel: float | None
+    solution: Solution | None
+
+    @property
+    def held_out_rmse(self) -> float | None:
+        """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
+        return None if self.solution is None else self.solution.held_out_rmse
+
+    def pixels(self, matrix: CasoratiMatrix) -> CasoratiMatrix:
+        """Return the rows of the matrix to which the model is fitted."""
+        return matrix.rows(slice(None, None, self.stride))
+
+
+def estimate_components(
+    entries: EntryCheck,
     options: DenoiseOptions,
-    executor: Executor,
+    start: Factors | None = None,
+    all_components: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
-    factors: Factors | None = None,
-) -> Solution:
-    """Factors (U, V) of the matrix from its sampled entries, by the method of the options.
+) -> Estimate:
+    """Estimate the leading components of a stack.
 
     Parameters
     ----------
-    matrix : (n_pixels, n_frames) array
-        Finite everywhere; entries outside the sample are not used.
-    sample : EntrySample
-        The fitted and held-out entries.
-    subset : PixelSubset
-        The exact spectrum of a few pixels, for the start and the noise level.
-    rank : int
-        Number of components.
+    entries : EntryCheck
+        The Casorati matrix, and the number of its unobserved entries.
     options : DenoiseOptions
-        Method, start, step, damping, ridge, iterations and patience.
-    executor : Executor
-        Maps over the row blocks.
+        Method, rank, sampling and the options of the estimator.
+    start : pair of arrays, optional
+        A warm start: factors U (n_pixels, r) and V (n_frames, r), r at most the rank.
+    all_components : bool
+        Whether all components are fitted to all pixels, also those that the filter does not need there.
     on_iteration : callable, optional
         Called with each line of the trace.
-    factors : pair of arrays, optional
-        A warm start in place of the options'.
 
     Raises
     ------
+    InputError
+        If the SVD is asked for and entries are unobserved.
     OptionError
-        If the sample cannot determine the rank.
+        If the rank does not fit the stack or its sample.
     DivergedError
-        If the iterate leaves the finite numbers.
+        If the solver leaves the finite numbers.
     """
-    check_rank(sample.shape, rank, sample)
-    method = METHODS[options.method]
-    problem = CompletionProblem(matrix, sample, executor)
-    rng = np.random.default_rng([options.seed, 1])
-    if factors is None:
-        start, passes = _start(problem, subset, rank, options, rng)
+    matrix = entries.matrix
+    subset = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(options.seed))
+    release_freed_memory()
+    n_observed = matrix.n_pixels * matrix.n_frames - entries.n_unobserved
+    rank = _rank(options, subset, matrix.shape, n_observed)
+    if options.method == "svd":
+        check_rank_fits(matrix.shape, rank)
+        _check_complete(entries)
+        model = truncated_svd(matrix.values, rank, matrix.executor)
+        return Estimate(model, 1, subset.noise_rms, n_observed, None, None)
+    sampled, start = _sampled_pixels(matrix, rank, options, start)
+    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.observed)
+    # The sample determines fewer components than all entries do.
+    rank = _rank(options, subset, sampled.shape, sample.n_fitted)
+    problem = CompletionProblem(sampled.values, sample, matrix.executor)
+    solution = fit_sample(problem, subset, rank, options, start, on_iteration)
+    n_sampled, n_pixels, noise_rms = sample.n_fitted + sample.n_held_out, sampled.n_pixels, subset.noise_rms
+    # Copies of the sampled pixels, which the refit needs the memory of.
+    del problem, sample, sampled, start, subset
+    release_freed_memory()
+    if options.refit == "none":
+        model, stride = LowRank.from_factors(*solution.factors), 1
     else:
-        start, passes = initialize.warm(problem, rank, rng, factors), 0
-    damping = options.damping
-    if damping is None:
-        damping = method.default_damping(subset.noise_rms, problem.shape)
-    solution = solve(
-        problem,
-        start,
-        preconditioner=method.preconditioner,
-        damping=method.make_damping(damping, options.decay),
-        step=_alpha(problem, method, options, rng),
-        stopping=StoppingRule(options.iterations, options.patience or None),
-        ridge=_ridge(problem, subset, options, start if factors is None else None),
-        on_iteration=on_iteration,
-    )
-    return replace(solution, passes=solution.passes + passes)
+        stride = _coarse_stride(matrix, rank, options, all_components)
+        model = _refitted(matrix, stride, orthonormal(solution.factors[1]), options)
+    return Estimate(model, stride, noise_rms, n_sampled, n_sampled / n_pixels, solution)
 
 
-def _start(
-    problem: CompletionProblem,
-    subset: PixelSubset,
-    rank: int,
-    options: DenoiseOptions,
-    rng: np.random.Generator,
-) -> tuple[Factors, int]:
-    """First factors, and the passes over the sample that they took."""
-    if options.init != "pixels":
-        return _STARTS[options.init](problem, rank, rng), 0
-    if rank > subset.right.shape[1]:
-        raise OptionError(
-            f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
-            f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
-        )
-    # In double precision as in single: steps that end below the noise would amplify rounding errors.
-    rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
-    # The pixels drawn may all be zero.
-    noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
-    right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
-    right, variances, guess, sweep = posterior_sweep(problem, right, variances, noise)
-    rows, fit = fit_rows(problem, right, variances, noise, guess)
-    # Balanced: both factors get the square root of the component's size.
-    size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
-        rows.real.dtype
-    )
-    return (rows / size, right * size), round(sweep + fit)
+def fit_all_pixels(
+    matrix: CasoratiMatrix, estimate: Estimate, low: int
+) -> tuple[LowRank, NDArray[np.float64]]:
+    """Return the components that a filter needs, fitted to all pixels, and the singular values of all components.
 
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The data.
+    estimate : Estimate
+        The components. Where they are fitted to all pixels already, they are the result.
+    low : int
+        Low cutoff: the components [0, low) are needed exactly.
 
-def _ridge(
-    problem: CompletionProblem, subset: PixelSubset, options: DenoiseOptions, start: Factors | None
-) -> Callable[[int], float] | None:
-    """Weight of the squared norms: from the size of the start down to the noise's, by the decay.
-
-    Without a start it is the noise's at once.
+    Returns
+    -------
+    model : LowRank
+        The components; after a coarse fit those below low + COMPONENTS_BEYOND_CUTOFF.
+    singular_values : (rank,) float64 array
+        Of all components. Those that the model does not have are scaled up from the coarse fit.
     """
-    automatic = 0.0 if options.init == "pixels" else RIDGE
-    units = automatic if isinstance(options.ridge, str) else options.ridge
-    if units == 0:
-        return None
-    edge = np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape)
-    floor = units * edge / problem.sample.n_fitted
-    if start is None:
-        return lambda iteration: floor
-    first = max(
-        float(gram(start[1]).diagonal().real.max()) * problem.density / problem.sample.n_fitted, floor
-    )
-    decay = options.decay
-    return lambda iteration: max(floor, 0.1 * first * decay**iteration)
+    coarse = estimate.model
+    if estimate.stride == 1:
+        return coarse, coarse.singular_values
+    needed = low + COMPONENTS_BEYOND_CUTOFF
+    model = refit(matrix, coarse.right[:, :needed])
+    rest = coarse.singular_values[needed:] * np.sqrt(matrix.n_pixels / len(coarse.left))
+    smallest = model.singular_values[-1]
+    return model, np.append(model.singular_values, np.minimum(rest, smallest))
 
 
-def _alpha(
-    problem: CompletionProblem, method: Method, options: DenoiseOptions, rng: np.random.Generator
-) -> float:
-    """Step for the gradient of the mean of squares, the paper's unit."""
-    if options.alpha is not None:
-        return options.alpha
-    m, n = problem.shape
-    alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
-    if method.preconditioner is identity:
-        # Without a preconditioner the curvature is that of the other factor, the largest singular value.
-        # Where all samples are zero any step will do.
-        alpha /= initialize.largest_singular_value(problem, rng) or 1.0
-    return alpha
+def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:
+    """Return the rank that was given, or the automatic one, which is above the cutoffs that were given."""
+    if not isinstance(options.rank, str):
+        return options.rank
+    wanted = [automatic_rank(subset, shape, n_samples)]
+    if not isinstance(options.low_cutoff, str):
+        wanted.append(options.low_cutoff + 1)
+    if not isinstance(options.high_cutoff, str):
+        wanted.append(options.high_cutoff)
+    return max(wanted)
+
+
+def _sampled_pixels(
+    matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, start: Factors | None
+) -> tuple[CasoratiMatrix, Factors | None]:
+    """Return the sampled pixels, and a warm start in them: all pixels unless a refit follows."""
+    if options.refit == "none":
+        return matrix, start
+    rng = RandomStream.SAMPLED_PIXELS.generator(options.seed)
+    rows = draw_sampled_pixels(matrix, rank, options.sampling, rng)
+    if rows is None:
+        return matrix, start
+    if start is not None and len(start[0]) == matrix.n_pixels:
+        start = (start[0][rows], start[1])
+    return matrix.rows(rows), start
+
+
+def _coarse_stride(matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, all_components: bool) -> int:
+    """Return the stride of the coarse fit, 1 where all components are needed in all pixels.
+
+    Where the residual is kept, the components above the low cutoff do not change the result. They are fitted to
+    every few pixels, to choose the cutoff and to judge the fit.
+    """
+    low = options.low_cutoff
+    few_beyond = not isinstance(low, str) and rank <= low + COMPONENTS_BEYOND_CUTOFF
+    if all_components or not matrix.is_complete or options.high_cutoff != "none" or few_beyond:
+        return 1
+    return _stride(matrix, COARSE_PIXELS)
+
+
+def _refitted(matrix: CasoratiMatrix, stride: int, right: NDArray[Any], options: DenoiseOptions) -> LowRank:
+    """Return the components of every `stride`-th pixel, from the temporal subspace of the sample."""
+    if matrix.is_complete and stride == 1:
+        # Most of the rotation, for a fraction of the price of a step over all pixels.
+        first = matrix.rows(slice(None, None, _stride(matrix, FIRST_REFIT_PIXELS)))
+        right = refit(first, right).right
+    # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
+    rotate_again = isinstance(options.low_cutoff, str) or stride > 1
+    return refit(matrix.rows(slice(None, None, stride)), right, rotate_again)
+
+
+def _stride(matrix: CasoratiMatrix, n_wanted: int) -> int:
+    """Return the largest stride that leaves `n_wanted` pixels or more, at least 1."""
+    return max(matrix.n_pixels // n_wanted, 1)
+
+
+def _check_complete(entries: EntryCheck) -> None:
+    if entries.n_unobserved:
+        raise InputError(
+            f"the SVD needs every entry, and {entries.n_unobserved} are NaN or infinite; use --method eta-decay"
+        )

@@ -1,91 +1,127 @@
-"""How good the estimate can be, and a plain word on how good it is."""
+"""How good an estimate is, against the best that its rank and sample allow."""
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 CLOSE = 1.1
+"""Ratio of the held-out error to the allowed one up to which an estimate counts as exact: the error of exact fits
+scatters by a few per cent between seeds (docs/quality.md)."""
+
 FAR = 1.5
-SAMPLES_A_COMPONENT = 3.0
+"""Ratio from which the sample counts as not fitted; a warm start is given up there, too."""
+
+SAMPLES_PER_COMPONENT = 3.0
+"""Samples of a pixel for each component below which factors from the sample alone are not trusted."""
+
+
+class Verdict(Enum):
+    """A judgement on an estimate; the value is its sentence, with the figures left open."""
+
+    EXACT = "the full SVD itself"
+    AS_FULL_SVD = "as good as the full SVD"
+    AS_SAMPLE_ALLOWS = "as good as the sample allows"
+    CLOSE_TO_FULL_SVD = (
+        "close to the full SVD: the sample's own fit missed by {ratio:.2f} times what its size allows, and the refit "
+        "to all entries mends most of that"
+    )
+    NOT_FITTED = "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice} or --iterations"
+    TOO_FEW_SAMPLES = "too few samples for this rank: {per_pixel:.0f} a pixel for rank {rank}; {advice}"
+
+    @property
+    def code(self) -> str:
+        """The name for scripts, for example "as-full-svd"."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing better is to be expected from this rank and sample."""
+        return self in (Verdict.EXACT, Verdict.AS_FULL_SVD, Verdict.AS_SAMPLE_ALLOWS)
+
+    @classmethod
+    def from_code(cls, code: str) -> "Verdict":
+        """Return the verdict of a code."""
+        return cls[code.upper().replace("-", "_")]
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The held-out error against what rank and sample allow.
+class FitQuality:
+    """The held-out error of an estimate against the error that rank and sample allow.
 
     Attributes
     ----------
     residual_rms : float
-        Rms of the stack less its components, over the degrees of freedom that are left: noise, and blood
-        above the rank.
+        Rms of the stack minus its components, over the degrees of freedom left: noise, and blood above the rank.
     allowed_rmse : float or None
-        residual_rms sqrt(1 + r / (p n_frames - r)), the held-out error of exact fits of each pixel; None
-        where a pixel has no more samples than components, or nothing is held out.
+        residual_rms sqrt(1 + r / (p n_frames - r)), the held-out error of an exact fit of each pixel. None where a
+        pixel has no more samples than components, or nothing is held out.
     held_out_ratio : float or None
         Held-out error over the allowed one.
-    verdict : str
-        A sentence.
+    verdict : Verdict
+        The judgement.
+    sentence : str
+        The judgement in words, with its figures.
     """
 
     residual_rms: float
     allowed_rmse: float | None
     held_out_ratio: float | None
-    verdict: str
+    verdict: Verdict
+    sentence: str
 
 
-def judge(
+def judge_fit(
     *,
     held_out_rmse: float | None,
     residual_energy: float,
     shape: tuple[int, int],
     rank: int,
-    samples_a_pixel: float | None,
+    samples_per_pixel: float | None,
     refitted: bool,
-) -> Judgement:
+) -> FitQuality:
     """Judge an estimate from a sample.
 
     Parameters
     ----------
     held_out_rmse : float or None
-        Error of the sample's own factors on held-out entries.
+        Error of the sample's own factors on the held-out entries; None where nothing was held out.
     residual_energy : float
         Sum of |M - model|^2 over the stack.
     shape : (int, int)
         (n_pixels, n_frames).
     rank : int
-        Components.
-    samples_a_pixel : float or None
-        Sampled entries of a pixel, on average over those that were sampled; None where the SVD of the whole
-        stack was taken.
+        Number of components.
+    samples_per_pixel : float or None
+        Sampled entries of an average sampled pixel; None for the SVD of the whole stack.
     refitted : bool
-        Whether the factors were fitted again to all entries.
+        Whether the factors were fitted to all entries after the sample.
     """
     n_pixels, n_frames = shape
     freedom = max(n_pixels * n_frames - rank * (n_pixels + n_frames - rank), 1)
     residual_rms = math.sqrt(max(residual_energy, 0.0) / freedom)
-    if samples_a_pixel is None:
-        return Judgement(residual_rms, None, None, "the full SVD itself")
+    if samples_per_pixel is None:
+        return FitQuality(residual_rms, None, None, Verdict.EXACT, Verdict.EXACT.value)
     allowed = None
-    if held_out_rmse is not None and samples_a_pixel > rank:
-        allowed = residual_rms * math.sqrt(1 + rank / (samples_a_pixel - rank))
+    if held_out_rmse is not None and samples_per_pixel > rank:
+        allowed = residual_rms * math.sqrt(1 + rank / (samples_per_pixel - rank))
     ratio = held_out_rmse / allowed if held_out_rmse is not None and allowed else None
-    return Judgement(residual_rms, allowed, ratio, _verdict(ratio, samples_a_pixel, rank, refitted))
+    verdict = _verdict(ratio, samples_per_pixel, rank, refitted)
+    sentence = verdict.value.format(
+        ratio=ratio,
+        per_pixel=samples_per_pixel,
+        rank=rank,
+        advice="raise --sampling" + ("" if refitted else ", or give --refit all"),
+    )
+    return FitQuality(residual_rms, allowed, ratio, verdict, sentence)
 
 
-def _verdict(ratio: float | None, per_pixel: float, rank: int, refitted: bool) -> str:
-    few = f"too few samples for this rank: {per_pixel:.0f} a pixel for rank {rank}"
-    advice = "raise --sampling" + ("" if refitted else ", or give --refit all")
+def _verdict(ratio: float | None, samples_per_pixel: float, rank: int, refitted: bool) -> Verdict:
     if ratio is None:
-        return f"{few}; {advice}"
+        return Verdict.TOO_FEW_SAMPLES
     if refitted:
         if ratio <= CLOSE:
-            return "as good as the full SVD"
-        if ratio <= FAR:
-            return (
-                f"close to the full SVD: the sample's own fit missed by {ratio:.2f} times what its size allows, "
-                "and the refit to all entries mends most of that"
-            )
-    elif per_pixel < SAMPLES_A_COMPONENT * rank:
-        return f"{few}; {advice}"
-    elif ratio <= CLOSE:
-        return "as good as the sample allows"
-    return f"the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice} or --iterations"
+            return Verdict.AS_FULL_SVD
+        return Verdict.CLOSE_TO_FULL_SVD if ratio <= FAR else Verdict.NOT_FITTED
+    if samples_per_pixel < SAMPLES_PER_COMPONENT * rank:
+        return Verdict.TOO_FEW_SAMPLES
+    return Verdict.AS_SAMPLE_ALLOWS if ratio <= CLOSE else Verdict.NOT_FITTED

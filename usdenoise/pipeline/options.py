@@ -1,14 +1,17 @@
-"""Every option of the denoiser, declared once: name, default, what it must satisfy.
+"""The options of the denoiser, declared once: name, default, type and range.
 
-The command line, presets and provenance all read this module; it imports nothing but the standard library.
+The command line, presets and provenance read this module. It imports only the standard library, so that
+``usdenoise --help`` is quick.
 """
 
+import numbers
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import OptionError, check_names
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -22,57 +25,63 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class DenoiseOptions:
-    """Options of :func:`usdenoise.denoise`.
+    """Options of :func:`usdenoise.denoise`. None for an option that has a default means the default.
 
     Attributes
     ----------
     method : str
         A row of METHODS, or "svd" for the truncated SVD of the whole stack.
     rank : "auto" or int
-        Number of components that are estimated; "auto" takes those above the noise, 100 at most.
+        Number of components that are estimated; "auto" takes those above the noise and 16 more, at most 100.
     sampling : float
-        Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are drawn
-        from as many pixels, spread over the image, as fix the temporal components; the refit then uses all.
+        Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are sampled from a
+        random subset of the pixels that determines the temporal components; the refit then uses all entries.
     seed : int
-        Same seed, same sample and same start.
+        Seed of every random choice: the same seed gives the same sample and the same start.
     iterations : int
-        Accepted steps at most.
+        Largest number of accepted steps.
     decay : float
-        Ratio of successive dampings (beta).
+        Ratio of successive dampings (beta), in (0, 1].
     damping : float or None
-        First damping eta0 of eta-decay, in the units of the singular values; for precgd the proxy
-        sigma_hat, by default the noise rms; for scaledgd-lambda its lambda, by default the largest singular
-        value of the noise.
+        First damping eta0 of eta-decay, in the units of the singular values. For precgd the proxy sigma_hat, by
+        default the noise level; for scaledgd-lambda its lambda, by default the noise edge.
     step : float or None
-        Step tau for the sum-of-squares objective divided by the sampling fraction; None is the method's
-        default. Not together with `alpha`.
+        Step tau for the sum-of-squares objective divided by the sampling fraction; None is the method's default.
+        Not together with `alpha`.
     alpha : float or None
         Step in the paper's units, tau n_pixels n_frames / 2.
     ridge : "auto" or float
-        Penalty on the factors' squared norms, in units of the largest singular value of the sampled noise;
-        it decays with the damping to this value. "auto" is 0.5, or none from the start "pixels", which
-        has a ridge of its own for each component.
+        Penalty on the squared norms of the factors, in units of the noise edge of the sample. It decays with the
+        damping to this value. "auto" is 0.5, or none for the start "pixels", which has a ridge for each component.
     init : str
-        Start: pixels (all frames of a few pixels, then the sample's posterior), spectral, random or small.
+        Start: "pixels" (the pixel subset, then the posterior of the sample), "spectral", "random" or "small".
     patience : int
-        Iterations without a fall of the held-out error after which to stop, the best factors being kept;
-        0 does all iterations and keeps the last ones.
+        Iterations without a fall of the held-out error after which the loop stops and keeps the best factors. 0
+        does all iterations and keeps the last factors.
     low_cutoff : "auto" or int
-        Components removed as clutter: the band [low, high) is kept, counted from 0.
+        Number of components removed as clutter: the band [low, high) is kept, counted from 0.
     high_cutoff : "rank", "none" or int
-        End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all above low, residual included.
+        End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all components from low on, residual
+        included.
     refit : str
-        "all" fits both factors again to all observed entries, in one step of subspace iteration; "none"
-        uses the samples alone.
+        "all" fits both factors to all observed entries after the sample, in one step of subspace iteration; "none"
+        uses the sample alone.
     precision : str
         "single" (float32, complex64) or "double" storage; sums are in double precision either way.
     threads : int or None
-        Threads; None takes every processor at hand. The results do not depend on it.
+        Number of threads; None takes every available processor. The results do not depend on it.
 
     Raises
     ------
     OptionError
-        If a value is outside its range, or `step` and `alpha` are both given.
+        If a value has the wrong type or is outside its range, or `step` and `alpha` are both given.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> options = usdenoise.DenoiseOptions(rank=20, low_cutoff=5)
+    >>> options.rank, options.sampling
+    (20, 0.5)
     """
 
     method: str = "eta-decay"
@@ -94,25 +103,16 @@ class DenoiseOptions:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise OptionError(
-                    f"{name} '{getattr(self, name)}' is not known; choose one of {', '.join(allowed)}"
-                )
+        for field in fields(self):
+            object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), field.default))
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, str | None) and not value >= least:
+                raise OptionError(f"{name} {value} must be at least {least}; change {flag(name)}")
         if not 0 < self.sampling <= 1:
             raise OptionError(
                 f"sampling {self.sampling:g} is outside (0, 1]; give --sampling the fraction of entries to use"
             )
-        lowest = {"rank": 1, "seed": 0, "iterations": 0, "patience": 0, "low_cutoff": 0, "ridge": 0}
-        for name, least in lowest.items():
-            value = getattr(self, name)
-            if isinstance(value, str):
-                if value != "auto":
-                    raise OptionError(f"{name} '{value}' is not known; give {flag(name)} auto or a number")
-            elif not value >= least:
-                raise OptionError(f"{name} {value} must be at least {least}; change {flag(name)}")
-        if self.threads is not None and self.threads < 1:
-            raise OptionError(f"threads {self.threads} must be at least 1; change --threads")
         if not 0 < self.decay <= 1:
             raise OptionError(f"decay {self.decay:g} is outside (0, 1]; change --decay")
         for name in ("step", "alpha"):
@@ -127,9 +127,7 @@ class DenoiseOptions:
 
     def _check_band(self) -> None:
         low, high = self.low_cutoff, self.high_cutoff
-        if isinstance(high, str) and high not in ("rank", "none"):
-            raise OptionError(f"high_cutoff '{high}' is not known; give --high-cutoff rank, none or a number")
-        # What is automatic is made to fit once it is known.
+        # Automatic values are made to fit once they are known.
         rank = None if isinstance(self.rank, str) else self.rank
         if rank is not None and not isinstance(high, str) and high > rank:
             raise OptionError(
@@ -143,6 +141,53 @@ class DenoiseOptions:
             raise OptionError(
                 f"low_cutoff {low} must be below {name} {end}; raise {flag(name)} or lower --low-cutoff"
             )
+
+
+_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"rank": ("auto",), "ridge": ("auto",), "low_cutoff": ("auto",), "high_cutoff": ("rank", "none")}
+)
+"""Words that stand for numbers, by option."""
+
+_WHOLE = frozenset({"rank", "seed", "iterations", "patience", "low_cutoff", "high_cutoff", "threads"})
+"""Options whose numbers are whole."""
+
+_LEAST: Mapping[str, int] = MappingProxyType(
+    {"rank": 1, "seed": 0, "iterations": 0, "patience": 0, "low_cutoff": 0, "ridge": 0, "threads": 1}
+)
+"""Least value of an option."""
+
+
+def _typed(name: str, value: Any, default: Any) -> Any:
+    """Return the value of an option as its type, or its default for None."""
+    if value is None:
+        return default
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise OptionError(f"{name} {value!r} is not known; choose one of {', '.join(CHOICES[name])}")
+        return value
+    words = _WORDS.get(name, ())
+    if isinstance(value, str) and value in words:
+        return value
+    number = _whole_number(value) if name in _WHOLE else _number(value)
+    if number is None:
+        kind = "a whole number" if name in _WHOLE else "a number"
+        allowed = f"{', '.join(words)} or {kind}" if words else kind
+        raise OptionError(f"{name} {value!r} is not known; give {flag(name)} {allowed}")
+    return number
+
+
+def _whole_number(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if is_number else None
 
 
 PAPER = MappingProxyType(
@@ -168,25 +213,32 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"paper": PAPER})
 
 
 def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
-    """Options from the defaults, a preset over them, and what was given over both.
+    """Return options: the given ones, else those of the preset, else the defaults.
+
+    Parameters
+    ----------
+    preset : str, optional
+        Name of a preset.
+    **given
+        Fields of :class:`DenoiseOptions`; None counts as not given.
 
     Raises
     ------
     OptionError
-        If the preset or an option is unknown, or the values do not fit together.
+        If the preset or an option is unknown, or a value is wrong.
     """
-    known = {field.name for field in fields(DenoiseOptions)}
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise OptionError(f"unknown option {', '.join(unknown)}; the options are {', '.join(sorted(known))}")
+    known = [field.name for field in fields(DenoiseOptions)]
+    check_names(given, known)
     chosen = {name: value for name, value in preset_values(preset).items() if name in known}
-    if given.get("step") is not None:
+    given = {name: value for name, value in given.items() if value is not None}
+    if "step" in given:
+        # It sets the same thing as the preset's alpha.
         chosen.pop("alpha", None)
     return replace(DenoiseOptions(), **{**chosen, **given})
 
 
 def preset_values(preset: str | None) -> Mapping[str, Any]:
-    """The values that a preset sets, display options included; nothing for None.
+    """Return the values that a preset sets, those of the pictures included; none for None.
 
     Raises
     ------
@@ -201,5 +253,5 @@ def preset_values(preset: str | None) -> Mapping[str, Any]:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of an option."""
+    """Return the command-line flag of an option."""
     return "--" + name.replace("_", "-")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def spatial_similarity(left: NDArray[Any]) -> NDArray[np.float64]:
-    """Correlation over the pixels of |u_n| with |u_m| (Baranger et al., IEEE Trans. Med. Imaging 37(7), 2018).
+    """Return the correlation over the pixels of |u_n| with |u_m| (Baranger et al., IEEE Trans. Med. Imaging 37(7), 2018).
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def spatial_similarity(left: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def two_squares(similarity: NDArray[np.float64]) -> tuple[int, int, float]:
-    """Tissue [0, a) and blood [a, b) as two squares of ones on the diagonal that correlate best with a matrix.
+    """Return the edges of two squares of ones on the diagonal, tissue [0, a) and blood [a, b), that fit a matrix best.
 
     With a table of sums every pair (a, b) costs the same few operations, n^2 in all (IEEE Trans. Ultrason.
     Ferroelectr. Freq. Control 70(8):821, 2023).

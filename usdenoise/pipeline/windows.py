@@ -1,4 +1,4 @@
-"""A long acquisition in blocks of frames, each filtered with a subspace of its own."""
+"""Filter a long acquisition in windows of frames, each with a clutter subspace of its own."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,23 +12,27 @@ from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import power_doppler
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import block_rows
-from usdenoise.pipeline.denoise import STORAGE, DenoiseResult, denoise
+from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.fit_quality import FAR
 from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
 
+_FITTED_SHARE = 0.98
+"""Lower bound of the share of sampled entries that is fitted: 1 % is held out, and in small stacks one entry more."""
+
 
 @dataclass(frozen=True)
-class Block:
+class Window:
     """Consecutive frames that are filtered together.
 
     Attributes
     ----------
     start, stop : int
-        Its frames, half open.
+        First frame, and the one after the last.
     complete : bool
-        Whether it has as many frames as the window.
+        Whether it has all frames of a window. The last one may be shorter.
     """
 
     start: int
@@ -42,133 +46,171 @@ class Block:
 
     @property
     def middle(self) -> float:
-        """Its time, in frames from the first one: the mean of its frames' times."""
+        """Mean time of its frames, counted in frames from the first one of the acquisition."""
         return (self.start + self.stop - 1) / 2
 
 
-def blocks(n_frames: int, window: int, stride: int | None = None) -> list[Block]:
-    """The blocks of an acquisition. What whole windows leave over at its end is a short one.
+@dataclass(frozen=True)
+class FilteredWindow:
+    """A window, filtered.
+
+    Attributes
+    ----------
+    window : Window
+        Its frames.
+    result : DenoiseResult
+        The filtered stack of these frames. Its timings cover a warm start that was given up, too.
+    warm : bool
+        Whether the estimate started from that of the window before.
+    """
+
+    window: Window
+    result: DenoiseResult
+    warm: bool
+
+
+def cut_into_windows(n_frames: int, length: int, stride: int | None = None) -> list[Window]:
+    """Return the windows of an acquisition. The frames that whole windows leave over make a short one at the end.
 
     Parameters
     ----------
     n_frames : int
-        Of the acquisition.
-    window : int
-        Frames a block.
+        Frames of the acquisition.
+    length : int
+        Frames of a window.
     stride : int, optional
-        Frames from one block to the next, at most `window`; by default `window`.
+        Frames from one window to the next, at most `length`; by default `length`.
 
     Returns
     -------
-    list of Block
-        They cover every frame.
+    list of Window
+        Together they cover every frame.
 
     Raises
     ------
     OptionError
-        If the acquisition is shorter than the window.
+        If the acquisition is shorter than a window.
     """
-    step = window if stride is None else stride
-    if n_frames < window:
+    step = length if stride is None else stride
+    if n_frames < length:
         raise OptionError(
-            f"window {window} is more than the {n_frames} frames that there are; lower --window"
+            f"window {length} is longer than the {n_frames} frames of the stack; lower --window"
         )
-    whole = [Block(start, start + window, True) for start in range(0, n_frames - window + 1, step)]
-    if whole[-1].stop < n_frames:
-        whole.append(Block(whole[-1].start + step, n_frames, False))
-    return whole
+    windows = [Window(start, start + length, True) for start in range(0, n_frames - length + 1, step)]
+    if windows[-1].stop < n_frames:
+        windows.append(Window(windows[-1].start + step, n_frames, False))
+    return windows
 
 
-def filter_blocks(
+def filter_windows(
     read: Callable[[int, int], Acquisition],
-    parts: list[Block],
+    windows: list[Window],
     options: DenoiseOptions,
     on_iteration: Callable[[Iteration], None] | None = None,
-) -> Iterator[tuple[Block, DenoiseResult, bool]]:
-    """Filter block after block. The subspace of each starts the estimate of the next one.
+) -> Iterator[FilteredWindow]:
+    """Filter window after window. The subspace of each is the warm start of the next.
 
-    A block that is too short for the rank that was asked for takes frames before it along while it is
-    filtered; what comes back is the block alone.
+    A window that is too short for the rank that was given is filtered together with frames before it, and only its
+    own frames are returned. A warm start that leads to a held-out error far above the allowed one is given up: that
+    window and all later ones start from their own pixels.
 
     Parameters
     ----------
     read : callable
-        Gives the frames [start, stop) as an acquisition.
-    parts : list of Block
-        Of :func:`blocks`.
+        Returns the frames [start, stop) as an acquisition.
+    windows : list of Window
+        From :func:`cut_into_windows`.
     options : DenoiseOptions
-        Of each block; what is automatic is chosen for each.
+        Options of each window; automatic ones are chosen for each.
     on_iteration : callable, optional
-        Called with each line of each block's trace.
+        Called with each line of the trace of each window.
 
     Yields
     ------
-    block, result, warm
-        In the order of time. `warm` tells whether the estimate started from the block before; where that led
-        to a held-out error far above what is possible, this block and those behind it start anew.
+    FilteredWindow
+        In the order of time.
     """
     before: DenoiseResult | None = None
-    lost = False
-    for block in parts:
-        first = min(block.start, max(0, block.stop - _least_frames(options)))
+    tries_warm = options.method != "svd"
+    for window in windows:
+        first = min(window.start, max(0, window.stop - _least_frames(options)))
         result: DenoiseResult | None = None
-        warm = False
-        if before is not None and not lost and block.complete and options.method != "svd":
-            acquisition = read(first, block.stop)
+        given_up: dict[str, float] = {}
+        if before is not None and tries_warm and window.complete:
+            result = _filter_warm(read(first, window.stop), before, options, on_iteration)
+            # Tissue may have moved too far for the old subspace.
+            if not _is_fitted(result):
+                tries_warm, given_up, result = False, result.timings_s, None
+        warm = result is not None
+        if result is None:
             result = denoise(
-                acquisition,
-                # The start has to have the rank of the estimate, so the block before chooses it.
-                options=replace(options, rank=before.options.rank),
-                start=_carried(before.model, acquisition, options),
-                in_place=True,
-                all_components=True,
-                on_iteration=on_iteration,
-            )
-            ratio = result.judgement.held_out_ratio
-            # Tissue may have moved too far for the old subspace to lead anywhere.
-            warm = ratio is not None and ratio <= FAR
-            lost = not warm
-        if result is None or not warm:
-            result = denoise(
-                read(first, block.stop),
+                read(first, window.stop),
                 options=options,
                 in_place=True,
                 all_components=True,
                 on_iteration=on_iteration,
             )
+            result = replace(result, timings_s=_added(result.timings_s, given_up))
         before = result
-        whole = result.acquisition.n_frames == block.n_frames
-        yield block, result if whole else _last_frames(result, block.n_frames), warm
+        whole = result.acquisition.n_frames == window.n_frames
+        yield FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm)
+
+
+def _filter_warm(
+    acquisition: Acquisition,
+    before: DenoiseResult,
+    options: DenoiseOptions,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> DenoiseResult:
+    return denoise(
+        acquisition,
+        # The start has to have the rank of the estimate, so the rank is that of the window before.
+        options=replace(options, rank=before.options.rank),
+        start=_carried(before.model, acquisition, options),
+        in_place=True,
+        all_components=True,
+        on_iteration=on_iteration,
+    )
+
+
+def _is_fitted(result: DenoiseResult) -> bool:
+    ratio = result.fit_quality.held_out_ratio
+    return ratio is not None and ratio <= FAR
+
+
+def _added(timings: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+    return {stage: seconds + more.get(stage, 0.0) for stage, seconds in timings.items()}
 
 
 def _carried(model: LowRank, acquisition: Acquisition, options: DenoiseOptions) -> Factors:
-    """The spatial subspace of the block before, with the coefficients that these frames have in it."""
+    """Return the spatial subspace of the window before, with the coefficients of these frames in it."""
     matrix = casorati(acquisition, STORAGE[options.precision, np.iscomplexobj(acquisition.iq)])
     moment: Any = 0.0
     for rows in block_rows(matrix.shape):
         moment = moment + np.nan_to_num(matrix[rows], posinf=0, neginf=0).conj().T @ model.left[rows]
     size = np.sqrt(np.maximum(model.singular_values, np.finfo(np.float32).tiny)).astype(model.left.real.dtype)
-    # Balanced: both factors get the square root of the component's size.
+    # Balanced: both factors get the square root of the size of the component.
     return model.left * size, (moment / size).astype(matrix.dtype)
 
 
 def _least_frames(options: DenoiseOptions) -> int:
-    """Frames without which the rank and the cutoffs that were given cannot be had."""
+    """Return the number of frames below which the given rank and cutoffs are impossible."""
     given = [
         value
         for value in (options.rank, options.low_cutoff, options.high_cutoff)
         if not isinstance(value, str)
     ]
     needed = max(given, default=0) + (0 if isinstance(options.low_cutoff, str) else 1)
-    # Of the sampled entries one in a hundred is held out.
-    return max(2, -int(-needed // (0.98 * options.sampling)) if options.method != "svd" else needed)
+    if options.method == "svd":
+        return max(2, needed)
+    return max(2, -int(-needed // (_FITTED_SHARE * options.sampling)))
 
 
 def _last_frames(result: DenoiseResult, n_frames: int) -> DenoiseResult:
     stack = result.acquisition
     time = stack.axes.index("t")
     index = tuple(slice(-n_frames, None) if axis == time else slice(None) for axis in range(stack.iq.ndim))
-    # A single frame is no stack, but has a power.
+    # A single frame is no stack, but it has a power.
     power = power_doppler(stack.iq[index], time)
     kept = replace(stack, iq=stack.iq[index]) if n_frames > 1 else stack
     return replace(result, acquisition=kept, power_doppler=power)

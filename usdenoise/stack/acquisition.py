@@ -1,4 +1,4 @@
-"""An ultrafast acquisition: the beamformed stack, what its axes mean, and its physical scales."""
+"""An ultrafast acquisition: the beamformed stack, the meaning of its axes, and its physical scales."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 
 SPATIAL_LETTERS = "zxy"
-"""Depth, lateral, elevation: the order in which pixels are numbered, whatever the order in the file."""
+"""Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
 
 SOUND_SPEED_M_S = 1540.0
-"""Speed of sound in soft tissue, where the acquisition does not say."""
+"""Speed of sound in soft tissue, used where the acquisition does not say."""
 
 
 def check_axes(axes: str, shape: tuple[int, ...]) -> None:
@@ -58,28 +58,29 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
 
 @dataclass(frozen=True)
 class Acquisition:
-    """A beamformed ultrafast Doppler stack with its meaning.
+    """A beamformed ultrafast Doppler stack, its axes and its physical scales.
 
     Attributes
     ----------
     iq : complex or real array, 3-D or 4-D, axes in the order of `axes`
-        Complex IQ, or real RF or envelope, in any unit.
+        Complex IQ, or real RF or envelope, in any unit. NaN and infinite entries are unobserved; the masked
+        entries of a masked array become NaN.
     axes : str
-        One letter for each axis of `iq`: z depth, x lateral, y elevation, t time (frames).
+        One letter for each axis of `iq`: z depth, x lateral, y elevation, t time (frames); for example "tzx".
     frame_rate_hz : float or None
-        Frames a second after compounding.
+        Frames per second, after compounding.
     spacing_mm : mapping from axis letter to float
-        Pixel pitch in mm, for the axes where it is known.
+        Pixel pitch in mm, for the axes for which it is known.
     center_frequency_hz, sound_speed_m_s : float or None
-        Transmit centre frequency and speed of sound, where known.
+        Transmit centre frequency in Hz and speed of sound in m/s, where known.
     name : str
-        The name of the stack in its file; results are stored under it.
+        Name of the stack in its file; results are stored under it.
     stored_dtype : numpy.dtype or None
-        The type in the file, where `iq` was converted on reading.
+        Type in the file, where `iq` was converted on reading.
     assumptions : tuple of str
-        What had to be guessed on reading, each with the option that overrides it.
+        Sentences on what was guessed on reading, each with the option that overrides the guess.
     attributes : mapping
-        Other metadata that came with the stack, carried to the output.
+        Other metadata of the stack, which the output carries on.
 
     Raises
     ------
@@ -99,6 +100,7 @@ class Acquisition:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "iq", without_mask(self.iq))
         check_stack(self.iq.shape, self.iq.dtype, self.name)
         check_axes(self.axes, self.iq.shape)
         if self.n_frames < 2:
@@ -109,13 +111,17 @@ class Acquisition:
 
     @property
     def n_frames(self) -> int:
-        """Length of the time axis (the ensemble)."""
+        """Number of frames (the ensemble)."""
         return int(self.iq.shape[self.axes.index("t")])
 
     @property
     def n_pixels(self) -> int:
-        """Number of pixels in a frame."""
+        """Number of pixels of a frame."""
         return self.iq.size // self.n_frames
+
+    def shape_in(self, order: str) -> tuple[int, ...]:
+        """Return the lengths of some axes, in the order of their letters."""
+        return tuple(self.iq.shape[self.axes.index(letter)] for letter in order)
 
     @property
     def spatial_axes(self) -> str:
@@ -123,13 +129,28 @@ class Acquisition:
         return self.axes.replace("t", "")
 
 
+def without_mask(values: Any) -> NDArray[Any]:
+    """Return an array as it is, or a masked array as a plain one with NaN for the masked entries.
+
+    Parameters
+    ----------
+    values : array or masked array
+        Masked integers become float64.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    kept = np.array(values.data, dtype=None if values.dtype.kind in "fc" else np.float64)
+    kept[np.ma.getmaskarray(values)] = np.nan
+    return kept
+
+
 def canonical_axes(axes: str) -> str:
-    """`axes` in the order in which the Casorati matrix numbers them: z, x, y, then t."""
+    """Return `axes` in the order in which the Casorati matrix numbers them: z, x, y, then t."""
     return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
 
 
 def spatial_order(image: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
-    """View of an array whose axes are `axes` with them in the order of `order` (same letters)."""
+    """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return image.transpose([axes.index(letter) for letter in order])
 
 

@@ -1,23 +1,28 @@
 """The Casorati matrix of a stack: one row for each pixel, one column for each frame."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.stack.bit_mask import pack, packed_width, unpack
+
+Result = TypeVar("Result")
 
 BLOCK_ENTRIES = 1 << 19
+"""Entries of a row block in which unobserved entries are looked for."""
 
 
 def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
-    """Casorati matrix of an acquisition.
+    """Return the Casorati matrix of an acquisition.
 
-    Pixels are numbered in the order z, x, y (the last fastest) whatever the order of the stack's axes, so
-    that the same acquisition in another file layout gives the same matrix.
+    Pixels are numbered in the order z, x, y (the last fastest), whatever the order of the axes in the stack. So
+    the same acquisition in another file layout gives the same matrix.
 
     Parameters
     ----------
@@ -29,61 +34,116 @@ def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
     Returns
     -------
     (n_pixels, n_frames) array, C-contiguous
-        A view of the stack where its memory is in this order already, otherwise a copy.
+        A view of the stack where its memory is already in this order, otherwise a copy.
     """
     ordered = spatial_order(acquisition.iq, acquisition.axes, canonical_axes(acquisition.axes))
     return np.ascontiguousarray(ordered.reshape(-1, acquisition.n_frames), dtype=dtype)
 
 
 def from_casorati(matrix: NDArray[Any], like: Acquisition) -> NDArray[Any]:
-    """View of a (n_pixels, n_frames) matrix as a stack in the axis order and shape of `like`."""
+    """Return a view of an (n_pixels, n_frames) matrix as a stack in the axis order and shape of `like`."""
     canonical = canonical_axes(like.axes)
-    shape = [like.iq.shape[like.axes.index(letter)] for letter in canonical]
-    return spatial_order(matrix.reshape(shape), canonical, like.axes)
+    return spatial_order(matrix.reshape(like.shape_in(canonical)), canonical, like.axes)
 
 
 def image_from_pixels(values: NDArray[Any], like: Acquisition) -> NDArray[Any]:
-    """View of a vector of n_pixels values as an image in the spatial axis order and shape of `like`."""
-    canonical = canonical_axes(like.axes)[:-1]
-    shape = [like.iq.shape[like.axes.index(letter)] for letter in canonical]
-    return spatial_order(values.reshape(shape), canonical, like.spatial_axes)
+    """Return a view of n_pixels values as an image in the spatial axis order and shape of `like`."""
+    canonical = canonical_axes(like.spatial_axes)
+    return spatial_order(values.reshape(like.shape_in(canonical)), canonical, like.spatial_axes)
 
 
 @dataclass(frozen=True)
-class Observed:
-    """Which entries of a Casorati matrix are finite, and how large they are.
+class CasoratiMatrix:
+    """A Casorati matrix, which of its entries are observed, and the executor that works through its rows.
 
     Attributes
     ----------
-    bits : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the finite entries, little-endian bits along the rows; None when all are finite.
-    n_missing : int
-        Number of entries that are NaN or infinite.
-    energy : (n_pixels,) float64 array
-        Sum of |x|^2 over the finite entries of each row; infinite where that is beyond the precision.
+    values : (n_pixels, n_frames) array
+        Contiguous along the rows, finite everywhere, 0 where an entry is unobserved.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries (see :mod:`usdenoise.stack.bit_mask`); None when all are observed.
+    executor : Executor
+        Maps functions over row blocks.
     """
 
-    bits: NDArray[np.uint8] | None
-    n_missing: int
+    values: NDArray[Any]
+    observed: NDArray[np.uint8] | None
+    executor: Executor
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of rows."""
+        return int(self.values.shape[0])
+
+    @property
+    def n_frames(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n_pixels, n_frames)."""
+        return self.n_pixels, self.n_frames
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        return self.values.dtype
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every entry is observed."""
+        return self.observed is None
+
+    def observed_mask(self, rows: slice | NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Return the mask of the observed entries of some rows, None when every entry is observed."""
+        return None if self.observed is None else unpack(self.observed[rows], self.n_frames)
+
+    def map_row_blocks(self, function: Callable[[slice], Result]) -> Iterator[Result]:
+        """Yield the result of a function for each row block, in order."""
+        return self.executor.map(function, block_rows(self.shape))
+
+    def rows(self, rows: slice | NDArray[np.intp]) -> Self:
+        """Return the matrix of some rows: a view for a slice, a copy for an array of row numbers."""
+        observed = None if self.observed is None else self.observed[rows]
+        return replace(self, values=self.values[rows], observed=observed)
+
+
+@dataclass(frozen=True)
+class EntryCheck:
+    """What a first pass over the entries of a stack found.
+
+    Attributes
+    ----------
+    matrix : CasoratiMatrix
+        The entries, 0 where they were not finite.
+    n_unobserved : int
+        Number of entries that were NaN or infinite.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each row; infinite where that exceeds the precision.
+    """
+
+    matrix: CasoratiMatrix
+    n_unobserved: int
     energy: NDArray[np.float64]
 
 
-def blank_unobserved(matrix: NDArray[Any], apply: Callable[..., Iterable[Any]] = map) -> Observed:
-    """Put 0 where a matrix is not finite, in place, and say where that was.
+def check_entries(values: NDArray[Any], executor: Executor) -> EntryCheck:
+    """Set the entries of a matrix that are not finite to 0, in place, and say which they were.
 
     Parameters
     ----------
-    matrix : (n_pixels, n_frames) array
+    values : (n_pixels, n_frames) array
         Changed in place.
-    apply : callable
-        Maps a function over row blocks, in order: the built-in map, or an executor's.
+    executor : Executor
+        Maps over the row blocks.
     """
-    n_rows, n_frames = matrix.shape
+    n_rows, n_frames = values.shape
 
     @np.errstate(over="ignore", invalid="ignore")
-    def blank(rows: slice) -> tuple[NDArray[np.uint8] | None, int, NDArray[np.float64]]:
-        block = matrix[rows]
-        # NaN and infinities show in the sums, so that a finite block is read once and no more.
+    def check(rows: slice) -> tuple[NDArray[np.uint8] | None, int, NDArray[np.float64]]:
+        block = values[rows]
+        # NaN and infinities show in the sums, so a finite block is read only once.
         energy = row_squared_norms(block)
         if np.isfinite(energy).all():
             return None, 0, energy
@@ -92,16 +152,16 @@ def blank_unobserved(matrix: NDArray[Any], apply: Callable[..., Iterable[Any]] =
         if n_missing == 0:
             return None, 0, energy
         block[~finite] = 0
-        return np.packbits(finite, axis=1, bitorder="little"), n_missing, row_squared_norms(block)
+        return pack(finite), n_missing, row_squared_norms(block)
 
     observed: NDArray[np.uint8] | None = None
-    n_missing, energies = 0, []
+    n_unobserved, energies = 0, []
     blocks = list(row_blocks(n_rows, max(1, BLOCK_ENTRIES // n_frames)))
-    for rows, (bits, missing, energy) in zip(blocks, apply(blank, blocks), strict=True):
-        n_missing += missing
+    for rows, (bits, missing, energy) in zip(blocks, executor.map(check, blocks), strict=True):
+        n_unobserved += missing
         energies.append(energy)
         if bits is not None:
             if observed is None:
-                observed = np.full((n_rows, -(-n_frames // 8)), 255, np.uint8)
+                observed = np.full((n_rows, packed_width(n_frames)), 255, np.uint8)
             observed[rows] = bits
-    return Observed(observed, n_missing, np.concatenate(energies))
+    return EntryCheck(CasoratiMatrix(values, observed, executor), n_unobserved, np.concatenate(energies))

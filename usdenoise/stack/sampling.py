@@ -1,9 +1,8 @@
-"""Which entries of the Casorati matrix are observed: seeded, uniform, the same for any blocking.
+"""Sample entries of the Casorati matrix: uniformly, seeded, and the same for any row blocks.
 
-The rows are cut into tiles of a fixed size. How many samples each tile gets is drawn first, from one
-stream; which entries of a tile they are is drawn from the tile's own stream, keyed by seed and tile. The
-result is a uniform draw without replacement from all observed entries, and no part of it depends on how
-the matrix is cut into blocks or on the number of threads that work on them.
+The rows are cut into tiles of a fixed size. One random stream gives the number of samples in each tile. Each tile
+has a stream of its own, keyed by seed and tile, which gives the entries. The result is a uniform draw without
+replacement from all observed entries. It does not depend on the row blocks or on the number of threads.
 """
 
 from dataclasses import dataclass
@@ -13,16 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.bit_mask import pack, packed_width, unpack
+from usdenoise.stack.random_streams import TileStream
 
 TILE_ROWS = 256
+"""Rows of a tile. Another number gives other entries for the same seed."""
+
 HELD_OUT_FRACTION = 0.01
-_COUNTS, _FITTED, _HELD_OUT = range(3)
+"""Share of the sampled entries that is held out: 10^4 entries of 10^6 give their rms error to 1 %."""
 
 
 @dataclass(frozen=True)
 class EntrySample:
-    """A random choice of entries of a (n_pixels, n_frames) matrix, some of them held out.
+    """Sampled entries of an (n_pixels, n_frames) matrix, some of them held out.
 
     Attributes
     ----------
@@ -31,9 +33,9 @@ class EntrySample:
     bits : (n_pixels, ceil(n_frames / 8)) uint8 array
         Bit mask of the fitted entries, little-endian bits along the rows.
     held_out_rows, held_out_columns : (n_held_out,) int32 arrays
-        The held-out entries, by increasing row.
-    n_fitted, n_held_out, n_observed : int
-        Numbers of entries.
+        Rows and columns of the held-out entries, by increasing row.
+    n_fitted, n_observed : int
+        Number of fitted entries, and of entries that could be sampled.
     """
 
     shape: tuple[int, int]
@@ -45,20 +47,20 @@ class EntrySample:
 
     @property
     def n_held_out(self) -> int:
-        """Number of entries that are never fitted."""
+        """Number of held-out entries, which are never fitted."""
         return len(self.held_out_rows)
 
     @property
     def density(self) -> float:
-        """Fitted entries over all entries."""
+        """Number of fitted entries over the number of all entries."""
         return self.n_fitted / (self.shape[0] * self.shape[1])
 
     def mask(self, rows: slice) -> NDArray[np.bool_]:
-        """Fitted entries of some rows, as a (n_rows, n_frames) array of booleans."""
+        """Return the mask of the fitted entries of some rows, (n_rows, n_frames)."""
         return unpack(self.bits[rows], self.shape[1])
 
     def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Held-out entries of some rows: row numbers within the block, and columns."""
+        """Return the held-out entries of some rows: their row numbers within the block, and their columns."""
         first, last = np.searchsorted(self.held_out_rows, [rows.start, rows.stop])
         return self.held_out_rows[first:last] - np.int32(rows.start), self.held_out_columns[first:last]
 
@@ -69,7 +71,7 @@ def draw_entries(
     seed: int,
     observed: NDArray[np.uint8] | None = None,
 ) -> EntrySample:
-    """Draw a fraction of the observed entries uniformly without replacement, 1 % of them held out.
+    """Sample a fraction of the observed entries uniformly without replacement, and hold out 1 % of the sample.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ def draw_entries(
     seed : int
         Same seed, same entries.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array, optional
-        Bit mask of the entries that can be drawn; all of them by default.
+        Bit mask of the observed entries; by default all entries are observed.
 
     Returns
     -------
@@ -99,25 +101,28 @@ def draw_entries(
     n_observed = int(sizes.sum())
     n_sampled = max(1, round(fraction * n_observed)) if n_observed else 0
     n_held_out = _n_held_out(n_sampled)
-    counts_rng = _stream(seed, _COUNTS, 0)
+    counts_rng = TileStream.COUNTS.generator(seed, 0)
     sampled = _spread(counts_rng, sizes, n_sampled)
     held_out = _spread(counts_rng, sampled, n_held_out)
 
-    bits = np.zeros((n_rows, -(-n_frames // 8)), np.uint8)
+    bits = np.zeros((n_rows, packed_width(n_frames)), np.uint8)
     rows_of, columns_of = [], []
     for tile, start in enumerate(int(first) for first in starts):
         rows = slice(start, min(start + TILE_ROWS, n_rows))
         allowed = None if observed is None else unpack(observed[rows], n_frames)
         mask = _draw_mask(
-            _stream(seed, _FITTED, tile), (rows.stop - rows.start, n_frames), allowed, sampled[tile]
+            TileStream.FITTED.generator(seed, tile),
+            (rows.stop - rows.start, n_frames),
+            allowed,
+            sampled[tile],
         )
         if held_out[tile]:
-            chosen = _choose(_stream(seed, _HELD_OUT, tile), np.flatnonzero(mask), held_out[tile])
+            chosen = _choose(TileStream.HELD_OUT.generator(seed, tile), np.flatnonzero(mask), held_out[tile])
             mask.reshape(-1)[chosen] = False
             row, column = np.divmod(np.sort(chosen), n_frames)
             rows_of.append((row + start).astype(np.int32))
             columns_of.append(column.astype(np.int32))
-        bits[rows] = np.packbits(mask, axis=1, bitorder="little")
+        bits[rows] = pack(mask)
     empty = [np.empty(0, np.int32)]
     return EntrySample(
         shape,
@@ -130,12 +135,8 @@ def draw_entries(
 
 
 def _n_held_out(n_sampled: int) -> int:
-    # Below a hundred samples one in a hundred would be none, and there would be nothing to judge by.
+    # One in a hundred of fewer than fifty samples is none, and the fit could not be judged.
     return max(round(HELD_OUT_FRACTION * n_sampled), 1 if n_sampled >= 20 else 0)
-
-
-def _stream(seed: int, purpose: int, tile: int) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, purpose, tile])))
 
 
 def _tile_sizes(
@@ -151,11 +152,11 @@ def _tile_sizes(
 
 
 def _spread(rng: np.random.Generator, sizes: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """How many of `total` entries, drawn without replacement from all, fall into tiles of these sizes.
+    """Draw how many of `total` entries, sampled without replacement from all, fall into tiles of these sizes.
 
-    Independent binomial counts are a uniform draw of a random number of entries; the entries by which that
-    number is off are then drawn uniformly as well, so the outcome is multivariate hypergeometric. (numpy's
-    own draw of it stops at 1e9 entries.)
+    Independent binomial counts are a uniform sample of a random number of entries. The entries by which that
+    number is off are then drawn uniformly, too. So the counts are multivariate hypergeometric. (NumPy's own
+    draw of that distribution stops at 1e9 entries.)
     """
     population = int(sizes.sum())
     if total == population:
@@ -172,10 +173,10 @@ def _spread(rng: np.random.Generator, sizes: NDArray[np.int64], total: int) -> N
 def _draw_mask(
     rng: np.random.Generator, shape: tuple[int, int], allowed: NDArray[np.bool_] | None, count: int
 ) -> NDArray[np.bool_]:
-    """Uniform choice of `count` of the allowed entries, by a coin for each and then a correction.
+    """Choose `count` of the allowed entries uniformly: toss a coin for each entry, then correct the number.
 
-    Given how many coins fall on heads, every set of that size is equally likely, whatever the coin's bias;
-    so 16 bits of it are enough, and only the entries by which the number is off need exact draws.
+    For a given number of heads, every set of that size is equally likely, whatever the bias of the coin. So 16
+    bits of the bias are enough, and only the entries by which the number is off need exact draws.
     """
     n_allowed = shape[0] * shape[1] if allowed is None else int(np.count_nonzero(allowed))
     if count == n_allowed:

@@ -1,0 +1,220 @@
+"""A job whose result is one image: the filtered stack, its power Doppler and other products."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdenoise.completion.solve import Iteration
+from usdenoise.errors import InputError, OptionError
+from usdenoise.formats import load
+from usdenoise.formats.factors import factor_arrays, factor_attributes
+from usdenoise.formats.file_state import sha256, unchanged
+from usdenoise.formats.results import ResultFile
+from usdenoise.formats.tiff import tiff
+from usdenoise.images.flow import Product, doppler_products
+from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, decibels
+from usdenoise.jobs.job_frame import Job, StageClock
+from usdenoise.jobs.memory_check import check_address_space
+from usdenoise.jobs.progress import Watcher
+from usdenoise.jobs.report import source_of
+from usdenoise.pictures.cutoff_figure import cutoff_png
+from usdenoise.pictures.doppler_pictures import directional_png, power_doppler_png, velocity_png
+from usdenoise.pictures.figures import load_libraries
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.casorati import from_casorati
+from usdenoise.system.background import run_in_background
+from usdenoise.system.blas_threads import available_threads
+
+DIRECTIONAL_RANGE_DB = 30.0
+"""Dynamic range of directional power where none is given."""
+
+
+class ImageJob:
+    """The kind of job that writes one image.
+
+    Parameters
+    ----------
+    job : Job
+        What is asked.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def check(self) -> None:
+        """Check that the options of the output fit those of the denoiser.
+
+        Raises
+        ------
+        OptionError
+            If they do not.
+        """
+        options = self._job.options
+        if not self._job.output.stack and options.high_cutoff == "none":
+            raise OptionError(
+                "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "
+                "--high-cutoff rank"
+            )
+        if self._job.display.cutoff_figure and not isinstance(options.low_cutoff, str):
+            raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The filtered stack, the pictures of the products, and the cutoff figure."""
+        products = self._job.output.products
+        files = {"denoised": "denoised"}
+        if "power" in products:
+            files |= {"power_doppler_png": "power_doppler.png", "power_doppler_tif": "power_doppler.tif"}
+        files |= {f"{name}_png": f"{name}.png" for name in products if name != "power"}
+        if self._job.display.cutoff_figure:
+            files["cutoff_png"] = "cutoff.png"
+        return files
+
+    def filter(self, watcher: Watcher, clock: StageClock) -> "FilteredImage":
+        """Read the acquisition and denoise it; its digest is computed in the background.
+
+        Raises
+        ------
+        UsdenoiseError
+            For anything that the user can mend.
+        """
+        job = self._job
+        watcher.stage("load")
+        with clock.stage("load"):
+            threads = job.options.threads or available_threads()
+            check_address_space(job.path, job.reading, job.options.precision, threads)
+            with unchanged(job.path) as state:
+                digest = run_in_background(_digest, job.path)
+                acquisition = _load(job)
+        watcher.loaded(acquisition)
+        watcher.stage("solve")
+        # Loaded after the start, which needs the processors, and before the pictures need them.
+        waiting = [load_libraries]
+
+        def iteration(line: Iteration) -> None:
+            if waiting:
+                run_in_background(waiting.pop())
+            watcher.iteration(line)
+
+        result = denoise(
+            acquisition,
+            options=job.options,
+            in_place=True,
+            all_components=job.output.keep_factors,
+            on_iteration=iteration,
+        )
+        clock.add(result.timings_s)
+        source = {**source_of(job.path, acquisition, digest.result()), **state}
+        return FilteredImage(job, result, source)
+
+
+@dataclass(frozen=True)
+class FilteredImage:
+    """A filtered stack with its products (see :class:`usdenoise.jobs.job_frame.Filtered`)."""
+
+    job: Job
+    result: DenoiseResult
+    source: Mapping[str, Any]
+
+    @property
+    def report_fields(self) -> Mapping[str, Any]:
+        """Nothing: the report is that of the result."""
+        return {}
+
+    @cached_property
+    def products(self) -> dict[str, Product]:
+        """The images that follow from more than the power."""
+        return doppler_products(self.result.acquisition, self.job.output.products)
+
+    def content(self, provenance: str) -> ResultFile:
+        """Return the content of the result file: the stack, the images, and the factors if they are kept."""
+        result, output = self.result, self.job.output
+        stack, model = result.acquisition, result.model
+        arrays: dict[str, Any] = {
+            "power_doppler": result.power_doppler,
+            "singular_values": result.singular_values,
+            **{name: product.values for name, product in self.products.items()},
+        }
+        attributes: dict[str, dict[str, Any]] = {
+            name: {"unit": product.unit, "formula": product.formula}
+            for name, product in self.products.items()
+        }
+        attributes["power_doppler"] = {"unit": POWER_UNIT, "formula": POWER_FORMULA}
+        if result.observed is not None:
+            unobserved = ~unpack(result.observed, stack.n_frames)
+            arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
+        if output.keep_factors:
+            high = result.options.high_cutoff
+            band = (int(result.options.low_cutoff), model.rank if isinstance(high, str) else high)
+            shape = stack.shape_in(canonical_axes(stack.spatial_axes))
+            arrays |= factor_arrays(model.left, model.singular_values, model.right)
+            attributes |= factor_attributes(shape, band, stack.name)
+        return ResultFile(stack, arrays, provenance, attributes, output.stack, output.compression)
+
+    def pictures(self) -> dict[str, bytes]:
+        """Return the pictures that were asked for."""
+        result, display = self.result, self.job.display
+        stack = result.acquisition
+        title = f"{self.job.path.stem}: {result.options.method}, components {result.kept}"
+        spatial, spacing = stack.spatial_axes, stack.spacing_mm
+        made = {}
+        if "power" in self.job.output.products:
+            made["power_doppler_png"] = power_doppler_png(
+                decibels(result.power_doppler, display.db_factor),
+                spatial,
+                dynamic_range_db=display.dynamic_range,
+                spacing_mm=spacing,
+                title=title,
+            )
+            made["power_doppler_tif"] = tiff(result.power_doppler, spatial)
+        if "directional_power_positive" in self.products:
+            made["directional_png"] = directional_png(
+                self.products["directional_power_positive"].values,
+                self.products["directional_power_negative"].values,
+                spatial,
+                db_factor=display.db_factor,
+                dynamic_range_db=display.dynamic_range or DIRECTIONAL_RANGE_DB,
+                spacing_mm=spacing,
+                title=title,
+            )
+        if (velocity := self.products.get("axial_velocity")) is not None:
+            made["velocity_png"] = velocity_png(
+                velocity.values,
+                result.power_doppler,
+                spatial,
+                unit=velocity.unit,
+                spacing_mm=spacing,
+                title=title,
+            )
+        if (choice := result.cutoff) is not None and display.cutoff_figure:
+            made["cutoff_png"] = cutoff_png(
+                result.singular_values, choice.similarity, choice.profile, choice.low
+            )
+        return made
+
+    def write_others(self, places: Mapping[str, Path]) -> None:
+        """Write nothing more."""
+
+
+def _digest(path: Path) -> str:
+    with unchanged(path):
+        return sha256(path)
+
+
+def _load(job: Job) -> Acquisition:
+    precision = job.options.precision
+    beyond: list[str] = []
+    with np.errstate(over="call", call=lambda kind, _: beyond.append(kind)):
+        acquisition = load(job.path, dtype=precision, **job.reading)
+    if beyond:
+        raise InputError(
+            f"{job.path} holds values that are beyond {precision} precision; scale the stack before"
+        )
+    return acquisition

@@ -1,0 +1,108 @@
+"""The result of denoising a stack."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion.solve import Solution
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.pipeline.clutter_cutoff import CutoffCertainty, CutoffChoice, CutoffReason
+from usdenoise.pipeline.fit_quality import FitQuality
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.acquisition import Acquisition
+
+
+@dataclass(frozen=True, repr=False)
+class DenoiseResult:
+    """A filtered acquisition, and how it was obtained.
+
+    Attributes
+    ----------
+    acquisition : Acquisition
+        The filtered stack, in the axis order of the input.
+    power_doppler : float32 array
+        Mean power over frames, in the squared units of the stack; spatial axes in the order of the input.
+    model : LowRank
+        The estimated singular triplets. Of a large stack whose residual is kept they are those below the low cutoff
+        and eight more, unless all were asked for.
+    singular_values : (rank,) float64 array
+        Singular values of all components. Those that the model does not have are estimated from every few pixels.
+    options : DenoiseOptions
+        The options as used, with numbers for those that were automatic.
+    solution : Solution or None
+        The result of the iterative method; None for the SVD.
+    cutoff : CutoffChoice or None
+        How the low cutoff was chosen; None where it was given.
+    fit_quality : FitQuality
+        The held-out error against the one that the sample allows, and the verdict.
+    noise_floor : float
+        Noise level: estimated rms of the noise in an entry, in the units of the data.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries of the Casorati matrix; None when all were observed.
+    n_unobserved : int
+        Number of entries that were NaN or infinite.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    timings_s : dict
+        Seconds of the stages "solve" and "filter".
+    """
+
+    acquisition: Acquisition
+    power_doppler: NDArray[np.float32]
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    options: DenoiseOptions
+    solution: Solution | None
+    cutoff: CutoffChoice | None
+    fit_quality: FitQuality
+    noise_floor: float
+    observed: NDArray[np.uint8] | None
+    n_unobserved: int
+    n_sampled: int
+    timings_s: dict[str, float]
+
+    @property
+    def held_out_rmse(self) -> float | None:
+        """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
+        return None if self.solution is None else self.solution.held_out_rmse
+
+    @property
+    def cutoff_certainty(self) -> CutoffCertainty:
+        """How certain the low cutoff is."""
+        return CutoffCertainty.GIVEN if self.cutoff is None else self.cutoff.certainty
+
+    @property
+    def cutoff_sentence(self) -> str:
+        """Why the low cutoff was chosen, in words."""
+        return CutoffReason.GIVEN.value if self.cutoff is None else self.cutoff.sentence
+
+    @property
+    def kept(self) -> str:
+        """The components that were kept, for example "[14, all)"."""
+        high = {"rank": self.options.rank, "none": "all"}.get(
+            str(self.options.high_cutoff), self.options.high_cutoff
+        )
+        return f"[{self.options.low_cutoff}, {high})"
+
+    def __repr__(self) -> str:
+        stack, options = self.acquisition, self.options
+        shape = " x ".join(f"{letter}{n}" for letter, n in zip(stack.axes, stack.iq.shape, strict=True))
+        iterations = "not iterative" if self.solution is None else self.solution.stop_reason.value
+        n_iterations = 0 if self.solution is None else self.solution.iterations
+        error = "-" if self.held_out_rmse is None else f"{self.held_out_rmse:.4g}"
+        seconds = ", ".join(f"{stage} {value:.2f} s" for stage, value in self.timings_s.items())
+        lines = {
+            "stack": f"{stack.name}, {shape}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
+            "method": f"{options.method}, rank {options.rank}, sampling {options.sampling:g}, seed {options.seed}",
+            "kept": f"components {self.kept}",
+            "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",
+            "iterations": f"{n_iterations}: {iterations}",
+            "error": f"held-out {error}, noise {self.noise_floor:.4g}",
+            "verdict": self.fit_quality.sentence,
+            "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
+            "time": seconds,
+        }
+        width = max(map(len, lines))
+        rows = [f"  {name:<{width}}  {text}" for name, text in lines.items()]
+        return "\n".join([f"<{type(self).__name__}", *rows]) + ">"
