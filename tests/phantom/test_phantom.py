@@ -1,4 +1,4 @@
-"""The phantom against the physics it claims: levels, spectra, velocities, decorrelation."""
+"""The phantom's levels, spectra, velocities and decorrelation against the physics that it models."""
 
 import numpy as np
 import pytest
@@ -79,10 +79,10 @@ def test_doppler_spectrum_has_the_mean_of_the_true_velocity_and_the_width_of_its
     inside = phantom.mask & strong
     assert inside.sum() > 300
     assert np.corrcoef(measured_hz[inside], true_hz[inside])[0, 1] > 0.9
-    # The beam sees the whole parabola around the pixel, so the mean is below the centre's velocity.
+    # The point-spread function averages over the parabola, so the measured mean is below the centre's velocity.
     slope = np.polyfit(true_hz[inside], measured_hz[inside], 1)[0]
     assert 0.5 < slope < 1.05
-    # Wider than the tissue's by far: not a line, and not white either.
+    # The spectrum of the parabolic profile is wider than a line and narrower than white noise.
     width = np.sqrt(np.mean(1 - np.abs(lag_one[inside]) / (settings.n_frames * power(terms.blood)[inside])))
     assert 0.1 < width < 0.8
 
@@ -139,7 +139,10 @@ def test_impossible_shapes_are_refused(shape):
         PhantomSettings(shape)
 
 
-@pytest.mark.parametrize("name", ["frame_rate_hz", "center_frequency_hz"])
-def test_rates_must_be_positive(name):
-    with pytest.raises(OptionError, match="must be positive"):
-        PhantomSettings(**{name: 0.0})
+@pytest.mark.parametrize(
+    ("name", "option"), [("frame_rate_hz", "--frame-rate"), ("center_frequency_hz", "--center-frequency")]
+)
+@pytest.mark.parametrize("value", [0.0, np.inf])
+def test_rates_must_be_positive(name, option, value):
+    with pytest.raises(OptionError, match=f"{value:g} Hz must be positive and finite; change {option}$"):
+        PhantomSettings(**{name: value})

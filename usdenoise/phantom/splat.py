@@ -1,4 +1,4 @@
-"""Compiled: scatterers through the point-spread function onto one frame. Lengths are in wavelengths."""
+"""Compiled kernels that add scatterers to one frame. Lengths and positions are in wavelengths."""
 
 import math
 from typing import Any
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 # in depth, 2.1 lateral. A slice of a 1-D array is 7 wavelengths thick.
 SIGMA_Z, SIGMA_X, SIGMA_SLICE = 0.6, 0.9, 3.0
 REACH = 4.5  # standard deviations: the edge of the footprint is 88 dB down, below any noise used here
+# Room for the weights of a footprint: 2 REACH SIGMA + 1 is at most 9.1 in depth and lateral and 28 in elevation.
+ROOM, ROOM_Y = 16, 64
 
 _OPTIONS = {"nogil": True, "cache": True}
 
@@ -19,8 +21,9 @@ _OPTIONS = {"nogil": True, "cache": True}
 def _displaced(
     z: float, x: float, field: NDArray[Any], origin: tuple[float, float], pitch: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """Displacement at a point by bilinear interpolation in the field's grid."""
+    """Return the displacement (z, x, y) at a point by bilinear interpolation in the field's grid."""
     n = field.shape[0]
+    # Below n - 1, so that the node after the point exists; points beyond the grid move as its edge does.
     a = min(max((z - origin[0]) / pitch[0], 0.0), n - 1.001)
     b = min(max((x - origin[1]) / pitch[1], 0.0), n - 1.001)
     i, j = int(a), int(b)
@@ -36,7 +39,7 @@ def _displaced(
 
 @numba.njit(**_OPTIONS)
 def _taps(center: float, sigma: float, n: int, weights: NDArray[Any]) -> tuple[int, int]:
-    """Gaussian weights of the pixels around `center`, into `weights`; returns the pixel range."""
+    """Write the Gaussian weights of the pixels around `center` into `weights`; return the first and last pixel."""
     first = max(math.ceil(center - REACH * sigma), 0)
     last = min(math.floor(center + REACH * sigma), n - 1)
     for k in range(first, last + 1):
@@ -50,7 +53,7 @@ def _add(
     z: float, x: float, y: float, amplitude: complex, sigma_y: float, image: NDArray[Any],
     w_z: NDArray[Any], w_x: NDArray[Any], w_y: NDArray[Any],
 ) -> None:  # fmt: skip
-    """One scatterer onto a (n_z, n_x, n_y) frame, with the phase of its two-way path."""
+    """Add one scatterer to a (n_z, n_x, n_y) frame, with the phase -4 pi z of its two-way path."""
     z0, z1 = _taps(z, SIGMA_Z, image.shape[0], w_z)
     x0, x1 = _taps(x, SIGMA_X, image.shape[1], w_x)
     y0, y1 = _taps(y, sigma_y, image.shape[2], w_y)
@@ -74,8 +77,24 @@ def tissue_frame(
     sigma_y: float,
     image: NDArray[Any],
 ) -> None:
-    """Add scatterers at their displaced rest positions, (n, 3), to a (n_z, n_x, n_y) complex64 frame."""
-    w_z, w_x, w_y = np.empty(16), np.empty(16), np.empty(64)
+    """Add tissue scatterers to one frame, each displaced from its rest position.
+
+    Parameters
+    ----------
+    rest : (n, 3) array
+        Rest positions (z, x, y).
+    amplitude : (n,) complex array
+        Amplitude of each scatterer.
+    field : (nodes, nodes, 3) array
+        Displacement (z, x, y) at the nodes of the motion's grid.
+    origin, pitch : (float, float)
+        Position (z, x) of the first node, and distance of the nodes in z and x.
+    sigma_y : float
+        Standard deviation of the point-spread function in elevation.
+    image : (n_z, n_x, n_y) complex64 array
+        The frame, changed in place.
+    """
+    w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(rest.shape[0]):
         dz, dx, dy = _displaced(rest[s, 0], rest[s, 1], field, origin, pitch)
         _add(
@@ -85,13 +104,18 @@ def tissue_frame(
 
 @numba.njit(**_OPTIONS)
 def _fresh_phase(scatterer: int, passage: int) -> float:
-    """A pseudo-random phase in [0, 2 pi) for each passage of a scatterer through its vessel."""
+    """Return a pseudo-random phase in [0, 2 pi) for one passage of a scatterer through its vessel.
+
+    Hashing scatterer and passage needs no state, so any frame can be made without the ones before it. The
+    multipliers are those of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    """
     word = np.uint64(scatterer) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(passage + 1) * np.uint64(
         0xBF58476D1CE4E5B9
     )
     word ^= word >> np.uint64(31)
     word *= np.uint64(0x94D049BB133111EB)
     word ^= word >> np.uint64(29)
+    # The upper 53 bits, as many as a double holds, over 2^53.
     return float(word >> np.uint64(11)) * (2.0 * math.pi / 9007199254740992.0)
 
 
@@ -109,8 +133,23 @@ def blood_frame(
     sigma_y: float,
     image: NDArray[Any],
 ) -> None:
-    """Add flowing scatterers, carried by the tissue, to a (n_z, n_x, n_y) complex64 frame."""
-    w_z, w_x, w_y = np.empty(16), np.empty(16), np.empty(64)
+    """Add blood scatterers of magnitude 1 to one frame: they flow along their vessel, and the tissue carries them.
+
+    Parameters
+    ----------
+    entry : (n, 3) array
+        Positions (z, x, y) where the streamlines enter.
+    direction : (n, 3) array
+        Unit vectors of the flow.
+    start, length, speed : (n,) arrays
+        Position along the streamline at time 0, length of the streamline, and mean speed in wavelengths a second.
+        At the end of its streamline a scatterer enters again, with another phase.
+    flow_seconds : float
+        Integral of the relative flow over time, in seconds; see :func:`usdenoise.phantom.motion.flow_time`.
+    field, origin, pitch, sigma_y, image
+        As in :func:`tissue_frame`.
+    """
+    w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(entry.shape[0]):
         way = start[s] + speed[s] * flow_seconds
         passage = math.floor(way / length[s])

@@ -8,22 +8,49 @@ from numpy.typing import NDArray
 
 from usdenoise.phantom.settings import PhantomSettings
 
+# Amplitude of the pulsation relative to the mean flow: below 1, so that the flow never reverses.
 PULSATILITY = 0.3
+# Denser than tissue: these scatterers all have magnitude 1, so only their number makes the speckle Gaussian.
 SCATTERERS_A_CUBIC_WAVELENGTH = 0.5
+
+# A vessel for every 16 pixels of the geometric mean of the sides, so that a larger image has more of them. Three
+# are the fewest that have several radii and angles; from 144 x 144 pixels on there are nine.
+PIXELS_A_VESSEL = 16
+FEWEST_VESSELS, MOST_VESSELS = 3, 9
+# Radius of the widest and of the narrowest vessel: this part of the smaller side, and at least so many wavelengths.
+# The narrowest is 2.4 wavelengths wide, a little more than the lateral width of the point-spread function.
+WIDEST_PART, WIDEST_LEAST = 32, 2.0
+NARROWEST_PART, NARROWEST_LEAST = 100, 1.2
+# On a spiral with the golden angle between neighbours no two centres are close. The spiral ends at 0.36 of
+# the side from the middle, so that the middle of every vessel is well inside the image.
+GOLDEN_ANGLE = 2.39996
+SPIRAL_RADIUS = 0.36
+# The widest vessel has a mean speed of 0.2 of the Nyquist velocity, and so 0.4 on its axis, up to a random factor
+# that keeps two vessels of one radius from having one speed.
+MEAN_SPEED, SLOWEST, FASTEST = 0.2, 0.7, 1.3
+# Largest axial velocity at the peak of the pulse as part of the Nyquist velocity: no vessel aliases.
+PEAK_SPEED = 0.8
+# Length of a vessel in diagonals of the image, and wavelengths added to it: its ends are outside the image.
+DIAGONALS, ADDED_LENGTH = 1.6, 20
 
 
 @dataclass(frozen=True)
 class Vessel:
-    """A straight tube through the image. Lengths in wavelengths, speeds in wavelengths a second.
+    """A straight tube through the image.
 
     Attributes
     ----------
-    center, direction : (3,) arrays
-        A point on the axis and the unit vector of the flow, as (z, x, y).
-    radius, length : float
-        Radius, and the length over which scatterers recur, each time as new ones.
+    center : (3,) array
+        Middle of the axis as (z, x, y), in wavelengths.
+    direction : (3,) array
+        Unit vector of the flow as (z, x, y).
+    radius : float
+        Radius in wavelengths.
+    length : float
+        Length in wavelengths. A scatterer that leaves at one end enters at the other with another phase.
     mean_speed : float
-        Mean over the cross-section, which is half of the speed on the axis.
+        Mean speed over the cross-section and the heartbeat, in wavelengths a second: half of the speed on the
+        axis.
     """
 
     center: NDArray[Any]
@@ -33,7 +60,13 @@ class Vessel:
     mean_speed: float
 
     def radial_distance(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Distance of (…, 3) points from the axis."""
+        """Return the distance of points from the axis, in wavelengths.
+
+        Parameters
+        ----------
+        points : (..., 3) array
+            Positions (z, x, y) in wavelengths.
+        """
         offset = points - self.center
         along = offset @ self.direction
         distance: NDArray[Any] = np.linalg.norm(offset - along[..., None] * self.direction, axis=-1)
@@ -42,16 +75,20 @@ class Vessel:
 
 @dataclass(frozen=True)
 class BloodScatterers:
-    """Scatterers of all vessels, one entry each in every array.
+    """Scatterers of all vessels: element i of every array belongs to scatterer i.
 
     Attributes
     ----------
     origin : (n, 3) array
-        Where the scatterer's streamline enters.
+        Position (z, x, y) where the scatterer's streamline begins, in wavelengths.
     direction : (n, 3) array
-        Unit vector of the flow.
-    start, length, speed : (n,) arrays
-        Position along the streamline at time 0, length of the streamline, speed along it.
+        Unit vector of the flow as (z, x, y).
+    start : (n,) array
+        Position along the streamline at time 0, in wavelengths.
+    length : (n,) array
+        Length of the streamline, in wavelengths.
+    speed : (n,) array
+        Mean speed along the streamline over the heartbeat, in wavelengths a second.
     """
 
     origin: NDArray[Any]
@@ -62,39 +99,63 @@ class BloodScatterers:
 
 
 def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Vessel]:
-    """Vessels of several radii, angles and speeds, spread over the image.
+    """Draw 3 to 9 vessels of several radii, angles and speeds, spread over the image.
 
-    Angles cover the half circle evenly, so that some vessels run along the beam and some across; the speed
-    grows with the radius, and its axial part stays within 80 % of the Nyquist velocity.
+    The angles cover the half circle evenly, so that some vessels run along the beam and some across. The mean
+    speed grows with the square root of the radius, and the axial velocity stays within 80 % of the Nyquist
+    velocity.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Settings that give the size of the image, and the frame rate for the Nyquist velocity.
+    rng : numpy.random.Generator
+        Source of the angles, places and speeds.
     """
     n_z, n_x, n_y = settings.grid
     extent = np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
     smaller = min(n_z, n_x)
-    number = int(np.clip(round(np.sqrt(n_z * n_x) / 16), 3, 9))
-    radii = np.geomspace(max(smaller / 32, 2.0), max(smaller / 100, 1.2), number)
+    number = int(np.clip(round(np.sqrt(n_z * n_x) / PIXELS_A_VESSEL), FEWEST_VESSELS, MOST_VESSELS))
+    widest = max(smaller / WIDEST_PART, WIDEST_LEAST)
+    narrowest = max(smaller / NARROWEST_PART, NARROWEST_LEAST)
+    radii = np.geomspace(widest, narrowest, number)
+    # The common offset is neither 0 nor 1, so that no vessel is parallel to the beam.
     angles = (np.arange(number) + rng.uniform(0.2, 0.8)) * np.pi / number
-    # Middles on a spiral of the golden angle: spread out, never on top of each other.
-    turn = np.arange(number) * 2.39996 + rng.uniform(0, 2 * np.pi)
-    reach = 0.36 * np.sqrt((np.arange(number) + 0.5) / number)
-    nyquist = settings.frame_rate_hz / 4  # wavelengths a second: the shift is 2 v / lambda
+    bearing = np.arange(number) * GOLDEN_ANGLE + rng.uniform(0, 2 * np.pi)
+    reach = SPIRAL_RADIUS * np.sqrt((np.arange(number) + 0.5) / number)
+    # In wavelengths a second: the Doppler shift 2 v / lambda is half of the frame rate there.
+    nyquist = settings.frame_rate_hz / 4
     vessels = []
     for k, angle in zip(range(number), rng.permutation(angles), strict=True):
+        # In radians out of the plane of depth and lateral: a volume needs flow in elevation too.
         tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
         direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
         direction *= rng.choice([-1.0, 1.0])
-        center = extent * (0.5 + np.array([reach[k] * np.cos(turn[k]), reach[k] * np.sin(turn[k]), 0.0]))
+        center = extent * (
+            0.5 + np.array([reach[k] * np.cos(bearing[k]), reach[k] * np.sin(bearing[k]), 0.0])
+        )
         if settings.is_volume:
             center[2] = extent[2] * rng.uniform(0.25, 0.75)
-        mean_speed = nyquist * 0.2 * np.sqrt(radii[k] / radii[0]) * rng.uniform(0.7, 1.3)
+        mean_speed = nyquist * MEAN_SPEED * np.sqrt(radii[k] / radii[0]) * rng.uniform(SLOWEST, FASTEST)
         peak_axial = 2 * mean_speed * (1 + PULSATILITY) * abs(direction[0])
-        mean_speed *= min(1.0, 0.8 * nyquist / max(peak_axial, 1e-9))
-        length = float(np.linalg.norm(extent)) * 1.6 + 20
+        mean_speed *= min(1.0, PEAK_SPEED * nyquist / max(peak_axial, 1e-9))
+        length = float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
         vessels.append(Vessel(center, direction, float(radii[k]), length, float(mean_speed)))
     return vessels
 
 
 def fill(vessels: list[Vessel], rng: np.random.Generator) -> BloodScatterers:
-    """Scatterers spread evenly over the vessels' volumes, with the parabolic profile's speeds."""
+    """Draw the scatterers of all vessels, evenly over their volumes.
+
+    At the distance r from the axis of a vessel of radius R the speed is 2 (1 - (r / R)^2) times the mean one.
+
+    Parameters
+    ----------
+    vessels : list of Vessel
+        Vessels to fill.
+    rng : numpy.random.Generator
+        Source of the positions.
+    """
     origins, directions, starts, lengths, speeds = [], [], [], [], []
     for vessel in vessels:
         volume = np.pi * vessel.radius**2 * vessel.length
@@ -115,15 +176,22 @@ def fill(vessels: list[Vessel], rng: np.random.Generator) -> BloodScatterers:
 def vessel_truth(
     vessels: list[Vessel], settings: PhantomSettings
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Vessel mask and mean axial velocity on the pixel grid.
+    """Return the vessel mask and the mean axial velocity on the pixel grid.
+
+    Parameters
+    ----------
+    vessels : list of Vessel
+        Vessels at rest.
+    settings : PhantomSettings
+        Settings that give the grid, and the wavelength for the velocity's unit.
 
     Returns
     -------
     mask : (n_z, n_x, n_y) array of booleans
-        Pixels whose centre lies in a vessel.
+        Pixels whose centre is inside a vessel.
     velocity : (n_z, n_x, n_y) float32 array
         Axial velocity of the blood at the pixel's centre, in mm/s, positive towards the probe; 0 elsewhere.
-        Where vessels cross, that of the one whose axis is nearer in units of its radius.
+        Where vessels cross, the velocity is that of the vessel whose axis is nearer in units of its radius.
     """
     n_z, n_x, n_y = settings.grid
     points = np.stack(np.meshgrid(np.arange(n_z), np.arange(n_x), np.arange(n_y), indexing="ij"), axis=-1)
@@ -139,6 +207,7 @@ def vessel_truth(
 
 
 def _normals(direction: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return two unit vectors that are orthogonal to each other and to a direction."""
     helper = np.eye(3)[np.argmin(np.abs(direction))]
     first = np.cross(direction, helper)
     first /= np.linalg.norm(first)
