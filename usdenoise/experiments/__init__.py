@@ -1,1 +1,1 @@
-"""The experiments of Zhang, Chiu and Zhang (AISTATS 2024), on the loop and the methods that `run` uses."""
+"""The experiments of Zhang, Chiu and Zhang (AISTATS 2024), with the loop and the methods of `run`."""

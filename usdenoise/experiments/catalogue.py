@@ -1,4 +1,4 @@
-"""The experiments by name."""
+"""The table of experiments by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from usdenoise.experiments.setup import Setup
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table.
+    """One experiment of the table.
 
     Attributes
     ----------
     title : str
-        One line.
+        Title of one line, as `usdenoise reproduce` lists it.
     do : callable
-        From how it is to be done to what came out.
+        Function that does the experiment with a :class:`Setup` and returns its :class:`ExperimentResult`.
     """
 
     title: str

@@ -1,4 +1,8 @@
-"""The forms that claims take: where a curve ends, how soon it gets there, and both against another curve."""
+"""The kinds of claims: the error at the end of a curve, when it reaches a level, and both against another curve.
+
+In all of them `panel` is the setting that has the curves, `label` the label of the curve that the claim is about,
+and `reference` the label of the curve that it is compared with.
+"""
 
 import math
 import sys
@@ -10,10 +14,10 @@ TINY = sys.float_info.min
 
 
 def within_of_parameter(panel: Panel, label: str, value: float, factor: float) -> Claim:
-    """A curve ends within a factor of a parameter of its method, on either side."""
+    """Claim that a curve ends within a factor of a parameter of its method, above it or below it."""
     final = panel[label].final
     return Claim(
-        f"{panel.title}: {label} ends within {factor:g}x of {value:g} (ends at {final:.2g})",
+        f"{panel.title}: {label} ends within {factor:g}x of {value:g} (it ends at {final:.2g})",
         max(final / value, value / final),
         factor,
     )
@@ -22,7 +26,23 @@ def within_of_parameter(panel: Panel, label: str, value: float, factor: float) -
 def reaches(
     panel: Panel, label: str, level: float, within: float, name: str = "", unit: str = "iterations"
 ) -> Claim:
-    """A curve reaches a level within some iterations (or seconds)."""
+    """Claim that a curve reaches a level within a number of iterations or seconds.
+
+    Parameters
+    ----------
+    panel : Panel
+        Setting with the curve.
+    label : str
+        Label of the curve.
+    level : float
+        Error that the curve has to reach.
+    within : float
+        Largest number of iterations or seconds.
+    name : str
+        Words for the level, by default its number.
+    unit : str
+        Unit of `within` in the sentence, by default iterations.
+    """
     named = name or f"{level:g}"
     return Claim(
         f"{panel.title}: {label} reaches {named} within {within:g} {unit}",
@@ -32,12 +52,12 @@ def reaches(
 
 
 def reaches_floor(panel: Panel, label: str, within: float, unit: str = "iterations") -> Claim:
-    """A curve reaches twice the noise floor within some iterations (or seconds)."""
+    """Claim that a curve reaches twice the noise floor within a number of iterations or seconds."""
     return reaches(panel, label, floor_level(panel), within, "twice the noise floor", unit)
 
 
 def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim:
-    """A curve ends at least some times higher than another one."""
+    """Claim that a curve ends at least `factor` times as high as the reference."""
     return Claim(
         f"{panel.title}: {label} ends at least {factor:g}x as high as {reference}",
         _ratio(panel[label], panel[reference]),
@@ -47,7 +67,7 @@ def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim
 
 
 def ends_near(panel: Panel, label: str, reference: str, factor: float) -> Claim:
-    """A curve ends at most some times higher than another one."""
+    """Claim that a curve ends at most `factor` times as high as the reference."""
     return Claim(
         f"{panel.title}: {label} ends at most {factor:g}x as high as {reference}",
         _ratio(panel[label], panel[reference]),
@@ -56,7 +76,10 @@ def ends_near(panel: Panel, label: str, reference: str, factor: float) -> Claim:
 
 
 def ends_near_best(panel: Panel, label: str, others: Sequence[str], kind: str, factor: float) -> Claim:
-    """A curve ends at most some times higher than the lowest of others."""
+    """Claim that a curve ends at most `factor` times as high as the one of `others` that ends lowest.
+
+    The sentence names that curve, and calls it the best `kind`.
+    """
     best = min(others, key=lambda other: panel[other].final)
     return Claim(
         f"{panel.title}: {label} ends at most {factor:g}x as high as the best {kind} ({best})",
@@ -66,7 +89,10 @@ def ends_near_best(panel: Panel, label: str, others: Sequence[str], kind: str, f
 
 
 def sooner(panel: Panel, label: str, reference: str, level: float, factor: float, name: str = "") -> Claim:
-    """A curve takes at most 1 / factor of what another one takes to reach a level."""
+    """Claim that the reference takes at least `factor` times as long as a curve to reach a level.
+
+    The number is 0 where the curve never reaches the level, and infinite where only the reference never does.
+    """
     named = name or f"{level:g}"
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
     return Claim(
@@ -78,7 +104,10 @@ def sooner(panel: Panel, label: str, reference: str, level: float, factor: float
 
 
 def as_soon(panel: Panel, label: str, reference: str, level: float, factor: float) -> Claim:
-    """A curve takes at most `factor` times what another one takes to reach a level."""
+    """Claim that a curve takes at most `factor` times the iterations of the reference to reach a level.
+
+    The number is infinite where the curve never reaches the level.
+    """
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
     return Claim(
         f"{panel.title}: {label} reaches {level:g} in at most {factor:g}x the iterations of {reference}",
@@ -88,10 +117,11 @@ def as_soon(panel: Panel, label: str, reference: str, level: float, factor: floa
 
 
 def floor_level(panel: Panel) -> float:
-    """Twice the noise floor of a setting that has noise."""
+    """Return twice the noise floor of a setting that has noise."""
     assert panel.noise_floor is not None
     return 2 * panel.noise_floor
 
 
 def _ratio(curve: Curve, reference: Curve) -> float:
+    # An error can be exactly 0.
     return curve.final / max(reference.final, TINY)

@@ -1,4 +1,4 @@
-"""Three losses in the same two settings: the true rank without noise, and twice the rank with noise."""
+"""Experiments on three losses, each at the true rank without noise and at twice the rank with noise."""
 
 import math
 from collections.abc import Callable
@@ -19,13 +19,19 @@ from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.trials import eta_decay, gradient_descent, panel, precgd, scaledgd_lambda
 
 VARIANCE, PROXY, LAMBDA = 1e-6, 1e-5, 1e-2
-NOISE_CHOICE = "the noise of 1e-6 is a variance: the true sigma is 1e-3, a hundred times the proxy"
-START_CHOICE = "the start is not given: the planted factor plus 0.1 Gaussian, as in sensing-lambda"
-RIVALS_CHOICE = "without noise PrecGD has the proxy 0, and ScaledGD is ScaledGD(lambda) with lambda 0"
+NOISE_CHOICE = (
+    "the noise level 1e-6 is taken as a variance: the true sigma is 1e-3, a hundred times the proxy"
+)
+START_CHOICE = (
+    "the paper does not give the start: it is the factor of M* plus 0.1 Gaussian, as in sensing-lambda"
+)
+RIVALS_CHOICE = (
+    "without noise PrecGD has the proxy 0, and ScaledGD(lambda) has lambda 0, which makes it ScaledGD"
+)
 
 
 def sensing(setup: Setup) -> ExperimentResult:
-    """Experiment 4: Gaussian sensing of a matrix with condition number 1 from 80 measurements."""
+    """Do experiment 4: Gaussian sensing of a matrix with condition number 1 from 80 measurements."""
     measurements, step = 80, 0.1
     draw = partial(draw_sensing, scales=(1.0, 1.0), measurements=measurements)
     return _two_settings(
@@ -47,12 +53,12 @@ def sensing(setup: Setup) -> ExperimentResult:
 
 
 def one_bit(setup: Setup) -> ExperimentResult:
-    """Experiment 7: one-bit sensing of all entries by the logistic likelihood.
+    """Do experiment 7: one-bit sensing of all entries by the logistic likelihood.
 
-    The fractions of ones are exact, as after infinitely many draws. The likelihood is the sum over the
-    entries, not the mean, for which a step of 1 would take thousands of iterations. What the damping sees
-    is the negative log-likelihood less its smallest possible value: it is 0 at a perfect fit, which the
-    likelihood itself is not.
+    The fractions of ones are exact, as after infinitely many draws. The loss is the sum over the entries, not
+    their mean, for which a step of 1 would take thousands of iterations. The smallest possible value is
+    subtracted from the negative log-likelihood: the dampings are made of sqrt(f), so f must be 0 at a perfect
+    fit.
     """
     return _two_settings(
         setup,
@@ -61,22 +67,23 @@ def one_bit(setup: Setup) -> ExperimentResult:
         ranks=(2, 4),
         true_norm=math.sqrt(2),
         measurements=SIZE * SIZE,
-        # Every entry is seen once, by itself: together that is one dense Gaussian measurement's worth.
+        # Every entry is observed once, alone: all of them together count as one dense Gaussian measurement.
         floor_measurements=1,
         step=1.0,
         iterations=200,
         decay=0.4,
         choices=(
-            "the fractions of ones are exact: the logistic function of M*, or of M* plus noise",
-            "the loss is the sum over the entries; with the mean a step of 1 would be a hundred times shorter",
-            "the constant that makes the loss 0 at a perfect fit is taken off, as the dampings sqrt(f) need",
-            "condition number 1",
+            "the fractions of ones are exact: they are the logistic function of M*, or of M* plus noise",
+            "the loss is the sum over the entries; for their mean a step of 1 would be a hundred times shorter",
+            "the smallest possible value is subtracted from the loss: the dampings sqrt(f) need a loss of 0 at a "
+            "perfect fit",
+            "the condition number of M* is 1",
         ),
     )
 
 
 def phase(setup: Setup) -> ExperimentResult:
-    """Experiment 8: phase retrieval of a complex vector from 80 measurements."""
+    """Do experiment 8: phase retrieval of a complex vector from 80 measurements."""
     measurements = 80
     return _two_settings(
         setup,
@@ -90,7 +97,7 @@ def phase(setup: Setup) -> ExperimentResult:
         iterations=1000,
         decay=0.1,
         choices=(
-            "z has unit norm, and the entries of the a_i are circular Gaussian of unit variance",
+            "z has unit norm, and the vectors a_i have circular Gaussian entries of unit variance",
             "f is the mean of the squared residuals",
         ),
     )

@@ -1,4 +1,4 @@
-"""Random 10 x 10 problems with a planted matrix, and where to start on them."""
+"""Random 10 x 10 problems with a planted matrix M*, and the starts of the methods on them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +19,16 @@ NEAR, SMALL = 0.1, 1e-12
 
 @dataclass(frozen=True)
 class Instance:
-    """One random problem.
+    """One random problem with its planted matrix.
 
     Attributes
     ----------
     problem : Problem
-        What is minimised.
+        Problem to minimise, with its measurements.
     truth : (n, n) array
         The planted matrix M*.
     starts : mapping from name to callable
-        First factors.
+        Functions that return the first factors: "near" the truth, "small", and for sensing "spectral".
     """
 
     problem: Problem
@@ -37,9 +37,9 @@ class Instance:
 
 
 def noise_floor(sigma: float, rank: int, measurements: int, truth_norm: float) -> float:
-    """Relative Frobenius error that noise leaves: sigma sqrt(n r log n / m), over that of M*.
+    """Return the relative Frobenius error that noise leaves, sigma sqrt(n r log n / m) / ||M*||.
 
-    The minimax error of Zhang, Chiu and Zhang (AISTATS 2024), without its constant, with the search rank.
+    This is the minimax error of Zhang, Chiu and Zhang (AISTATS 2024) without its constant, at the search rank.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def noise_floor(sigma: float, rank: int, measurements: int, truth_norm: float) -
     rank : int
         Search rank r.
     measurements : int
-        Their number m.
+        Number m of measurements.
     truth_norm : float
         Frobenius norm of M*.
     """
@@ -58,20 +58,22 @@ def noise_floor(sigma: float, rank: int, measurements: int, truth_norm: float) -
 def draw_sensing(
     rng: np.random.Generator, *, scales: Sequence[float], rank: int, measurements: int, sigma: float
 ) -> Instance:
-    """Gaussian sensing of M* = Q S Q^T: y_i = <A_i, M*> + sigma Gaussian, A_i of independent Gaussian entries.
+    """Draw a Gaussian sensing problem: y_i = <A_i, M*> + sigma Gaussian, with M* = Q S Q^T.
+
+    The entries of the A_i are independent and standard Gaussian.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        The same state gives the same matrices and starts for every `sigma`.
+        Source of matrices, noise and starts. The same state gives the same matrices and starts for every `sigma`.
     scales : sequence of float
-        Diagonal of S.
+        Diagonal of S, whose length is the rank of M*.
     rank : int
-        Search rank.
+        Search rank, the number of columns of the starts.
     measurements : int
-        Their number m.
+        Number m of measurements.
     sigma : float
-        Standard deviation of the noise.
+        Standard deviation of the noise; 0 for none.
     """
     factor = _planted_factor(rng, scales)
     truth = factor @ factor.T
@@ -83,7 +85,11 @@ def draw_sensing(
 
 
 def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int, sigma: float) -> Instance:
-    """One-bit sensing of all entries of M*, the fraction of ones being the logistic of M* + sigma Gaussian."""
+    """Draw a one-bit sensing problem on all entries of M* = Q S Q^T.
+
+    The fraction of ones in an entry is the logistic function of M* + sigma Gaussian there. The parameters are
+    those of :func:`draw_sensing`.
+    """
     factor = _planted_factor(rng, scales)
     truth = factor @ factor.T
     noise = sigma * rng.standard_normal(truth.shape)
@@ -91,7 +97,10 @@ def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int
 
 
 def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma: float) -> Instance:
-    """Phase retrieval of a complex z of unit norm: y_i = |<a_i, z>|^2 + sigma Gaussian, M* = z z^H."""
+    """Draw a phase retrieval problem: y_i = |<a_i, z>|^2 + sigma Gaussian, with M* = z z^H and a complex unit z.
+
+    The entries of the a_i are circular Gaussian. The parameters are those of :func:`draw_sensing`.
+    """
     factor = _planted_factor(rng, [1.0], np.complex128)
     vectors = gaussian(rng, (measurements, SIZE), np.complex128)
     noise = sigma * rng.standard_normal(measurements)
@@ -102,14 +111,14 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
 def _planted_factor(
     rng: np.random.Generator, scales: Sequence[float], dtype: Any = np.float64
 ) -> NDArray[Any]:
-    """Q S^(1/2) for random orthonormal columns Q: an (n, r) factor of M* = Q S Q^H."""
+    """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H."""
     basis = orthonormal(gaussian(rng, (SIZE, len(scales)), dtype))
     factor: NDArray[Any] = basis * np.sqrt(np.asarray(scales))
     return factor
 
 
 def _starts(rng: np.random.Generator, factor: NDArray[Any], rank: int) -> dict[str, Callable[[], Factors]]:
-    """The starts near the truth (its factor plus 0.1 Gaussian) and near zero (1e-12 Gaussian)."""
+    """Return the starts near the truth (its factor plus 0.1 Gaussian) and near zero (1e-12 Gaussian)."""
     noise = gaussian(rng, (SIZE, rank), factor.dtype)
     near = np.zeros_like(noise)
     near[:, : factor.shape[1]] = factor

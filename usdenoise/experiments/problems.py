@@ -1,4 +1,4 @@
-"""Problems with one symmetric factor X, the estimate being X X^H: value and gradient of each.
+"""Problems with one symmetric factor X and the estimate X X^H, with their values and gradients.
 
 The inner product is <A, B> = Re tr(A^H B), as in :mod:`usdenoise.completion.problem`. With G the gradient
 of the loss with respect to the matrix, the gradient with respect to the factor is (G + G^H) X.
@@ -16,12 +16,14 @@ from usdenoise.completion.problem import Evaluation, Factors, Problem
 class SensingProblem:
     """Linear measurements: f(X) = 1/m sum_i (<A_i, X X^H> - y_i)^2.
 
+    The gradient is 2/m sum_i (<A_i, X X^H> - y_i) (A_i + A_i^H) X. Zhang, Chiu and Zhang (AISTATS 2024).
+
     Parameters
     ----------
     matrices : (m, n, n) array
-        The measurement matrices A_i.
+        Measurement matrices A_i.
     measurements : (m,) real array
-        The y_i.
+        Measurements y_i.
     """
 
     def __init__(self, matrices: NDArray[Any], measurements: NDArray[Any]) -> None:
@@ -31,7 +33,7 @@ class SensingProblem:
         self._conjugates = self._rows.conj()
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Value and gradient at (X,)."""
+        """Return value and gradient at (X,)."""
         (x,) = factors
         residual = (self._conjugates @ (x @ x.conj().T).reshape(-1)).real - self.measurements
         by_matrix = (residual @ self._rows).reshape(self.matrices.shape[1:])
@@ -40,9 +42,14 @@ class SensingProblem:
         return Evaluation(float(residual @ residual) / len(residual), (scale * gradient,))
 
     def spectral_start(self, rank: int) -> Factors:
-        """X with X X^H the nearest positive semidefinite matrix of this rank to 1/m sum_i y_i A_i.
+        """Return (X,) with X X^H the nearest positive semidefinite matrix of a rank to 1/m sum_i y_i A_i.
 
-        For Gaussian matrices of unit variance that mean estimates the matrix that was measured.
+        For Gaussian matrices of unit variance this mean estimates the matrix that was measured.
+
+        Parameters
+        ----------
+        rank : int
+            Number of columns of X.
         """
         mean = (self.measurements @ self._rows).reshape(self.matrices.shape[1:]) / len(self.measurements)
         values, vectors = np.linalg.eigh((mean + mean.conj().T) / 2)
@@ -53,14 +60,17 @@ class OneBitProblem:
     """One-bit sensing of every entry: the logistic likelihood of the fractions of ones.
 
     With alpha_ij the fraction of ones and M = Re(X X^H), the negative log-likelihood is
-    sum_ij log(1 + exp M_ij) - alpha_ij M_ij. The value is that less its smallest possible value, the
-    entropy of the fractions, so that it is 0 at a perfect fit; the gradient is the same. It is computed
-    from M less the log-odds of the fractions, without the cancellation that the formula has near the fit.
+    sum_ij log(1 + exp M_ij) - alpha_ij M_ij. The value f(X) is this sum minus its smallest possible value, the
+    entropy of the fractions, so that f is 0 at a perfect fit. The gradient is (R + R^T) X with
+    R_ij = 1 / (1 + exp(-M_ij)) - alpha_ij. Zhang, Chiu and Zhang (AISTATS 2024).
+
+    Both are computed from the difference of M and the log-odds of the fractions: near the fit the two terms of
+    the formula would cancel.
 
     Parameters
     ----------
     log_odds : (n, n) real array
-        log(alpha / (1 - alpha)).
+        Log-odds log(alpha / (1 - alpha)) of the fractions.
     """
 
     def __init__(self, log_odds: NDArray[Any]) -> None:
@@ -71,17 +81,17 @@ class OneBitProblem:
         self._zeros = np.exp(self._log_zeros)
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Value and gradient at (X,)."""
+        """Return value and gradient at (X,)."""
         (x,) = factors
         off = (x @ x.conj().T).real - self.log_odds
         near = np.abs(off) < 1
         change = np.expm1(np.where(near, off, 0.0))
-        # log of the mean of exp(off) over ones and exp(0) over zeros.
+        # log((1 - alpha) + alpha exp(off)), in the form that keeps its digits.
         growth = np.where(
             near, np.log1p(self._ones * change), np.logaddexp(self._log_zeros, self._log_ones + off)
         )
         value = float(np.sum(growth - self._ones * off))
-        # The predicted fraction less the observed one.
+        # Predicted minus observed fraction.
         residual = np.where(
             near,
             self._ones * self._zeros * change / (1 + self._ones * change),
@@ -93,12 +103,14 @@ class OneBitProblem:
 class PhaseProblem:
     """Phase retrieval: f(X) = 1/m sum_i (|X^H a_i|^2 - y_i)^2.
 
+    The gradient is 4/m sum_i (|X^H a_i|^2 - y_i) a_i a_i^H X. Zhang, Chiu and Zhang (AISTATS 2024).
+
     Parameters
     ----------
     vectors : (m, n) array
-        The a_i, one a row.
+        Measurement vectors a_i, one a row.
     measurements : (m,) real array
-        The y_i.
+        Measurements y_i.
     """
 
     def __init__(self, vectors: NDArray[Any], measurements: NDArray[Any]) -> None:
@@ -106,7 +118,7 @@ class PhaseProblem:
         self.measurements = measurements
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Value and gradient at (X,)."""
+        """Return value and gradient at (X,)."""
         (x,) = factors
         seen = self.vectors.conj() @ x
         residual = np.sum(np.abs(seen) ** 2, axis=1) - self.measurements
@@ -115,14 +127,14 @@ class PhaseProblem:
 
 
 class AgainstTruth:
-    """A problem whose held-out entries are all those of the matrix that is looked for.
+    """A problem that reports the error of X X^H against the planted matrix as its held-out error.
 
     Parameters
     ----------
     problem : Problem
-        Gives value and gradient.
+        Problem that gives value and gradient.
     truth : (n, n) array
-        The matrix that X X^H should become. It is never fitted.
+        Planted matrix, which X X^H should approach. It is never fitted.
     """
 
     def __init__(self, problem: Problem, truth: NDArray[Any]) -> None:
@@ -130,7 +142,7 @@ class AgainstTruth:
         self.truth = truth
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Value and gradient at (X,), and the root mean square error of X X^H."""
+        """Return value and gradient at (X,), and the root mean square error of X X^H."""
         (x,) = factors
         error = float(np.linalg.norm(x @ x.conj().T - self.truth)) / np.sqrt(self.truth.size)
         return replace(self.problem.evaluate(factors), held_out_rmse=float(error))

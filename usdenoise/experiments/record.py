@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: curves, claims that were checked, and the settings of both."""
+"""Result of an experiment: its curves, its checked claims, and its settings."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,18 @@ from usdenoise.stack.acquisition import Acquisition
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, the number that it comes down to, and what that number has to be.
+    """A sentence about curves, the number that decides it, and the bound of that number.
 
     Attributes
     ----------
     statement : str
-        The sentence.
+        Sentence that is claimed.
     measured : float
-        The number; infinite where something was never reached.
+        Number that decides; infinite where a curve never reached a level.
     bound : float
-        What it is held against.
+        Bound that the number is compared with.
     at_most : bool
-        Whether the bound is from above.
+        Whether the claim holds for numbers up to the bound; if not, it holds for numbers from the bound on.
     """
 
     statement: str
@@ -34,7 +34,7 @@ class Claim:
 
     @property
     def held(self) -> bool:
-        """Whether it is so."""
+        """Whether the claim holds."""
         return self.measured <= self.bound if self.at_most else self.measured >= self.bound
 
     @property
@@ -44,13 +44,17 @@ class Claim:
 
     @property
     def figure(self) -> str:
-        """The number with three digits, or what an infinite one means."""
+        """The number with three digits, or the words for an infinite one.
+
+        "never": the curve never reaches the level. "the other never": only the curve it is compared with never
+        does.
+        """
         if math.isfinite(self.measured):
             return f"{self.measured:.3g}"
         return "never" if self.at_most else "the other never"
 
     def as_dict(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the claim as it is written to the record."""
         return {
             "statement": self.statement,
             "measured": self.measured,
@@ -62,23 +66,23 @@ class Claim:
 
 @dataclass(frozen=True)
 class Curve:
-    """Errors of one method in one setting, over seeds.
+    """Errors of one method in one setting, for every seed.
 
     Attributes
     ----------
     label : str
-        The method.
+        Name of the method with its parameters, as in the figure.
     x : (k,) array
-        Iterations, or seconds.
+        Iterations counted from 0 (the start), or seconds.
     errors : (n_seeds, k) array
-        One row a seed.
+        Errors at each x, one row a seed.
     raised : tuple of int
-        How many steps of the run raised the objective, for each seed. They are kept where the step is fixed,
-        as in the paper.
+        Number of steps that raised the objective, for each seed. With a fixed step, as in the paper, they are
+        kept.
     halvings : tuple of int
-        How often the loop undid and halved a step of the run, for each seed.
+        Number of times that the loop undid and halved a step, for each seed.
     stop_reasons : tuple of str
-        Why the run ended, for each seed.
+        Sentence that says why the run ended, for each seed.
     """
 
     label: str
@@ -90,23 +94,26 @@ class Curve:
 
     @property
     def quartiles(self) -> NDArray[np.float64]:
-        """(3, k) array: lower quartile, median, upper quartile over the seeds."""
+        """Lower quartile, median and upper quartile over the seeds, a (3, k) array."""
         return np.quantile(self.errors, [0.25, 0.5, 0.75], axis=0)
 
     @property
     def final(self) -> float:
-        """Median over the seeds of the error at the end."""
+        """Median over the seeds of the last error."""
         return float(np.median(self.errors[:, -1]))
 
     def reaches(self, level: float) -> float:
-        """Median over the seeds of the first x with an error of at most `level`; infinite if never."""
+        """Return the median over the seeds of the first x with an error of at most `level`.
+
+        It is infinite where more than half of the seeds never reach the level.
+        """
         below = self.errors <= level
         first = np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
-        # Infinite values have no mean: the median is the lower one of the middle two.
+        # The mean of the middle two could be infinite, so the median is the lower of them.
         return float(np.quantile(first, 0.5, method="lower"))
 
     def as_dict(self) -> dict[str, Any]:
-        """Summary for the record."""
+        """Return the summary that is written to the record."""
         low, median, high = (float(value) for value in self.quartiles[:, -1])
         return {
             "label": self.label,
@@ -120,16 +127,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One setting of an experiment.
+    """One setting of an experiment, drawn as one panel of its figure.
 
     Attributes
     ----------
     title : str
-        The setting.
+        Name of the setting.
     curves : tuple of Curve
-        One a method.
+        Curves of the methods.
     noise_floor : float or None
-        The error that the noise leaves, where there is noise.
+        Error that the noise leaves; None without noise.
     """
 
     title: str
@@ -142,14 +149,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Montage:
-    """Power Doppler pictures side by side.
+    """Power Doppler pictures in rows.
 
     Attributes
     ----------
     grid : tuple of rows of (label, image)
-        In dB, 0 at the maximum of each; spatial axes as in `acquisition`.
+        Images in dB with a maximum of 0 each; spatial axes as in `acquisition`.
     acquisition : Acquisition
-        Says what the axes are.
+        Acquisition that gives the axes and the spacing.
     """
 
     grid: tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
@@ -158,28 +165,28 @@ class Montage:
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """An experiment that was done.
+    """Result of one experiment.
 
     Attributes
     ----------
     title : str
-        What it shows.
+        Title of the figure.
     parameters : mapping
-        Its settings.
+        Settings of the experiment by name.
     choices : tuple of str
-        What the paper leaves open or cannot mean, and what was done.
+        Sentences on what the paper leaves open or cannot mean, each with the choice made here.
     seeds : tuple of int
-        Seeds of the runs.
+        Seeds of the random problems.
     panels : tuple of Panel
-        One a setting.
+        Settings with their curves.
     claims : tuple of Claim
-        What was checked.
+        Claims that were checked.
     x_label, y_label : str
-        Of the panels.
+        Axis labels of all panels, by default "iteration" and "relative error".
     montage : Montage or None
-        Pictures, where there are any.
+        Power Doppler pictures of an ultrasound experiment; None for the others.
     numbers : mapping
-        Anything else that was measured.
+        Further numbers by sampling and method, by default none.
     """
 
     title: str
@@ -194,7 +201,7 @@ class ExperimentResult:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the curves and the pictures."""
+        """Return everything but the curves and the pictures, as it is written to the record."""
         return {
             "title": self.title,
             "parameters": dict(self.parameters),
@@ -213,14 +220,20 @@ class ExperimentResult:
         }
 
     def rows(self) -> Iterator[tuple[str, str, float, float, float, float]]:
-        """The curves as (panel, curve, x, lower quartile, median, upper quartile)."""
+        """Yield the curves as rows (panel, curve, x, lower quartile, median, upper quartile)."""
         for panel in self.panels:
             for curve in panel.curves:
                 for x, (low, median, high) in zip(curve.x, curve.quartiles.T, strict=True):
                     yield panel.title, curve.label, float(x), float(low), float(median), float(high)
 
     def markdown(self, name: str) -> str:
-        """A section on the experiment: what was chosen, and the table of its claims."""
+        """Return the experiment's section in Markdown: its choices and the table of its claims.
+
+        Parameters
+        ----------
+        name : str
+            Name of the experiment in the table of experiments.
+        """
         lines = [f"## {name}: {self.title}", ""]
         lines += [f"* {choice}" for choice in self.choices]
         lines += ["", "| claim | measured | wanted | |", "|---|---|---|---|"]

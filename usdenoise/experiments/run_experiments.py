@@ -1,4 +1,4 @@
-"""Experiments done and written: a picture, the curves, a record and a table of claims for each."""
+"""Do experiments and write a figure, the curves, a record and a table of claims for each."""
 
 import csv
 import time
@@ -29,36 +29,38 @@ def reproduce(
     command: list[str] | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Do experiments and write what came out, each as soon as it is done.
+    """Do experiments and write the results of each as soon as it is done.
 
     Parameters
     ----------
     names : sequence of str
-        Of :data:`usdenoise.experiments.catalogue.EXPERIMENTS`.
+        Names of experiments in :data:`usdenoise.experiments.catalogue.EXPERIMENTS`.
     folder : str or Path
-        Gets ``<name>.png``, ``<name>.csv`` (median and quartiles of the curves), ``<name>.json`` (the
-        record), ``<name>.md`` (choices and claims), and for ultrasound ``<name>_power_doppler.png``.
+        Folder for ``<name>.png`` (the figure), ``<name>.csv`` (median and quartiles of the curves),
+        ``<name>.json`` (the record), ``<name>.md`` (choices and claims), and for ultrasound
+        ``<name>_power_doppler.png``.
     setup : Setup
-        How they are done.
+        Seeds, size, acquisition and threads of the experiments.
     overwrite : bool
-        Whether existing files may be replaced.
+        Whether existing files may be replaced; by default they are refused.
     command : list of str, optional
-        The command line, for the records.
+        Command line that is written to the records; by default none is.
     on_done : callable, optional
-        Called with the name of each experiment that is written.
+        Function that is called with the name of each experiment once it is written.
 
     Returns
     -------
     dict
-        "experiments": name -> title, claims, seconds and output; "claims" and "held": their numbers.
+        "experiments" maps each name to title, claims, seconds and output; "claims" is the number of claims and
+        "held" the number of those that held.
 
     Raises
     ------
     UsdenoiseError
-        For anything that the user can mend: existing files, a damaged acquisition.
+        If results exist and may not be replaced, or if the acquisition is missing or damaged.
     """
     with ExitStack() as stack:
-        # What exists is refused before the first experiment, not after hours.
+        # Existing results are refused before the first experiment, since all of them can take an hour.
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
         places = {name: _reserve(outputs[name], name) for name in names}
         source = _source(setup)

@@ -1,4 +1,4 @@
-"""Gaussian sensing of an ill-conditioned matrix at a search rank far above its own, in five comparisons."""
+"""Experiments on Gaussian sensing of an ill-conditioned matrix of rank 2 at search rank 8."""
 
 import math
 from collections.abc import Sequence
@@ -32,22 +32,25 @@ DECAY, NOISY_DECAY = 0.85, 0.5
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
 NOISY, UNDONE = "noise 1e-6", "rising steps undone"
 SLOW = Variant(f"eta-decay, beta {DECAY:g}", "eta-decay", decay=DECAY)
-SLOW_CHOICE = f"with noise beta is {NOISY_DECAY:g}; beta {DECAY:g} is an addition"
+SLOW_CHOICE = f"with noise beta is {NOISY_DECAY:g}; the curves with beta {DECAY:g} are added here"
 
 MEASUREMENT_CHOICE = (
-    f"{MEASUREMENTS} linearly independent matrices of 10 x 10 do not exist: the measurement matrices have "
-    "independent standard Gaussian entries, and no independence beyond that"
+    f"{MEASUREMENTS} matrices of 10 x 10 cannot be linearly independent: instead, the entries of the measurement "
+    "matrices are independent and standard Gaussian"
 )
-NOISE_CHOICE = "the noise of 1e-6 is a standard deviation"
-OBJECTIVE_CHOICE = "f is the mean of the squared residuals, and a step of 0.1 is for its gradient"
+NOISE_CHOICE = "the noise level 1e-6 is taken as a standard deviation"
+OBJECTIVE_CHOICE = (
+    "f is the mean of the squared residuals, and the step 0.1 multiplies the gradient of this f"
+)
 
 
 def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
-    """Experiment 1: eta-decay against ScaledGD(lambda), without noise and with sigma = 1e-6.
+    """Do experiment 1: eta-decay against ScaledGD(lambda), without noise and with sigma = 1e-6.
 
-    The measurement matrices are independent Gaussian ones: 160 linearly independent 10 x 10 matrices do not
-    exist. The noise level is taken as a standard deviation. The number of iterations is not given. Both
-    settings are repeated with the steps of `run`, which undoes and halves those that raise the objective.
+    The measurement matrices are independent Gaussian ones, since 160 matrices of 10 x 10 cannot be linearly
+    independent. The noise level is taken as a standard deviation. The paper does not give the number of
+    iterations. Both settings are repeated with the steps of `run`, which undoes and halves a step that raises the
+    objective.
     """
     iterations = 300
     rivals = [scaledgd_lambda(value) for value in LAMBDAS]
@@ -78,9 +81,9 @@ def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
             NOISE_CHOICE,
             OBJECTIVE_CHOICE,
             SLOW_CHOICE,
-            "the step is fixed, as in the paper; in the panels named so, steps that raise f are undone and "
-            "halved, as `run` does",
-            f"{iterations} iterations",
+            "the step is fixed, as in the paper; in the panels 'rising steps undone' a step that raises f is "
+            "undone and halved, as `run` does",
+            f"a run has {iterations} iterations",
         ),
         (clean, noisy, clean_undone, noisy_undone),
         claims,
@@ -88,10 +91,10 @@ def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
 
 
 def against_precgd(setup: Setup) -> ExperimentResult:
-    """Experiment 2: eta-decay against PrecGD whose proxy of the noise level is right, or wrong.
+    """Do experiment 2: eta-decay against PrecGD with right and wrong proxies of the noise level.
 
-    Which proxies are not given: without noise 0 and three above it; with noise the true sigma, a tenth of
-    it, and 10, 100 and 10^4 times it. The rest is as in experiment 1.
+    The paper does not give the proxies. Without noise they are 0, 1e-6, 1e-4 and 1e-2; with noise they are 0.1, 1,
+    10, 100 and 10^4 times the true sigma. The rest is as in experiment 1.
     """
     iterations = 300
     clean_proxies, noisy_proxies = (0.0, 1e-6, 1e-4, 1e-2), (1e-7, 1e-6, 1e-5, 1e-4, 1e-2)
@@ -118,9 +121,8 @@ def against_precgd(setup: Setup) -> ExperimentResult:
             NOISE_CHOICE,
             OBJECTIVE_CHOICE,
             SLOW_CHOICE,
-            "the proxies are not given: with noise a tenth of the true sigma, the true one, and 10, 100 and "
-            "10^4 times it",
-            f"{iterations} iterations",
+            "the paper does not give the proxies: with noise they are 0.1, 1, 10, 100 and 10^4 times the true sigma",
+            f"a run has {iterations} iterations",
         ),
         (clean, noisy),
         claims,
@@ -128,10 +130,10 @@ def against_precgd(setup: Setup) -> ExperimentResult:
 
 
 def from_small_start(setup: Setup) -> ExperimentResult:
-    """Experiment 3: ScaledGD(lambda) and gradient descent from a small start.
+    """Do experiment 3: eta-decay against ScaledGD(lambda) and gradient descent from a small start.
 
-    The small start is theirs; eta-decay is drawn from its own start near the truth, and from theirs as
-    well. The rest is as in experiment 1.
+    Eta-decay begins near the truth, and for a further curve at the small start of the others. The rest is as in
+    experiment 1.
     """
     iterations = 500
     small = Variant("eta-decay, small start", "eta-decay", decay=DECAY, start="small")
@@ -160,9 +162,9 @@ def from_small_start(setup: Setup) -> ExperimentResult:
             NOISE_CHOICE,
             OBJECTIVE_CHOICE,
             SLOW_CHOICE,
-            "the small start is that of ScaledGD(lambda) and of gradient descent; eta-decay has the start "
-            "near the truth, and is drawn from the small start as well",
-            f"{iterations} iterations",
+            "ScaledGD(lambda) and gradient descent begin at the small start; eta-decay begins near the truth, "
+            "and for a further curve at the small start",
+            f"a run has {iterations} iterations",
         ),
         (clean, noisy),
         claims,
@@ -170,9 +172,9 @@ def from_small_start(setup: Setup) -> ExperimentResult:
 
 
 def high_noise(setup: Setup) -> ExperimentResult:
-    """Experiment 5: noise of variance 0.1, and PrecGD with proxies from a third to three times its level.
+    """Do experiment 5: noise of variance 0.1, and PrecGD with proxies from a third to three times its sigma.
 
-    Condition number, measurements and start are not given for it: they are those of experiment 1.
+    The paper does not give condition number, measurements and start: they are those of experiment 1.
     """
     variance, step, decay, iterations = 0.1, 0.01, 0.97, 500
     proxies = (1.0, 0.7, 0.5, 0.1)
@@ -185,7 +187,7 @@ def high_noise(setup: Setup) -> ExperimentResult:
         step=step,
     )
     labels = [precgd(proxy).label for proxy in proxies]
-    # The start is below twice the noise floor already.
+    # The start is already below twice the noise floor, so the claim is on the floor.
     claims = [reaches(setting, "eta-decay", floor_level(setting) / 2, 100, "the noise floor")]
     claims += [ends_near_best(setting, "eta-decay", labels, "PrecGD", 1.1)]
     claims += [ends_above(setting, label, "eta-decay", 1.1) for label in labels]
@@ -200,9 +202,9 @@ def high_noise(setup: Setup) -> ExperimentResult:
             "proxies": proxies,
         },
         (
-            "condition number, measurements and start are not given: they are those of sensing-lambda",
+            "the paper does not give condition number, measurements and start: they are those of sensing-lambda",
             MEASUREMENT_CHOICE,
-            "the noise of 0.1 is a variance: the true sigma is 0.316",
+            "the noise level 0.1 is taken as a variance: the true sigma is 0.316",
         ),
         (setting,),
         claims,
@@ -210,10 +212,10 @@ def high_noise(setup: Setup) -> ExperimentResult:
 
 
 def wall_time(setup: Setup) -> ExperimentResult:
-    """Experiment 6: error against wall time, eta-decay with its spectral start against small starts.
+    """Do experiment 6: error against wall time, eta-decay from its spectral start against small starts.
 
-    Condition number, measurements and noise are not given for it: they are those of experiment 1 with
-    noise. Times include the start and the evaluation of the error.
+    The paper does not give condition number, measurements and noise: they are those of experiment 1 with noise.
+    Times include the computation of the start and of the error.
     """
     seconds, damping = 0.5, 1e-2
     iterations = 8000
@@ -243,12 +245,12 @@ def wall_time(setup: Setup) -> ExperimentResult:
             "small_start": 1e-12,
         },
         (
-            "condition number, measurements and noise are not given: they are those of sensing-lambda with "
-            "noise",
+            "the paper does not give condition number, measurements and noise: they are those of sensing-lambda "
+            "with noise",
             MEASUREMENT_CHOICE,
-            "eta-decay has the spectral start, ScaledGD(lambda) and gradient descent the small one; before "
-            "a run has its start the error is drawn as 1",
-            f"runs have at most {iterations} iterations, and are drawn for {seconds:g} s",
+            "eta-decay begins at the spectral start, ScaledGD(lambda) and gradient descent at the small one; until "
+            "a run has computed its start, its error is drawn as 1",
+            f"a run has at most {iterations} iterations, and the figure shows its first {seconds:g} s",
         ),
         (setting,),
         claims,

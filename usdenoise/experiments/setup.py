@@ -1,4 +1,4 @@
-"""What the user asks of the experiments, and the stack of the ultrasound ones."""
+"""Settings of the experiments that the user chooses, and the stack of the ultrasound experiments."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +17,7 @@ from usdenoise.stack.acquisition import Acquisition
 SEEDS, QUICK_SEEDS = 10, 3
 PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (48, 40, 240)
 CLUTTER_DB = -40.0
-"""Tissue as after a clutter filter: these experiments keep every component, so it must not cover the blood."""
+"""Tissue over blood, as after a clutter filter: every component is kept here, and strong tissue hides the blood."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Stack:
     Attributes
     ----------
     acquisition : Acquisition
-        Axes z, x, t for a phantom.
+        The acquisition; a phantom has the axes z, x, t.
     noise_free : array or None
-        The same stack without its noise, where that is known.
+        The same stack without its noise, with the shape of `acquisition.iq`; None for a file.
     source : mapping
-        Where it comes from.
+        Path and dataset of a file, or settings of a phantom, and the largest magnitude before scaling.
     """
 
     acquisition: Acquisition
@@ -45,22 +45,23 @@ def _nothing(message: str) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """How the experiments are to be done.
+    """Settings of the experiments.
 
     Attributes
     ----------
     n_seeds : int or None
-        Problems of each 10 x 10 setting; by default 10, or 3 where it has to be quick.
+        Number of random problems of each 10 x 10 setting; by default 10, or 3 if `quick`.
     quick : bool
-        Fewer seeds, and a small phantom.
+        Whether to use fewer seeds and a phantom of 48 x 40 pixels and 240 frames instead of 200 x 130 and 2400;
+        by default not.
     acquisition : Path or None
-        A file for the ultrasound experiments in place of the phantom.
+        File for the ultrasound experiments; by default they simulate a phantom.
     reading : mapping
-        Fields of :class:`usdenoise.formats.loading.ReadOptions`.
+        Fields of :class:`usdenoise.formats.loading.ReadOptions` for that file, by default none.
     threads : int or None
-        Threads of the ultrasound experiments; None takes every processor at hand.
+        Number of threads of the ultrasound experiments; by default all processors.
     say : callable
-        Told what is being done.
+        Function that is called with a message before each longer step; by default messages are dropped.
     """
 
     n_seeds: int | None = None
@@ -104,7 +105,7 @@ class Setup:
 def _scaled(acquisition: Acquisition, noise_free: NDArray[Any] | None, source: Mapping[str, Any]) -> Stack:
     observed = np.where(np.isfinite(acquisition.iq), np.abs(acquisition.iq), 0)
     peak = float(observed.max())
-    # A stack of nothing but zeros is refused, with its own sentence, where it is solved.
+    # The solver refuses a stack that is zero everywhere with an error that says so; here it must not divide by 0.
     peak = peak if peak > 0 else 1.0
     return Stack(
         replace(acquisition, iq=acquisition.iq / np.float32(peak)),

@@ -1,4 +1,4 @@
-"""Methods run on random problems over seeds, through the one loop."""
+"""Runs of the methods on random problems, for every seed and with the package's one descent loop."""
 
 import math
 import time
@@ -18,7 +18,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 
 SECONDS_POINTS = 201
 LOST = 1e9
-"""What an error above it counts as."""
+"""Largest error that is drawn: a larger one, and that of a run that diverged, counts as 1e9."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Variant:
     Attributes
     ----------
     label : str
-        Its name in the figure.
+        Name of the curve in the figure.
     method : str
-        A row of METHODS.
+        Name of the method in :data:`usdenoise.METHODS`.
     damping : float or None
-        As in :class:`usdenoise.DenoiseOptions`: lambda, or the proxy sigma_hat; None for eta-decay, whose
-        first damping is sqrt(f) at the start.
+        Damping as in :class:`usdenoise.DenoiseOptions`: lambda of ScaledGD(lambda), or the proxy sigma_hat of
+        PrecGD. None for eta-decay, whose first damping is sqrt(f) at the start, and for gradient descent.
     decay : float
-        Beta.
+        Factor beta of the damping in each iteration, used by eta-decay only; by default 1.
     start : str
-        A start of the instance.
+        Name of a start of :class:`Instance`, by default "near".
     """
 
     label: str
@@ -48,28 +48,51 @@ class Variant:
 
 
 def eta_decay(decay: float, start: str = "near") -> Variant:
-    """The method of the paper."""
+    """Return eta-decay, with the damping eta_t = beta^t sqrt(f(X_0)).
+
+    This is the method of Zhang, Chiu and Zhang (AISTATS 2024).
+    """
     return Variant("eta-decay", "eta-decay", decay=decay, start=start)
 
 
 def scaledgd_lambda(damping: float, start: str = "near") -> Variant:
-    """ScaledGD(lambda); with a lambda of 0 it is ScaledGD."""
+    """Return ScaledGD(lambda), with the constant damping eta_t = lambda; for lambda = 0 it is ScaledGD.
+
+    The methods are those of Xu, Shen, Chi and Ma (ICML 2023) and of Tong, Ma and Chi (JMLR 2021).
+    """
     return Variant(f"ScaledGD({damping:g})", "scaledgd-lambda", damping, start=start)
 
 
 def precgd(sigma_hat: float) -> Variant:
-    """PrecGD with a proxy of the noise level."""
+    """Return PrecGD, with the damping eta_t = sqrt(|f(X_t) - sigma_hat^2|) and a proxy sigma_hat of the noise level.
+
+    This is the method of Zhang, Fattahi and Zhang (NeurIPS 2021).
+    """
     return Variant(f"PrecGD, proxy {sigma_hat:g}", "precgd", sigma_hat)
 
 
 def gradient_descent(start: str = "near") -> Variant:
-    """Plain gradient descent."""
+    """Return plain gradient descent."""
     return Variant("GD", "gd", start=start)
 
 
 @dataclass(frozen=True)
 class Descent:
-    """One run: relative errors and seconds after each iteration, the start first."""
+    """Course of one run.
+
+    Attributes
+    ----------
+    errors : (k,) array
+        Relative errors of X X^H in the Frobenius norm, at the start and after each iteration.
+    seconds : (k,) array
+        Seconds from the beginning of the run, its start included, to each error; infinite after divergence.
+    raised : int
+        Number of steps that raised the objective.
+    halvings : int
+        Number of times that a step was undone and halved.
+    stop_reason : str
+        Sentence that says why the run ended, or "diverged".
+    """
 
     errors: NDArray[np.float64]
     seconds: NDArray[np.float64]
@@ -81,20 +104,20 @@ class Descent:
 def descend(
     instance: Instance, variant: Variant, step: float, iterations: int, undo: bool = False
 ) -> Descent:
-    """Run one method on one problem; the seconds include its start.
+    """Run one method on one problem and return errors and seconds of every iteration.
 
     Parameters
     ----------
     instance : Instance
-        The problem.
+        Problem with its planted matrix and starts.
     variant : Variant
-        The method.
+        Method with its parameters and its start.
     step : float
-        Step length for the gradient of the problem's value.
+        Step length that multiplies the preconditioned gradient of the problem's value.
     iterations : int
-        Steps of the run.
+        Number of iterations.
     undo : bool
-        Whether a step that raises the objective is undone and halved, as `run` does.
+        Whether a step that raises the objective is undone and halved, as `run` does; by default it is kept.
     """
     method = METHODS[variant.method]
     began = time.perf_counter()
@@ -139,29 +162,29 @@ def panel(
     seconds: float | None = None,
     undo: bool = False,
 ) -> Panel:
-    """Run methods on the same random problems.
+    """Run methods on the same random problems and return their curves as one setting.
 
     Parameters
     ----------
     title : str
-        The setting.
+        Name of the setting.
     draw : callable
-        Makes a problem from a generator.
+        Function that draws a problem from a generator.
     variants : sequence of Variant
-        The methods.
+        Methods with their parameters, one curve each.
     seeds : sequence of int
-        One problem each.
+        Seeds of the generators, one problem each.
     step : float
-        Step length for the gradient of the problem's value.
+        Step length that multiplies the preconditioned gradient of the problem's value.
     iterations : int
-        Steps of each run.
+        Number of iterations of each run.
     floor : float, optional
-        The error that the noise leaves.
+        Relative error that the noise leaves; by default there is no noise.
     seconds : float, optional
-        Draw errors against wall time up to this many seconds, not against iterations.
+        Length of the time axis in seconds, for errors against wall time; by default they are against iterations.
     undo : bool
-        Whether steps that raise the objective are undone and halved, as `run` does; in the paper the step
-        is fixed.
+        Whether a step that raises the objective is undone and halved, as `run` does; by default the step is
+        fixed, as in the paper.
     """
 
     def runs(seed: int) -> list[Descent]:
@@ -184,7 +207,7 @@ def panel(
 def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: float | None) -> Curve:
     if seconds is None:
         x = np.arange(iterations + 1, dtype=np.float64)
-        # A run that ended early, because no step lowered the objective any further, stays where it is.
+        # A run ends early where no step lowers the objective any further: its last error is drawn to the end.
         errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
     else:
         x = np.linspace(0, seconds, SECONDS_POINTS)
@@ -200,7 +223,7 @@ def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: fl
 
 
 def _at(descent: Descent, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Errors at some times; until there is a start the estimate is zero, and its relative error 1."""
+    """Return the errors at some times; until the start is computed the estimate is 0 and its relative error 1."""
     last = np.searchsorted(descent.seconds, seconds, side="right") - 1
     return np.where(last < 0, 1.0, descent.errors[last])
 

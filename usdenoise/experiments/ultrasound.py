@@ -1,4 +1,4 @@
-"""The ultrasound experiments: the published settings of each method on a stack, in power Doppler."""
+"""The ultrasound experiments: power Doppler of one stack by each method with its published settings."""
 
 import math
 from collections.abc import Sequence
@@ -22,33 +22,33 @@ RANK, ALPHA, GD_ALPHA, SIGMA_HAT, LAMBDA = 100, 1e7, 1e3, 5e-3, 5e-2
 SAMPLINGS = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2)
 DB_FACTOR = 20.0
 CHOICES = (
-    "the phantom's tissue is 40 dB below its blood, as after a clutter filter: every component is kept here, "
-    "and the power Doppler of a stack that tissue rules shows no vessel",
+    "the phantom's tissue is 40 dB below its blood, as after a clutter filter: these experiments keep every "
+    "component, and strong tissue would hide the vessels in power Doppler",
     "the stack is scaled to a largest magnitude of 1: the proxy, lambda and the step of gradient descent "
-    "depend on its unit, which is not given",
-    "on a stack of another size the steps keep their tau, which is alpha = tau n_pixels n_frames / 2, and the "
-    "rank its share of the frames",
-    "steps that raise the objective are undone and halved, as `run` does",
-    "one seed: the sample and the start of `run --seed 0`",
+    "depend on the unit of the data, which the paper does not give",
+    "on a stack of another size than the paper's, the steps keep tau in alpha = tau n_pixels n_frames / 2, and the "
+    "rank keeps its ratio to the number of frames, or of pixels where those are fewer",
+    "a step that raises the objective is undone and halved, as `run` does",
+    "there is one seed: sampled entries and start are those of `run --seed 0`",
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method made of the stack.
+    """Result of one method on the stack.
 
     Attributes
     ----------
     power : array
-        Power Doppler in dB.
+        Power Doppler in dB, with the spatial axes of the stack.
     held_out : (iterations + 1,) array
-        Held-out rms over the noise rms.
+        Rms residual of the held-out entries over the rms of the noise, at the start and after each iteration.
     halvings : int
-        Steps undone.
+        Number of times that a step was undone and halved.
     stop_reason : str
-        Why it ended.
+        Sentence that says why the run ended.
     numbers : dict
-        Distances and correlations.
+        Distances of the filtered stack to the original and, for a phantom, to the noise-free one.
     """
 
     power: NDArray[np.float32]
@@ -59,7 +59,11 @@ class Outcome:
 
 
 def methods(stack: Stack) -> dict[str, dict[str, Any]]:
-    """Options of each method beyond the preset's, with the published steps and rank fitted to the stack."""
+    """Return the options of each method that differ from the preset, by the method's label.
+
+    The published steps and rank belong to 200 x 130 pixels and 2400 frames. They are scaled to the stack: alpha by
+    its number of entries, the rank by its number of frames, or of pixels where those are fewer.
+    """
     size = stack.acquisition.iq.size / math.prod(PAPER_SHAPE)
     shortest = min(stack.acquisition.n_frames, stack.acquisition.n_pixels)
     rank = max(1, min(RANK, round(RANK * shortest / PAPER_SHAPE[-1])))
@@ -73,10 +77,10 @@ def methods(stack: Stack) -> dict[str, dict[str, Any]]:
 
 
 def single(setup: Setup) -> ExperimentResult:
-    """Experiment 9: original, eta-decay, PrecGD and gradient descent at half of the entries.
+    """Do experiment 9: original, eta-decay, PrecGD and gradient descent at sampling 0.5.
 
-    The unit of the data is not given, and the proxy 5e-3 and the step of gradient descent depend on it: the
-    stack is scaled to a largest magnitude of 1. Nothing is cut off, so the phantom has next to no clutter.
+    The proxy 5e-3 and the step of gradient descent depend on the unit of the data, which the paper does not give:
+    the stack is scaled to a largest magnitude of 1. Every component is kept, so the phantom has almost no clutter.
     """
     stack, half = setup.stack, SAMPLINGS[0]
     options = {name: given for name, given in methods(stack).items() if not name.startswith("ScaledGD")}
@@ -92,7 +96,7 @@ def single(setup: Setup) -> ExperimentResult:
 
 
 def grid(setup: Setup) -> ExperimentResult:
-    """Experiment 10: the same with ScaledGD(lambda), at 50 % down to 20 % of the entries."""
+    """Do experiment 10: the methods of experiment 9 and ScaledGD(lambda), at sampling 0.5 down to 0.2."""
     stack = setup.stack
     options = methods(stack)
     outcomes = {
@@ -114,7 +118,8 @@ def grid(setup: Setup) -> ExperimentResult:
     first, last = (outcomes[sampling]["eta-decay"].power for sampling in (SAMPLINGS[0], SAMPLINGS[-1]))
     claims.append(
         Claim(
-            "eta-decay's picture in dB at 20 % has a correlation of at least 0.9 with that at 50 %",
+            "eta-decay's picture in dB at sampling 20 % has a correlation of at least 0.9 with its picture at "
+            "sampling 50 %",
             correlation(first, last),
             0.9,
             at_most=False,
@@ -145,9 +150,10 @@ def _solve(setup: Setup, stack: Stack, name: str, given: dict[str, Any], samplin
 
 
 def _numbers(stack: Stack, result: DenoiseResult) -> dict[str, float]:
-    """How far the filtered stack is from the original, and from it without noise where that is known.
+    """Return the distances of the filtered stack to the original and, where known, to the noise-free one.
 
-    Both as a root mean square over the noise's; 1 is what the original itself has against the latter.
+    Both are a root mean square difference over the rms of the noise. The original itself has the distance 1 to the
+    noise-free stack.
     """
     filtered, original = casorati(result.acquisition), casorati(stack.acquisition)
     numbers = {"rms_to_original": _rms(filtered, original) / max(result.noise_floor, TINY)}
@@ -158,7 +164,7 @@ def _numbers(stack: Stack, result: DenoiseResult) -> dict[str, float]:
 
 
 def _rms(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Root mean square of the difference, over the entries where both are finite."""
+    """Return the root mean square of the difference, over the entries where both are finite."""
     total, count = 0.0, 0
     for a, b in zip(first, second, strict=True):
         squares = np.abs(a - b).astype(np.float64) ** 2
@@ -170,7 +176,7 @@ def _rms(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 def _near_noise(outcomes: Sequence[Outcome], where: str) -> Claim:
     return Claim(
-        f"{where}: eta-decay's held-out rms comes to within 1.5x of the noise rms",
+        f"{where}: eta-decay's held-out rms ends at most 1.5x as high as the noise rms",
         max(float(one.held_out[-1]) for one in outcomes),
         1.5,
     )
@@ -181,7 +187,11 @@ def _against_noise_free(outcomes: dict[str, Outcome]) -> list[Claim]:
     mine = left["eta-decay"]
     if mine is None:
         return []
-    claims = [Claim("eta-decay leaves at most half of the noise in the stack", mine, 0.5)]
+    claims = [
+        Claim(
+            "eta-decay is at most half as far from the noise-free stack as the measured stack is", mine, 0.5
+        )
+    ]
     for name, other in left.items():
         if name != "eta-decay" and other is not None:
             claims.append(
