@@ -1,4 +1,4 @@
-"""Losses of one symmetric factor against textbook formulas and a Taylor expansion, real and complex."""
+"""Values and gradients of the losses with one symmetric factor, against formulas and a Taylor expansion."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def sensing(rng, dtype):
 
 
 def one_bit(rng, dtype):
-    # Both branches of the formula: entries near their log-odds, and far from them.
+    # Estimates near and far from the log-odds use different branches of the formula.
     factor = gaussian(rng, (N, RANK), dtype)
     log_odds = (factor @ factor.conj().T).real + rng.choice([0.3, 4.0], (N, N)) * rng.standard_normal((N, N))
     return OneBitProblem(log_odds), (factor,)
@@ -88,7 +88,7 @@ def test_one_bit_loss_is_the_likelihood_less_its_smallest_value():
 
 
 def test_one_bit_loss_keeps_its_digits_near_a_perfect_fit():
-    # The difference of two likelihoods of order 100 has no digit of 1e-20 left.
+    # The loss is about 1e-20 here: a difference of two likelihoods of order 100 would have no digit of it.
     factor = gaussian(np.random.default_rng(6), (N, RANK), np.float64)
     exact = factor @ factor.T
     problem = OneBitProblem(exact)
@@ -103,7 +103,7 @@ def test_one_bit_loss_keeps_its_digits_near_a_perfect_fit():
 def test_one_bit_loss_far_from_the_fit_stays_finite():
     problem = OneBitProblem(np.array([[800.0, -800.0], [-800.0, 800.0]]))
     far = problem.evaluate((np.full((2, 1), 40.0),))
-    # Two entries predict a one where there is none, 2400 off in their log-odds' tails.
+    # The estimate is 1600 where the log-odds are -800: each of these two entries adds 1600 to the loss.
     assert far.value == pytest.approx(2 * 1600.0, rel=1e-6)
     assert np.isfinite(far.gradients[0]).all()
 

@@ -1,4 +1,4 @@
-"""Claims and curves: what is held, medians and quartiles over seeds, and the table."""
+"""Claims and curves: which claims hold, medians and quartiles over seeds, and the table of claims."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Methods on planted problems: the paper's iteration, one loop for everything, curves over seeds."""
+"""Methods on planted problems: they take the paper's steps, share one loop, and give curves over seeds."""
 
 import ast
 import math
@@ -39,7 +39,7 @@ def test_one_symmetric_factor_takes_the_papers_steps():
         0.85,
         15,
     )
-    # One more step makes the last value of the reference the objective after 15.
+    # The reference records a value before each of its 15 steps, the descent an error after the last step too.
     descent = descend(instance, eta_decay(0.85), 0.1, 15)
     error = np.linalg.norm(x @ x.T - instance.truth) / np.linalg.norm(instance.truth)
     assert descent.errors[-1] == pytest.approx(error, rel=1e-9)
@@ -60,11 +60,11 @@ def calls_in_loops(path: Path) -> set[str]:
 def test_there_is_one_descent_loop_in_the_package():
     root = Path(usdenoise.__file__).parent
     by_file = {str(path.relative_to(root)): calls_in_loops(path) for path in root.rglob("*.py")}
-    # A descent evaluates a problem again and again, with a damping and a preconditioner.
+    # A descent loop is recognised by its calls: it evaluates a problem, a damping and a preconditioner.
     assert [name for name, calls in by_file.items() if calls & {"preconditioner", "damping"}] == [
         "completion/solve.py"
     ]
-    # The sweep that fits the start from pixels is a linear least-squares fit of one factor, no descent.
+    # The sweep that fits the start from pixels is a linear least-squares fit of one factor, not a descent.
     assert {name for name, calls in by_file.items() if "evaluate" in calls} == {
         "completion/solve.py",
         "completion/posterior.py",
@@ -95,7 +95,7 @@ def test_methods_are_what_they_are_called():
         for variant in (eta_decay(0.85), scaledgd_lambda(1e-2), precgd(1e-2), gradient_descent())
     }
     assert ends["eta-decay"] < 1e-12
-    # Both dampings end at the same level, and plain descent never sees the weak component.
+    # Both dampings end at the same level, and plain gradient descent does not find the weak component.
     assert 1e-5 < ends["ScaledGD(0.01)"] < 1e-2
     assert ends["PrecGD, proxy 0.01"] == pytest.approx(ends["ScaledGD(0.01)"], rel=0.5)
     assert ends["GD"] > 10 * ends["ScaledGD(0.01)"]
