@@ -1,11 +1,13 @@
-"""What the README says about many scans, run as it stands there."""
+"""What the README and the docs show: commands run as they are printed, and links lead somewhere."""
 
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import scipy.io
 
@@ -13,16 +15,25 @@ import usdenoise
 from tests.batch.shared import OWN, ROOT, environment, files, results, write_scan
 from usdenoise.cli import main
 
+DOCS = ROOT / "docs"
+PLACES = {"batch": "batch.md", "shell": "scripts.md", "config": "scripts.md", "python": "library.md"}
+PAGES = [ROOT / "README.md", ROOT / "sample_data/README.md", *sorted(DOCS.glob("*.md"))]
+
+
+def blocks(name: str) -> list[str]:
+    """Return the blocks of that name on their page of the docs."""
+    text = (DOCS / PLACES[name]).read_text()
+    return re.findall(rf"<!-- {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)
+
 
 def block(name: str) -> list[str]:
-    """Lines of the README's block of that name, continued ones in one."""
-    found = re.search(rf"<!-- {name} -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert found is not None
-    return found[1].replace("\\\n", "").splitlines()
+    """Return the lines of the only block of that name, with continued lines joined."""
+    (text,) = blocks(name)
+    return text.replace("\\\n", "").splitlines()
 
 
 def line(start: str) -> str:
-    """The line of the README's shell forms that starts like that."""
+    """Return the line of the shell block that starts like that."""
     (found,) = [text for text in block("shell") if text.startswith(start)]
     return found
 
@@ -102,8 +113,44 @@ def test_slurm(folder: Path) -> None:
     assert files(folder / "array") == sorted(name.partition("/")[2] for name in results(["two words"]))
 
 
-def test_every_option_of_batch_is_one_of_the_docs_or_of_run() -> None:
-    docs = (ROOT / "docs/batch.md").read_text() + (ROOT / "README.md").read_text()
+def test_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    write_scan(folder / "scan.h5", 4)
+    texts = blocks("python")
+    assert len(texts) == 2
+    names: dict[str, Any] = {}
+    for text in texts:
+        exec(text, names)
+    iq, result = names["iq"], names["result"]
+    assert result.acquisition.iq.shape == iq.shape
+    assert (result.options.low_cutoff, result.options.rank) == (2, 4)
+    power = usdenoise.power_doppler(result.acquisition.iq, axis=0)
+    np.testing.assert_allclose(power, result.power_doppler, rtol=1e-5)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the fragments of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        target, _, fragment = link.partition("#")
+        place = (page.parent / target).resolve() if target else page
+        assert place.is_file(), link
+        if fragment:
+            assert fragment in anchors(place), link
+
+
+def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
+    readme = PAGES[0].read_text()
+    assert [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in readme] == []
+
+
+def test_every_option_of_batch_is_one_of_its_page_or_of_run() -> None:
+    docs = (DOCS / "batch.md").read_text()
     context = main.make_context("usdenoise", ["batch"], resilient_parsing=True)
     run, batch = (main.get_command(context, name) for name in ("run", "batch"))
     assert run is not None
