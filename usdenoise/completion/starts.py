@@ -1,5 +1,6 @@
 """First factors: spectral, random, small random, or given ones filled up to the rank (warm)."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.errors import OptionError
-from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.gram_matrices import gram, normal_product
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import squared_norm
 
@@ -123,15 +124,6 @@ def _product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:
 
 
 def _normal_product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:
-    """P_O(M)^H P_O(M) Q, (n, width), in one pass."""
-
-    def part(rows: slice) -> NDArray[Any]:
-        block = _masked(problem, rows)
-        product: NDArray[Any] = (block @ basis).conj().T @ block
-        return product
-
-    total: Any = 0.0
-    for product in problem.executor.map(part, problem.blocks):
-        total = total + product.astype(np.result_type(product.dtype, np.float64))
-    result: NDArray[Any] = total.conj().T.astype(problem.matrix.dtype)
-    return result
+    """Return P_O(M)^H P_O(M) Q, (n, width), in the precision of the matrix."""
+    product = normal_product(partial(_masked, problem), problem.blocks, basis, problem.executor)
+    return product.astype(problem.matrix.dtype)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gram_matrices import normal_product
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
@@ -20,42 +21,42 @@ def randomized_svd(
     oversampling: int = 20,
     power_iterations: int = 6,
 ) -> LowRank:
-    """Leading singular triplets from a random temporal subspace, by power iterations.
+    """Return the leading singular triplets of a matrix, by a randomized range finder with power iterations.
 
-    The basis is made orthonormal after each power iteration (their algorithm 4.4); without that, what is
-    more than 1/eps below the largest singular value is lost.
+    The result approximates the L of the given rank that minimises |M - L|_F (Halko, Martinsson and Tropp, SIAM
+    Review 53(2), 2011). The range finder works on the frames: from a Gaussian Q with rank + oversampling columns,
+    every power iteration sets
+
+        Q <- orth(M^H M Q),
+
+    and the triplets are those of (M Q) Q^H. The basis is made orthonormal in every power iteration (their
+    algorithm 4.4). Without this step rounding would lose the components whose singular values are below eps times
+    the largest one.
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        Finite everywhere.
+        The matrix M, finite everywhere.
     rank : int
-        Number of components.
+        Number of components to return.
     executor : Executor
         Maps over the row blocks.
     rng : numpy.random.Generator
-        Draws the Gaussian test matrix, complex where the data are.
+        Draws the Gaussian test matrix, which is complex where the matrix is.
     oversampling : int
-        Further columns of the test matrix.
+        Number of columns of the test matrix beyond the rank.
     power_iterations : int
-        Products with M^H M.
+        Number of products with M^H M. Each one reads the matrix once.
     """
     n_frames = matrix.shape[1]
     columns = min(rank + oversampling, *matrix.shape)
     test = rng.standard_normal((n_frames, columns))
     if np.iscomplexobj(matrix):
         test = test + 1j * rng.standard_normal((n_frames, columns))
+    blocks = block_rows(matrix.shape)
     right = orthonormal(test).astype(matrix.dtype)
     for _ in range(power_iterations):
-
-        def moment(rows: slice, right: NDArray[Any] = right) -> NDArray[Any]:
-            block = matrix[rows]
-            product: NDArray[Any] = (block @ right).conj().T @ block
-            return product
-
-        total: Any = 0.0
-        for part in executor.map(moment, block_rows(matrix.shape)):
-            total = total + part.astype(np.result_type(part.dtype, np.float64))
-        right = orthonormal(total.conj().T).astype(matrix.dtype)
-    left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))))
+        product = normal_product(lambda rows: matrix[rows], blocks, right, executor)
+        right = orthonormal(product).astype(matrix.dtype)
+    left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, blocks)))
     return LowRank.from_factors(left, right).truncated(rank)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import DivergedError
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gram_matrices import temporal_gram
+from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
@@ -89,9 +89,7 @@ def robust_pca(
     if not math.isfinite(total):
         raise DivergedError(NOT_FINITE)
     largest = math.sqrt(
-        float(
-            np.linalg.eigvalsh(temporal_gram(matrix, executor, np.result_type(matrix.dtype, np.float64)))[-1]
-        )
+        float(np.linalg.eigvalsh(frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64)))[-1])
     )
     peak = max(float(np.abs(matrix[rows]).max()) for rows in blocks)
     # Feasible for the dual problem, as its authors start.
@@ -172,7 +170,7 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
             singular[kept].astype(np.float64) - threshold,
             np.ascontiguousarray(right[:, kept]),
         )
-    gram = temporal_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
+    gram = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
     if not np.isfinite(gram).all():
         raise DivergedError(NOT_FINITE)
     vectors = eigenvectors(gram, subset_by_value=(threshold**2, np.inf))

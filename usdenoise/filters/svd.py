@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gram_matrices import temporal_gram
+from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
 from usdenoise.linalg.row_blocks import block_rows
@@ -36,7 +36,7 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
             np.ascontiguousarray(right_h[:rank].conj().T, dtype=matrix.dtype),
         )
 
-    total = temporal_gram(matrix, executor, wide)
+    total = frame_gram(matrix, executor, wide)
     n = len(total)
     right = eigenvectors(total, subset_by_index=[n - rank, n - 1]).astype(matrix.dtype)
     parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
