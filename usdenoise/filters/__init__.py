@@ -1,1 +1,1 @@
-"""Clutter filters: low-rank estimates of the Casorati matrix, and the band of components that is kept."""
+"""The other clutter filters: truncated and randomized SVD, robust PCA, Soft-Impute, high-pass and polynomial regression."""

@@ -19,20 +19,22 @@ from usdenoise.linalg.low_rank import LowRank
 
 @dataclass(frozen=True)
 class SoftImputed:
-    """The minimiser of half the sum of squared residuals plus `penalty` times the nuclear norm.
+    """The minimiser Z of 1/2 |P(M - Z)|^2 + penalty |Z|_*.
 
     Attributes
     ----------
     low_rank : LowRank
-        Its singular triplets, shrunk by the penalty.
+        Singular triplets of Z. The penalty has shrunk its singular values.
     penalty : float
         Weight of the nuclear norm, in the units of the singular values.
-    iterations, passes : int
-        Double sweeps, and evaluations of the residual.
+    iterations : int
+        Number of iterations done, each of which updates both factors.
+    passes : int
+        Number of evaluations of the sampled residual.
     converged : bool
         Whether the objective stopped falling before the iterations ran out.
     held_out_rmse : float or None
-        Error on the held-out entries, None without such.
+        Root mean square error on the held-out entries, in the units of the data; None where none are held out.
     """
 
     low_rank: LowRank
@@ -53,30 +55,40 @@ def soft_impute(
     tolerance: float = 1e-5,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> SoftImputed:
-    """Minimise 1/2 |P(M - Z)|^2 + penalty |Z|_* over matrices Z of rank `rank` at most.
+    """Minimise 1/2 |P(M - Z)|^2 + penalty |Z|_* over the matrices Z whose rank is at most `rank`.
 
-    With Z = A B^H and |Z|_* = min (|A|^2 + |B|^2) / 2, each factor in turn is the ridge regression on the
-    matrix whose unsampled entries are those of Z (softImpute-ALS; Hastie, Mazumder, Lee and Zadeh, J. Mach.
-    Learn. Res. 16, 2015). The penalty comes down by halves from the size of the start, so that components
-    enter from the largest on. Where the solution has fewer components than `rank`, it is the solution of the
-    convex problem.
+    P keeps the sampled entries, and |Z|_* is the nuclear norm. Since |Z|_* is the minimum of (|A|^2 + |B|^2) / 2 over all
+    Z = A B^H, each factor is updated by a ridge regression on the matrix whose unsampled entries are filled from Z
+    (softImpute-ALS; Hastie, Mazumder, Lee and Zadeh, J. Mach. Learn. Res. 16, 2015). With the sampled residual
+    R = P(M - A B^H), evaluated again for each update, an iteration is
+
+        A <- A + (R B - penalty A) (B^H B + penalty I)^-1
+        B <- B + (R^H A - penalty B) (A^H A + penalty I)^-1.
+
+    The penalty starts at the size of the spectral start and is halved in each iteration down to its final value, so
+    that large components enter before small ones. If the solution has fewer components than `rank`, it is also the
+    solution without a limit on the rank, which is a convex problem.
 
     Parameters
     ----------
     problem : CompletionProblem
-        The matrix and its sample.
+        The matrix M and its sampled entries.
     rank : int
-        Components at most.
+        Largest number of components.
     penalty : float
-        In the units of the singular values.
+        Final weight of the nuclear norm, in the units of the singular values.
     rng : numpy.random.Generator
-        For the start.
+        Draws the test vectors of the spectral start.
     iterations : int
-        Double sweeps at most.
+        Largest number of iterations, each of which updates both factors.
     tolerance : float
-        Relative fall of the objective in a double sweep, at the final penalty, below which it is done.
+        The iteration ends when the objective, at the final penalty, falls by at most this fraction of itself.
     on_iteration : callable, optional
-        Called with a line for each double sweep; its step is 1 and its damping the penalty.
+        Called after each iteration with its record, in which `step` is 1 and `damping` is the penalty.
+
+    Returns
+    -------
+    SoftImputed
 
     Raises
     ------
@@ -91,7 +103,7 @@ def soft_impute(
     evaluation = _evaluate(problem, (a, b))
     while number < iterations and not converged:
         now = max(now / 2, penalty)
-        # The gradients are -2/n of R B and R^H A; a ridge regression on the filled matrix is one damped step.
+        # The gradients are -2/n R B and -2/n R^H A with n fitted entries, so a ridge regression is one damped step.
         a = a - _step(a, evaluation.gradients[0] * (n_fitted / 2), b, now)
         evaluation = _evaluate(problem, (a, b))
         a, b = _balanced(a, b - _step(b, evaluation.gradients[1] * (n_fitted / 2), a, now))
@@ -115,25 +127,26 @@ def soft_impute(
         if now == penalty:
             converged = previous - objective <= tolerance * objective
             previous = objective
-    # What is on its way to zero gets there: one threshold of the filled matrix within the span of B.
+    # Singular values that tend to 0 only reach it here, by one threshold of the filled matrix within the span of B.
     model = LowRank.from_factors(a, b)
     singular = model.singular_values.astype(a.real.dtype)
     final = _evaluate(problem, (model.left * singular, model.right))
     filled = model.left * singular - final.gradients[0] * (n_fitted / 2)
-    left, shrunk, turn = np.linalg.svd(filled, full_matrices=False)
+    left, shrunk, rotation = np.linalg.svd(filled, full_matrices=False)
     thresholded = LowRank(
-        left, np.maximum(shrunk.astype(np.float64) - penalty, 0), model.right @ turn.conj().T
+        left, np.maximum(shrunk.astype(np.float64) - penalty, 0), model.right @ rotation.conj().T
     )
     return SoftImputed(thresholded, penalty, number, passes + 2, converged, evaluation.held_out_rmse)
 
 
 def _step(factor: Any, gradient: Any, other: Any, penalty: float) -> Any:
+    """Return the change of a factor, (G + penalty F) (O^H O + penalty I)^-1, which is to be subtracted."""
     ridge = np.asarray(penalty, factor.real.dtype)
     return (gradient + ridge * factor) @ damped_inverse(gram(other), penalty, factor.dtype)
 
 
 def _balanced(a: Any, b: Any) -> Factors:
-    """Factors of the same product that share its singular values, where the penalty is the nuclear norm."""
+    """Return factors U sqrt(s) and V sqrt(s) of the product A B^H = U s V^H, where the penalty is its nuclear norm."""
     model = LowRank.from_factors(a, b)
     root = np.sqrt(model.singular_values).astype(a.real.dtype)
     return model.left * root, model.right * root
@@ -142,5 +155,5 @@ def _balanced(a: Any, b: Any) -> Factors:
 def _evaluate(problem: CompletionProblem, factors: Factors) -> Evaluation:
     evaluation = problem.evaluate(factors)
     if not math.isfinite(evaluation.value):
-        raise DivergedError("Soft-Impute left the finite numbers; use --precision double")
+        raise DivergedError("an iterate of Soft-Impute is not finite; use --precision double")
     return evaluation

@@ -13,17 +13,19 @@ from usdenoise.linalg.row_blocks import block_rows
 
 
 def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRank:
-    """Leading singular triplets, through the Gram matrix of the shorter side.
+    """Return the leading singular triplets of a matrix.
 
-    The Gram matrix squares the dynamic range, so it is formed in double precision: singular values are
-    right down to 140 dB below the largest.
+    They give the L of the given rank that minimises |M - L|_F, as the clutter filter of Demene et al. uses it. The
+    temporal singular vectors are the leading eigenvectors of the Gram matrix M^H M. A Gram matrix squares the dynamic
+    range, so it is formed in double precision: singular values are accurate down to 140 dB below the largest one.
+    A matrix with fewer pixels than frames is factorised directly.
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        Finite everywhere.
+        The matrix M, finite everywhere.
     rank : int
-        Number of components.
+        Number of components to return.
     executor : Executor
         Maps over the row blocks.
     """

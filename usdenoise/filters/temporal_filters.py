@@ -1,4 +1,4 @@
-"""Clutter filters that look at one pixel at a time: high-pass and polynomial regression."""
+"""Clutter filters that treat each pixel alone: high-pass and polynomial regression."""
 
 from typing import Any
 
@@ -11,27 +11,30 @@ from usdenoise.linalg.row_blocks import block_rows
 
 
 def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor, out: NDArray[Any]) -> None:
-    """Zero-phase Butterworth high-pass filter along time, forwards and backwards.
+    """Filter every pixel along time by a zero-phase Butterworth high-pass.
+
+    The filter runs forwards and then backwards, so that it shifts no phase (the clutter filters of Bjaerum, Torp and
+    Kristoffersen, IEEE Trans. Ultrason. Ferroelectr. Freq. Control 49(2), 2002).
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        Finite everywhere. May be `out`.
+        The Casorati matrix, finite everywhere. It may be `out`.
     cutoff : float
-        In cycles a frame, in (0, 0.5); the frequency in Hz over the frame rate. The two passes attenuate
-        it by 6 dB.
+        Cutoff frequency in cycles a frame, in (0, 0.5): the frequency in Hz divided by the frame rate. The two passes
+        together attenuate it by 6 dB.
     order : int
-        Of the filter that is applied twice.
+        Order of the filter, which is applied twice.
     executor : Executor
         Maps over the row blocks.
     out : (n_pixels, n_frames) array
-        Receives the result.
+        Receives the filtered matrix.
 
     Raises
     ------
     OptionError
-        If the cutoff is not below half the frame rate, the order is not positive, or there are too few
-        frames for the filter to start on.
+        If the cutoff is outside (0, 0.5), the order is below 1, or the stack has too few frames to pad the ends of
+        the filter.
     """
     from scipy.signal import butter, sosfiltfilt
 
@@ -43,7 +46,7 @@ def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor
     if order < 1:
         raise OptionError(f"the high-pass order {order} must be at least 1; change highpass.order")
     sections = butter(order, cutoff, "highpass", fs=1.0, output="sos")
-    # As long as sosfiltfilt pads each end by itself.
+    # Frames that sosfiltfilt adds at each end by default. It needs more frames than that.
     padding = 3 * (2 * len(sections) + 1 - min((sections[:, 2] == 0).sum(), (sections[:, 5] == 0).sum()))
     if matrix.shape[1] <= padding:
         raise OptionError(
@@ -59,26 +62,27 @@ def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor
 
 
 def polynomial(matrix: NDArray[Any], order: int, executor: Executor, out: NDArray[Any]) -> None:
-    """Regression wall filter: what a polynomial of the frame number explains is taken off every pixel.
+    """Subtract from every pixel the polynomial of the frame number that fits it best (regression wall filter).
 
-    An orthonormal basis makes the regression exact for any order (Torp, IEEE Trans. Ultrason. Ferroelectr.
-    Freq. Control 44(2), 1997).
+    The fit minimises |x - B c|^2 over c for each pixel x, B being an orthonormal basis of the polynomials, so the result
+    is x - B B^T x (Torp, IEEE Trans. Ultrason. Ferroelectr. Freq. Control 44(2), 1997). The orthonormal basis makes
+    the regression exact for any order.
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        Finite everywhere. May be `out`.
+        The Casorati matrix, finite everywhere. It may be `out`.
     order : int
-        Degree of the polynomial; 0 removes the mean, -1 nothing.
+        Degree of the polynomial. 0 removes the mean and -1 removes nothing.
     executor : Executor
         Maps over the row blocks.
     out : (n_pixels, n_frames) array
-        Receives the result.
+        Receives the filtered matrix.
 
     Raises
     ------
     OptionError
-        If the order is below -1 or does not leave a frame.
+        If the order is below -1 or above n_frames - 2, where no signal would be left.
     """
     n_frames = matrix.shape[1]
     if not -1 <= order < n_frames - 1:
