@@ -112,7 +112,7 @@ def test_regions_give_contrast_where_there_is_no_truth(phantom_file, tmp_path):
         (("-m", "svdd"), 1, "method 'svdd' is not known; did you mean svd?"),
         (("--set", "cutoff=3"), 2, "'cutoff=3' is not METHOD.NAME=VALUE"),
         (("--set", "rsvd.order=3"), 1, "rsvd has no parameter 'order'"),
-        (("--signal", "box"), 1, "region 'box' is neither a file nor understood"),
+        (("--signal", "box"), 1, "region 'box' is neither a file nor a known form"),
         (("--timeout", "0"), 1, "timeout 0 must be positive"),
         (("--sampling", "2"), 1, "sampling 2 is outside"),
     ],

@@ -10,8 +10,8 @@ import pytest
 import usdenoise
 from tests.reference import loops
 from usdenoise.comparison import CONTENDERS, compare
-from usdenoise.comparison.contenders import Work
-from usdenoise.comparison.method_process import Order, carry_out, relative_distance
+from usdenoise.comparison.contender_runs import Work
+from usdenoise.comparison.method_process import MethodTask, relative_distance, run_task
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.formats.truth import Truth, read_truth
@@ -146,7 +146,7 @@ def test_missing_entries_leave_the_svd_out_and_the_rest_in(acquisition):
         "svd": "failed", "highpass": "failed", "eta-decay": "done", "rpca": "done", "softimpute": "done",
     }  # fmt: skip
     assert "NaN or infinite" in outcome.rows[0]["message"]
-    assert "it needs every entry" in outcome.rows[1]["message"]
+    assert "this method needs every entry, and " in outcome.rows[1]["message"]
     assert outcome.images[0] is None
     assert all(row["distance_to_svd"] is None for row in outcome.rows)
     assert outcome.reference == pytest.approx(outcome.images[2])
@@ -181,7 +181,7 @@ def test_a_method_that_the_system_kills_is_a_row_that_says_so(acquisition, monke
     monkeypatch.setattr(subprocess, "Popen", killing)
     row = compare(acquisition, ["rsvd"], low_cutoff=LOW, rank=RANK).rows[0]
     assert row["status"] == "killed"
-    assert "signal 9 ended it" in row["message"]
+    assert "signal 9 ended its process, perhaps for lack of memory; take fewer --frames" in row["message"]
 
 
 def test_parameters_reach_their_method(acquisition):
@@ -246,8 +246,10 @@ def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, nam
     )
     reference = tmp_path / "reference.npy"
     write_array(reference, stack.reshape(-1, 60))
-    order = Order(name, work, tmp_path / "stack.npy", tmp_path / "answer", reference, tmp_path / "kept.npy")
-    answer = carry_out(order)
+    task = MethodTask(
+        name, work, tmp_path / "stack.npy", tmp_path / "answer", reference, tmp_path / "kept.npy"
+    )
+    answer = run_task(task)
     assert answer.status == "done"
     kept = read_array(tmp_path / "kept.npy")
     assert answer.filtered.power == pytest.approx(np.mean(np.abs(kept) ** 2, axis=1), rel=1e-4)

@@ -1,4 +1,4 @@
-"""Regions from what a user types."""
+"""Regions from their description on the command line."""
 
 import imageio.v3 as iio
 import numpy as np
@@ -54,8 +54,8 @@ def test_of_a_picture_with_opacity_the_colours_count(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("box:1,2,3,4", "is neither a file nor understood; give rect:Z0"),
-        ("nothing.png", "is neither a file nor understood"),
+        ("box:1,2,3,4", "is neither a file nor a known form; give rect:Z0"),
+        ("nothing.png", "is neither a file nor a known form"),
         ("rect:1,2,3", "needs 4 numbers for zx images"),
         ("rect:1,2,3,a", "needs 4 numbers"),
         ("circle:1,nan,3", "needs 3 numbers"),

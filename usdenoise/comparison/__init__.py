@@ -1,4 +1,4 @@
-"""The same acquisition through several methods, each in a process of its own, measured on one scale."""
+"""The same acquisition through several methods, each alone in its own process, with figures that compare them."""
 
 from usdenoise.comparison.compare_methods import Comparison as Comparison
 from usdenoise.comparison.compare_methods import Settings as Settings

@@ -1,4 +1,4 @@
-"""The library call: an acquisition and names of methods in, rows of figures and images out."""
+"""The library call: an acquisition and names of methods in, rows of the comparison and images out."""
 
 import difflib
 import os
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.contenders import CONTENDERS, Work
-from usdenoise.comparison.method_process import Answer, Order
+from usdenoise.comparison.contender_runs import Work
+from usdenoise.comparison.contenders import CONTENDERS
+from usdenoise.comparison.method_process import MethodResult, MethodTask
 from usdenoise.errors import OptionError
 from usdenoise.formats.scratch import write_array
 from usdenoise.formats.truth import Truth
@@ -26,28 +27,31 @@ from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_ord
 from usdenoise.stack.casorati import image_from_pixels
 
 DEFAULT_SAMPLING = (DenoiseOptions().sampling,)
-THUMBNAIL = 2
+
+PLACEHOLDER_LENGTH = 2
+"""Length of each axis of the zeros that are sent to a method's process in place of the stack."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What several methods made of one acquisition.
+    """Results of several methods on one acquisition.
 
     Attributes
     ----------
     rows : list of dict
-        One for each method and sampling, in the order they were asked for: method, sampling, status ("done",
-        "failed", "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank, low_cutoff,
-        iterations, passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and
-        citation. What could not be had is None.
+        One row for each method and sampling, in the order of the call: method, sampling, status ("done", "failed",
+        "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank, low_cutoff, iterations,
+        passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and citation. Values
+        that a method does not have are None.
     images : list of float32 array or None
-        Linear power Doppler of each row, spatial axes in the order of the acquisition.
-    curves : list of tuple of (passes, seconds, held-out rms)
-        How each row converged; empty where it is not iterative.
+        Linear power Doppler of each row, spatial axes in the order of the acquisition; None where a method failed.
+    curves : list of tuple of (passes, seconds, held-out rms error)
+        Convergence of each row; empty for a method that is not iterative.
     low_cutoff : int or str
-        Components removed by every low-rank method; "auto" where each had to choose.
+        Number of components that every low-rank method removes; "auto" if each method chose its own.
     reference : float32 array or None
-        Power Doppler of the method that the cutoff was taken from.
+        Linear power Doppler of the reference: the full SVD, or the default method for a stack with unobserved
+        entries. None if both failed.
     """
 
     rows: list[dict[str, Any]]
@@ -59,25 +63,25 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the methods share.
+    """Settings that the methods of a comparison share.
 
     Attributes
     ----------
     rank : int or "auto"
-        Components to estimate; "auto" takes what the full SVD shows above the noise, for all methods but
-        eta-decay and paper, which have rules of their own.
+        Number of components to estimate. "auto" takes the number that the full SVD finds above the noise. The methods
+        eta-decay and paper keep their own rules instead.
     low_cutoff, high_cutoff : int or str
-        The band, as in :class:`usdenoise.DenoiseOptions`; "auto" is chosen once, on the full SVD.
+        The band, as in :class:`usdenoise.DenoiseOptions`. "auto" is decided once, on the full SVD.
     seed : int
-        Of every random choice.
+        Seed of every random choice.
     precision : str
         "single" or "double".
     threads : int or None
-        As in :class:`usdenoise.DenoiseOptions`.
+        Number of threads, as in :class:`usdenoise.DenoiseOptions`.
     timeout : float or None
-        Seconds that a method's process may take.
+        Longest time of a method's process in seconds; None for no limit.
     parameters : mapping from method to mapping
-        Parameters of single methods.
+        Parameters of single methods, for example ``{"highpass": {"cutoff_hz": 60}}``.
     """
 
     rank: str | int = "auto"
@@ -102,27 +106,27 @@ def compare(
     on_row: Callable[[dict[str, Any]], None] | None = None,
     **given: Any,
 ) -> Comparison:
-    """Filter one acquisition by several methods, each alone in a process of its own.
+    """Filter one acquisition by several methods, each alone in its own process.
 
     Parameters
     ----------
     acquisition : Acquisition
-        The stack; it is not changed.
+        The stack. It is not changed.
     methods : sequence of str, optional
-        Rows of CONTENDERS; all of them by default.
+        Names in ``usdenoise.comparison.CONTENDERS``; by default all of them.
     sampling : sequence of float
-        Fractions of the entries; a method that uses a sample has a row for each.
+        Fractions of the entries to sample. A method that uses a sample has one row for each.
     settings : Settings, optional
-        What the methods share, in place of single ones.
+        All shared settings at once, instead of single ones in `given`.
     signal, background : boolean arrays, optional
-        Regions for contrast, CNR and gCNR, spatial axes in the order of the stack; by default the vessels
-        of `truth` and the rest.
+        Regions for contrast, CNR and gCNR, spatial axes in the order of the stack. By default they are the vessels of
+        `truth` and all other pixels.
     truth : Truth, optional
-        For the correlation with the true blood power and the detection AUC.
+        True blood power and vessels, for the correlation and the detection AUC.
     on_row : callable, optional
-        Called with each row as it is done.
+        Called with each row when its method has ended.
     **given
-        Fields of :class:`Settings`.
+        Fields of :class:`Settings`, for example ``rank=20``.
 
     Returns
     -------
@@ -131,9 +135,26 @@ def compare(
     Raises
     ------
     OptionError
-        If a method or one of its parameters is not known, or a value is outside its range.
+        If a method or one of its parameters is not known, a value is outside its range, or only one of the two
+        regions is given.
     InputError
-        If the stack holds no finite entry, or a region does not fit the images.
+        If a region does not fit the images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> rng = np.random.default_rng(0)
+    >>> tissue = 100 * np.exp(0.02j * np.arange(40))[:, None, None] * rng.random((12, 10))
+    >>> blood_and_noise = rng.standard_normal((40, 12, 10)) + 1j * rng.standard_normal((40, 12, 10))
+    >>> stack = usdenoise.Acquisition(tissue + blood_and_noise, axes="tzx")
+    >>> comparison = usdenoise.compare(stack, ["svd", "polynomial"], rank=4, low_cutoff=1)
+    >>> for row in comparison.rows:
+    ...     print(row["method"], row["status"])
+    svd done
+    polynomial done
+    >>> comparison.images[0].shape
+    (12, 10)
     """
     chosen = Settings(**given) if settings is None else settings
     names = list(dict.fromkeys(methods or CONTENDERS))
@@ -143,33 +164,31 @@ def compare(
         background = ~truth.vessel_mask if background is None else background
     if (signal is None) != (background is None):
         raise OptionError("a contrast needs both regions; give --signal and --background")
-    image = np.empty(
-        [acquisition.iq.shape[acquisition.axes.index(letter)] for letter in acquisition.spatial_axes]
-    )
     if signal is not None and background is not None:
-        # A region that does not fit is told before the work, not after it.
-        metrics.contrast_db(image, signal, background)
-    judge = _Judge(signal, background, truth)
+        shape = [acquisition.iq.shape[acquisition.axes.index(letter)] for letter in acquisition.spatial_axes]
+        # A region that does not fit raises an error here, before any method has run.
+        metrics.contrast_db(np.empty(shape), signal, background)
+    figures = _FiguresOfMerit(signal, background, truth)
     with tempfile.TemporaryDirectory(prefix="usdenoise-") as scratch:
-        ring = _Ring(acquisition, chosen, Path(scratch))
-        reference = ring.reference(sampling[0])
-        low = chosen.low_cutoff if reference is None else ring.low
+        runner = _MethodRunner(acquisition, chosen, Path(scratch))
+        reference = runner.reference(sampling[0])
+        low = chosen.low_cutoff if reference is None else runner.low
         rows, images, curves = [], [], []
         for name in names:
             for fraction in sampling if CONTENDERS[name].sampled else (None,):
-                answer = ring.answer(name, fraction)
-                picture = ring.image(answer)
-                row = _row(name, fraction, answer, judge.figures(picture))
+                result = runner.result(name, fraction)
+                image = runner.image(result)
+                row = _row(name, fraction, result, figures.of(image))
                 rows.append(row)
-                images.append(picture)
-                curves.append(answer.filtered.curve if answer.filtered is not None else ())
+                images.append(image)
+                curves.append(result.filtered.curve if result.filtered is not None else ())
                 if on_row is not None:
                     on_row(row)
-        return Comparison(rows, images, curves, low, None if reference is None else ring.image(reference))
+        return Comparison(rows, images, curves, low, None if reference is None else runner.image(reference))
 
 
-class _Judge:
-    """Figures of merit of an image, those that can be had."""
+class _FiguresOfMerit:
+    """Figures of merit of an image; None for those that need regions or a truth that are not given."""
 
     def __init__(
         self,
@@ -179,7 +198,7 @@ class _Judge:
     ) -> None:
         self._signal, self._background, self._truth = signal, background, truth
 
-    def figures(self, image: NDArray[np.float32] | None) -> dict[str, float | None]:
+    def of(self, image: NDArray[np.float32] | None) -> dict[str, float | None]:
         figures: dict[str, float | None] = dict.fromkeys(
             ("contrast_db", "cnr", "gcnr", "correlation", "auc"), None
         )
@@ -198,8 +217,8 @@ class _Judge:
         return figures
 
 
-class _Ring:
-    """The stack in a scratch folder, and the processes that work on it one at a time."""
+class _MethodRunner:
+    """Runs methods one at a time, each in its own process, on a stack that it keeps in a scratch folder."""
 
     def __init__(self, acquisition: Acquisition, settings: Settings, scratch: Path) -> None:
         axes = canonical_axes(acquisition.axes)
@@ -209,46 +228,51 @@ class _Ring:
         self._like = acquisition
         self._stack = scratch / "stack.npy"
         write_array(self._stack, np.ascontiguousarray(stack, dtype=dtype))
-        # Only what the stack means travels with an order; its numbers are read from the scratch folder.
-        part: NDArray[Any] = np.zeros([THUMBNAIL] * stack.ndim, dtype)
-        self._thumbnail = replace(acquisition, iq=part, axes=axes)
+        # A task carries the metadata of the stack alone; the process reads the entries from the scratch folder.
+        zeros: NDArray[Any] = np.zeros([PLACEHOLDER_LENGTH] * stack.ndim, dtype)
+        self._placeholder = replace(acquisition, iq=zeros, axes=axes)
         self._settings = settings
         self._scratch = scratch
-        self._done: dict[tuple[str, float | None], Answer] = {}
-        self._kept: Path | None = None
+        self._results: dict[tuple[str, float | None], MethodResult] = {}
+        self._reference: Path | None = None
         self._rank: str | int = settings.rank
         self.low: str | int = settings.low_cutoff
 
-    def reference(self, sampling: float) -> Answer | None:
-        """The full SVD where every entry is known, otherwise the default method; None where that failed."""
+    def reference(self, sampling: float) -> MethodResult | None:
+        """Run the reference method, and take its low cutoff and rank for the others if they are automatic.
+
+        The reference is the full SVD if every entry is observed and the SVD does not fail, otherwise the default
+        method eta-decay. Return its result, or None if it failed.
+        """
         for name in ["svd", "eta-decay"] if self._complete else ["eta-decay"]:
             fraction = sampling if CONTENDERS[name].sampled else None
             keep = self._scratch / "reference.npy" if name == "svd" else None
-            answer = self.answer(name, fraction, keep)
-            if answer.filtered is not None:
-                self._kept = keep
-                if answer.filtered.low is not None:
-                    self.low = answer.filtered.low
-                if isinstance(self._rank, str) and answer.filtered.rank is not None:
-                    self._rank = answer.filtered.rank
-                return answer
+            result = self.result(name, fraction, keep)
+            if result.filtered is not None:
+                self._reference = keep
+                if result.filtered.low is not None:
+                    self.low = result.filtered.low
+                if isinstance(self._rank, str) and result.filtered.rank is not None:
+                    self._rank = result.filtered.rank
+                return result
         return None
 
-    def answer(self, name: str, sampling: float | None, keep: Path | None = None) -> Answer:
-        """What a contender makes of the stack; a second time it is not run again."""
-        if (name, sampling) not in self._done:
-            self._done[name, sampling] = self._run(name, sampling, keep)
-        return self._done[name, sampling]
+    def result(self, name: str, sampling: float | None, keep: Path | None = None) -> MethodResult:
+        """Run a method on the stack, or return its earlier result."""
+        if (name, sampling) not in self._results:
+            self._results[name, sampling] = self._run(name, sampling, keep)
+        return self._results[name, sampling]
 
-    def image(self, answer: Answer) -> NDArray[np.float32] | None:
-        if answer.filtered is None:
+    def image(self, result: MethodResult) -> NDArray[np.float32] | None:
+        """Return the linear power Doppler, spatial axes in the order of the acquisition; None without a result."""
+        if result.filtered is None:
             return None
-        return image_from_pixels(answer.filtered.power, self._like).astype(np.float32)
+        return image_from_pixels(result.filtered.power, self._like).astype(np.float32)
 
-    def _run(self, name: str, sampling: float | None, keep: Path | None) -> Answer:
+    def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
         contender, settings = CONTENDERS[name], self._settings
         work = Work(
-            stack=self._thumbnail,
+            stack=self._placeholder,
             low=self.low,
             high=settings.high_cutoff,
             rank=settings.rank if name in ("eta-decay", "svd") else self._rank,
@@ -258,51 +282,53 @@ class _Ring:
             threads=settings.threads,
             parameters={**contender.defaults, **settings.parameters.get(name, {})},
         )
-        answer = self._scratch / "answer.pickle"
-        answer.unlink(missing_ok=True)
-        order = Order(name, work, self._stack, answer, self._kept, keep)
-        paths = [path for path in sys.path if path]
+        path = self._scratch / "result.pickle"
+        path.unlink(missing_ok=True)
+        task = MethodTask(name, work, self._stack, path, self._reference, keep)
+        folders = [folder for folder in sys.path if folder]
         with subprocess.Popen(
             [sys.executable, "-c", "from usdenoise.comparison.method_process import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
         ) as process:
             try:
-                _, said = process.communicate(pickle.dumps(order), settings.timeout)
+                _, said = process.communicate(pickle.dumps(task), settings.timeout)
             except subprocess.TimeoutExpired:
-                return Answer("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
+                return MethodResult("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
             finally:
                 process.kill()
         if process.returncode < 0:
-            return Answer(
+            return MethodResult(
                 "killed",
-                f"signal {-process.returncode} ended it; the memory may not be enough, take fewer --frames",
+                f"signal {-process.returncode} ended its process, perhaps for lack of memory; take fewer --frames",
             )
-        if process.returncode or not answer.exists():
+        if process.returncode or not path.exists():
             last = said.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            return Answer("failed", last[0])
-        with answer.open("rb") as file:
-            result: Answer = pickle.load(file)
+            return MethodResult("failed", last[0])
+        with path.open("rb") as file:
+            result: MethodResult = pickle.load(file)
         return result
 
 
-def _row(name: str, sampling: float | None, answer: Answer, figures: Mapping[str, Any]) -> dict[str, Any]:
-    filtered = answer.filtered
+def _row(
+    name: str, sampling: float | None, result: MethodResult, figures: Mapping[str, Any]
+) -> dict[str, Any]:
+    filtered = result.filtered
     return {
         "method": name,
         "sampling": sampling,
-        "status": answer.status,
-        "message": answer.message,
-        "seconds": answer.seconds,
-        "peak_memory_bytes": answer.peak_memory_bytes,
+        "status": result.status,
+        "message": result.message,
+        "seconds": result.seconds,
+        "peak_memory_bytes": result.peak_memory_bytes,
         "rank": filtered and filtered.rank,
         "low_cutoff": filtered and filtered.low,
         "iterations": filtered and filtered.iterations,
         "passes": filtered and filtered.passes,
         "held_out_rmse": filtered and filtered.held_out_rmse,
-        "distance_to_svd": answer.distance,
+        "distance_to_svd": result.distance,
         **figures,
         "note": filtered.note if filtered else "",
         "citation": CONTENDERS[name].citation,

@@ -1,4 +1,4 @@
-"""One method in a process of its own, so that its time and memory are its own and it can be stopped."""
+"""One method alone in its own process, so that its time and memory are measured alone and it can be stopped."""
 
 import pickle
 import sys
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.contenders import CONTENDERS, Filtered, Work
+from usdenoise.comparison.contender_runs import Filtered, Work
+from usdenoise.comparison.contenders import CONTENDERS
 from usdenoise.errors import DivergedError, UsdenoiseError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.stack.acquisition import Acquisition
@@ -19,51 +20,51 @@ from usdenoise.system.memory import peak_memory_bytes
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the parent wants done.
+class MethodTask:
+    """A method to run, and the files in the scratch folder that it reads and writes.
 
     Attributes
     ----------
     contender : str
-        A row of CONTENDERS.
+        Name of the method in CONTENDERS.
     work : Work
-        Its stack holds a thumbnail in the place of the data, which are in the scratch folder.
+        Input of the method. Its stack is a few zeros with the metadata; the process reads the data from `stack`.
     stack : Path
-        The data.
-    answer : Path
-        Where the answer goes.
+        File of the stack.
+    result : Path
+        File that the :class:`MethodResult` is written to.
     reference : Path or None
-        The filtered matrix to measure the distance to, if there is one.
+        File of the filtered matrix that the distance is measured to; None for no distance.
     keep : Path or None
-        Where the filtered matrix is to be kept, if it is.
+        File that the filtered matrix is written to; None to discard it.
     """
 
     contender: str
     work: Work
     stack: Path
-    answer: Path
+    result: Path
     reference: Path | None
     keep: Path | None
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of it.
+class MethodResult:
+    """Outcome of a :class:`MethodTask`.
 
     Attributes
     ----------
     status : str
-        "done", "failed" or "diverged".
+        "done", "failed", "diverged", "timed out" or "killed".
     message : str
-        Of the failure.
-    seconds : float
-        Of the method alone.
-    peak_memory_bytes : int
-        Of the whole process, interpreter included, until the method ended.
+        Why the method did not finish; empty if it did.
+    seconds : float or None
+        Time of the method alone, without the start of the process; None if it did not finish.
+    peak_memory_bytes : int or None
+        Peak memory of the whole process, interpreter included, until the method ended; None if it did not finish.
     filtered : Filtered or None
-        Without its matrix.
+        Output of the method with an empty matrix; None if it did not finish.
     distance : float or None
-        Relative Frobenius distance to the reference.
+        Relative Frobenius distance to the reference; None without a reference.
     """
 
     status: str
@@ -74,39 +75,46 @@ class Answer:
     distance: float | None = None
 
 
-def carry_out(order: Order) -> Answer:
-    """Run the contender of an order on the data in the scratch folder."""
-    contender = CONTENDERS[order.contender]
-    _warm_up(contender.run, order.work)
-    work = replace(order.work, stack=replace(order.work.stack, iq=read_array(order.stack)))
+def run_task(task: MethodTask) -> MethodResult:
+    """Run the method of a task on the stack in the scratch folder, after a warm-up that is not timed."""
+    contender = CONTENDERS[task.contender]
+    _warm_up(contender.run, task.work)
+    work = replace(task.work, stack=replace(task.work.stack, iq=read_array(task.stack)))
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             filtered = contender.run(work)
     except DivergedError as error:
-        return Answer("diverged", error.command_line_text)
+        return MethodResult("diverged", str(error))
     except UsdenoiseError as error:
-        return Answer("failed", error.command_line_text)
+        return MethodResult("failed", str(error))
     except MemoryError:
-        return Answer("failed", "the memory is not enough")
+        return MethodResult(
+            "failed", "the memory is not enough for this method; take fewer frames with --frames"
+        )
     seconds, peak = time.perf_counter() - began, peak_memory_bytes()
     if not np.isfinite(filtered.power).all():
-        return Answer("diverged", "the filtered stack is not finite")
-    if order.keep is not None:
-        write_array(order.keep, filtered.matrix)
+        return MethodResult("diverged", "the filtered stack is not finite; try --precision double")
+    if task.keep is not None:
+        write_array(task.keep, filtered.matrix)
     distance = None
-    if order.reference is not None:
-        distance = relative_distance(filtered.matrix, read_array(order.reference, mapped=True))
-    return Answer("done", "", seconds, peak, replace(filtered, matrix=filtered.matrix[:0]), distance)
+    if task.reference is not None:
+        distance = relative_distance(filtered.matrix, read_array(task.reference, mapped=True))
+    return MethodResult("done", "", seconds, peak, replace(filtered, matrix=filtered.matrix[:0]), distance)
 
 
 def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
-    """|A - B| / |B|, Frobenius, summed in double precision.
+    """Return the relative distance |A - B| / |B| of two matrices in the Frobenius norm, summed in double precision.
 
     Parameters
     ----------
     matrix, reference : (n_pixels, n_frames) arrays
-        A and B, B not zero everywhere.
+        The matrices A and B.
+
+    Returns
+    -------
+    float
+        The distance; NaN if B is zero everywhere.
     """
     difference = total = 0.0
     for start in range(0, len(matrix), 1024):
@@ -117,7 +125,10 @@ def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
 
 
 def _warm_up(run: Any, work: Work) -> None:
-    """Load libraries and compiled kernels, which a second scan would not wait for."""
+    """Run the method on a few pixels of noise, so that its time contains no loading of libraries and kernels.
+
+    A second scan in the same process would not wait for that either.
+    """
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((12, 12, 64))
     if np.iscomplexobj(work.stack.iq):
@@ -128,7 +139,7 @@ def _warm_up(run: Any, work: Work) -> None:
 
 
 def main() -> None:
-    """Read an order from stdin, carry it out, and leave the answer where it says."""
-    order = pickle.load(sys.stdin.buffer)
-    with order.answer.open("wb") as file:
-        pickle.dump(carry_out(order), file)
+    """Read a task from stdin, run it, and write its result to the file that it names."""
+    task = pickle.load(sys.stdin.buffer)
+    with task.result.open("wb") as file:
+        pickle.dump(run_task(task), file)

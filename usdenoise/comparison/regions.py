@@ -1,4 +1,4 @@
-"""Regions of an image from what a user types: rectangles, circles, or a mask image."""
+"""Regions of an image from their description on the command line: rectangles, circles, or a mask image."""
 
 import math
 from collections.abc import Mapping
@@ -16,31 +16,37 @@ FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask imag
 def region(
     text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
 ) -> NDArray[np.bool_]:
-    """Boolean mask of a region.
+    """Return the mask of a region, True at its pixels.
 
     Parameters
     ----------
     text : str
-        ``rect:Z0,X0,Z1,X1`` (half-open, as Python counts), ``circle:Z,X,R``, either with ``mm`` at the end, or
-        the path of a mask image. Coordinates follow the axes of the image; a volume takes one more of each.
+        ``rect:Z0,X0,Z1,X1``, ``circle:Z,X,R``, or the path of a mask image. Rectangles are half-open, as Python
+        ranges are. Numbers count in pixels, or in mm if ``mm`` follows the last one. They follow the axes of the
+        image; a volume takes one number more for each point.
     shape : tuple of int
-        Of the image.
+        Shape of the image.
     axes : str
-        Its axis letters.
+        Letters of the image's axes, in the order of `shape`.
     spacing_mm : mapping from axis letter to float
-        Pixel pitch. In mm a pixel belongs to a region where its centre does, (i + 1/2) times the pitch.
+        Pixel pitch in mm. In a region in mm, pixel i is at its centre, (i + 1/2) times the pitch.
+
+    Returns
+    -------
+    boolean array of shape `shape`
 
     Raises
     ------
     OptionError
-        If the text is not understood, mm are given without a pixel pitch, or the region is empty.
+        If the text has none of these forms, the region is in mm and a pixel pitch is missing, or the region holds no
+        pixel.
     InputError
-        If a mask image cannot be read or does not fit.
+        If a mask image cannot be read or has another shape.
     """
     kind, colon, rest = text.partition(":")
     if not colon or kind not in ("rect", "circle"):
         if not Path(text).exists():
-            raise OptionError(f"region '{text}' is neither a file nor understood; give {FORMS}")
+            raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
         mask = read_mask(text, shape)
     else:
         mask = _drawn(text, kind, rest, shape, axes, spacing_mm)
@@ -63,7 +69,7 @@ def _drawn(
     if metric and any(letter not in spacing_mm for letter in axes):
         raise OptionError(f"region '{text}' is in mm, but the pixel pitch is not known; give --spacing")
     pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
-    # In pixels an index is the place of a pixel; in mm its centre is.
+    # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0
     places = np.meshgrid(
         *[(np.arange(n) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
