@@ -106,6 +106,15 @@ def test_regions_give_contrast_where_there_is_no_truth(phantom_file, tmp_path):
     assert printed.splitlines()[0].split() == ["method", "s", "MiB", "to", "SVD"]
 
 
+def test_where_every_method_fails_the_table_says_so_without_pictures(phantom_file, tmp_path):
+    result = cli(
+        "compare", phantom_file, "-o", tmp_path, "-m", "highpass", "--set", "highpass.cutoff_hz=600", *COMMON
+    )
+    assert result.exit_code == 1
+    assert "warning: highpass failed: the high-pass cutoff is 1.2 of the frame rate" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.csv", "comparison.json"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

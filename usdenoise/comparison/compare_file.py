@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, Settings, compare
-from usdenoise.comparison.contenders import CONTENDERS
 from usdenoise.comparison.regions import region
 from usdenoise.formats import load
 from usdenoise.formats.file_state import sha256
@@ -22,11 +21,17 @@ from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
+FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
 COLUMNS = (
     "method", "sampling", "status", "message", "seconds", "peak_memory_bytes", "rank", "low_cutoff",
     "iterations", "passes", "held_out_rmse", "distance_to_svd", "contrast_db", "cnr", "gcnr", "correlation",
     "auc", "note", "citation",
 )  # fmt: skip
+
+MOST_COLUMNS = 5
+"""Most images in a line of the montage when every method has one image."""
+
+LabelledImage = tuple[str, NDArray[Any]]
 
 
 def compare_file(
@@ -50,84 +55,61 @@ def compare_file(
     Parameters
     ----------
     path : str or Path
-        The acquisition. Where it holds the truth of a simulation, that is used.
+        File of the acquisition. If it holds the truth of a simulation, the figures of merit use it.
     folder : str or Path, optional
-        Where results go; by default ``<stem>-comparison`` in the current folder.
+        Folder of the results; by default ``<stem>-comparison`` in the current folder.
     methods, sampling, settings, on_row
         As for :func:`usdenoise.compare`.
     signal, background : str, optional
-        Regions, as :func:`usdenoise.comparison.regions.region` reads them.
+        Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
     reading : mapping, optional
         Fields of :class:`usdenoise.formats.loading.ReadOptions`.
     dynamic_range : float, optional
-        dB below 0 that are shown; by default what suits the full SVD's image.
+        Range of the images in dB below the brightest pixel; by default the one that suits the full SVD's image.
     db_factor : float
-        10 for decibels of power, 20 for the paper's formula.
+        Factor of the decibels: 10 for power, 20 for the paper's formula.
     overwrite : bool
         Whether existing results may be replaced.
     command : list of str, optional
-        The command line, for the record.
+        Command line, to be stored in the report.
 
     Returns
     -------
     dict
-        The report, as written to comparison.json.
+        The report, as it is written to comparison.json.
 
     Raises
     ------
     UsdenoiseError
-        For anything that the user can mend; a method that fails is a row of the report instead.
+        If the file cannot be read, an option is wrong, or the results cannot be written. A method that fails raises
+        nothing: its row in the report says why.
     """
     path, settings = Path(path), settings or Settings()
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
     with OutputFolder(folder, overwrite) as outputs:
-        names = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
-        places = {name: outputs.reserve(name) for name in names}
+        places = {name: outputs.reserve(name) for name in FILES}
         acquisition = load(path, dtype=settings.precision, **(reading or {}))
-        axes = acquisition.spatial_axes
-        shape = tuple(acquisition.iq.shape[acquisition.axes.index(letter)] for letter in axes)
-        regions = {
-            name: None if text is None else region(text, shape, axes, acquisition.spacing_mm)
-            for name, text in (("signal", signal), ("background", background))
-        }
-        digest = sha256(path)
+        regions = {"signal": signal, "background": background}
+        masks = {name: _region_mask(text, acquisition) for name, text in regions.items()}
+        input_entry = _describe_input(path, acquisition)
         outcome = compare(
             acquisition,
             methods,
             sampling=sampling,
             settings=settings,
-            signal=regions["signal"],
-            background=regions["background"],
             truth=read_truth(path, acquisition),
             on_row=on_row,
+            **masks,
         )
-        pictures = {"comparison.png": _montage(outcome, acquisition, path.stem, dynamic_range, db_factor)}
-        curves = {
-            _label(row, len(sampling) > 1): curve
-            for row, curve in zip(outcome.rows, outcome.curves, strict=True)
-            if curve
+        pictures = {
+            "comparison.png": _montage(outcome, acquisition, path.stem, dynamic_range, db_factor),
+            "convergence.png": _convergence(outcome, len(sampling) > 1),
         }
-        pictures["convergence.png"] = convergence_png(curves) if curves else None
         report = {
-            "rows": [
-                {**row, "curve": [list(point) for point in curve]}
-                for row, curve in zip(outcome.rows, outcome.curves, strict=True)
-            ],
-            "low_cutoff": outcome.low_cutoff,
-            "high_cutoff": settings.high_cutoff,
-            "settings": asdict(settings),
-            "regions": {"signal": signal, "background": background},
-            "input": {
-                "path": str(path),
-                "sha256": digest,
-                "dataset": acquisition.name,
-                "shape": list(acquisition.iq.shape),
-                "axes": acquisition.axes,
-                "frame_rate_hz": acquisition.frame_rate_hz,
-                "spacing_mm": dict(acquisition.spacing_mm),
-                "assumptions": list(acquisition.assumptions),
-            },
-            "output": {name: str(folder / name) for name in names if pictures.get(name, b"") is not None},
+            **_describe_outcome(outcome, settings),
+            "regions": regions,
+            "input": input_entry,
+            "output": {name: str(folder / name) for name in FILES if pictures.get(name, b"") is not None},
             "software": software(),
             "command": command,
         }
@@ -142,6 +124,49 @@ def compare_file(
     return report
 
 
+def _region_mask(text: str | None, acquisition: Acquisition) -> NDArray[np.bool_] | None:
+    if text is None:
+        return None
+    axes = acquisition.spatial_axes
+    shape = tuple(acquisition.iq.shape[acquisition.axes.index(letter)] for letter in axes)
+    return region(text, shape, axes, acquisition.spacing_mm)
+
+
+def _describe_input(path: Path, acquisition: Acquisition) -> dict[str, Any]:
+    """Return the report's entry on the file: its digest, and how it was read."""
+    return {
+        "path": str(path),
+        "sha256": sha256(path),
+        "dataset": acquisition.name,
+        "shape": list(acquisition.iq.shape),
+        "axes": acquisition.axes,
+        "frame_rate_hz": acquisition.frame_rate_hz,
+        "spacing_mm": dict(acquisition.spacing_mm),
+        "assumptions": list(acquisition.assumptions),
+    }
+
+
+def _describe_outcome(outcome: Comparison, settings: Settings) -> dict[str, Any]:
+    """Return the report's entries on the methods: a row with its curve for each, and what they shared."""
+    return {
+        "rows": [
+            {**row, "curve": [list(point) for point in curve]}
+            for row, curve in zip(outcome.rows, outcome.curves, strict=True)
+        ],
+        "low_cutoff": outcome.low_cutoff,
+        "high_cutoff": settings.high_cutoff,
+        "settings": asdict(settings),
+    }
+
+
+def _convergence(outcome: Comparison, several: bool) -> bytes | None:
+    """Return a PNG of the convergence curves, None if no method has one."""
+    curves = {
+        _label(row, several): curve for row, curve in zip(outcome.rows, outcome.curves, strict=True) if curve
+    }
+    return convergence_png(curves) if curves else None
+
+
 def _label(row: Mapping[str, Any], several: bool) -> str:
     if row["sampling"] is None or not several:
         return str(row["method"])
@@ -151,40 +176,53 @@ def _label(row: Mapping[str, Any], several: bool) -> str:
 def _montage(
     outcome: Comparison, acquisition: Acquisition, stem: str, dynamic_range: float | None, db_factor: float
 ) -> bytes | None:
-    """Every image on one scale, 0 dB being the brightest pixel of the reference."""
-    shown = [image for image in (outcome.reference, *outcome.images) if image is not None]
-    if not shown:
+    """Return a PNG of the images of all rows on one scale, None if no row has an image.
+
+    0 dB is the brightest pixel of the reference, or of the first image without a reference.
+    """
+    images = [image for image in outcome.images if image is not None]
+    if not images:
         return None
-    peak = max(float(shown[0].max()), float(np.finfo(np.float32).tiny))
+    reference = images[0] if outcome.reference is None else outcome.reference
+    peak = max(float(reference.max()), float(np.finfo(np.float32).tiny))
 
     def scaled(image: NDArray[Any]) -> NDArray[Any]:
         return decibels(image, db_factor, peak)
 
-    cells: list[tuple[str, float | None, tuple[str, NDArray[Any]] | None]] = []
-    several = len({row["sampling"] for row in outcome.rows} - {None}) > 1
-    for row, image in zip(outcome.rows, outcome.images, strict=True):
-        label = _label(row, several)
-        if several and row["sampling"] is None and CONTENDERS[row["method"]].sampled is False:
-            label += ", all entries"
-        cells.append((row["method"], row["sampling"], None if image is None else (label, scaled(image))))
-    grid: list[list[tuple[str, NDArray[Any]] | None]] = []
-    if several:
-        fractions = list(dict.fromkeys(fraction for _, fraction, _ in cells if fraction is not None))
-        whole = [cell for _, fraction, cell in cells if fraction is None and cell is not None]
-        for name in dict.fromkeys(name for name, fraction, _ in cells if fraction is not None):
-            found = {fraction: cell for other, fraction, cell in cells if other == name}
-            grid.append([found.get(fraction) for fraction in fractions])
-        width = len(fractions)
-    else:
-        whole = [cell for _, _, cell in cells if cell is not None]
-        width = min(len(whole), 5)
-    for start in range(0, len(whole), width):
-        part: list[tuple[str, NDArray[Any]] | None] = list(whole[start : start + width])
-        grid.append(part + [None] * (width - len(part)))
+    cells = [None if image is None else scaled(image) for image in outcome.images]
     return montage_png(
-        grid,
+        _grid(outcome.rows, cells),
         acquisition.spatial_axes,
-        dynamic_range_db=suitable_range_db(scaled(shown[0])) if dynamic_range is None else dynamic_range,
+        dynamic_range_db=suitable_range_db(scaled(reference)) if dynamic_range is None else dynamic_range,
         spacing_mm=acquisition.spacing_mm,
         title=f"{stem}: components from {outcome.low_cutoff} on",
     )
+
+
+def _grid(
+    rows: Sequence[Mapping[str, Any]], images: Sequence[NDArray[Any] | None]
+) -> list[list[LabelledImage | None]]:
+    """Arrange labelled images for the montage.
+
+    With several samplings, each method that samples has a line with one column for each sampling, and the methods
+    that use all entries fill the lines below. Otherwise all images follow each other, at most MOST_COLUMNS a line.
+    """
+    several = len({row["sampling"] for row in rows} - {None}) > 1
+    lines: dict[str, dict[float, LabelledImage | None]] = {}
+    others: list[LabelledImage] = []
+    for row, image in zip(rows, images, strict=True):
+        name, fraction, label = row["method"], row["sampling"], _label(row, several)
+        if several and fraction is None:
+            label += ", all entries"
+        cell = None if image is None else (label, image)
+        if several and fraction is not None:
+            lines.setdefault(name, {})[fraction] = cell
+        elif cell is not None:
+            others.append(cell)
+    fractions = list(dict.fromkeys(row["sampling"] for row in rows if row["sampling"] is not None))
+    width = len(fractions) if several else min(len(others), MOST_COLUMNS)
+    grid = [[line.get(fraction) for fraction in fractions] for line in lines.values()]
+    for start in range(0, len(others), width):
+        part: list[LabelledImage | None] = [*others[start : start + width]]
+        grid.append(part + [None] * (width - len(part)))
+    return grid
