@@ -1,4 +1,4 @@
-"""The rows of a comparison: right numbers for what works, a sentence for what does not."""
+"""The rows of a comparison: right numbers for a method that works, a sentence for one that fails."""
 
 import signal
 import subprocess
@@ -34,7 +34,7 @@ def truth(phantom_file, acquisition):
 
 @pytest.fixture(scope="module")
 def everything(acquisition, truth):
-    """All methods in their own processes, once for the module."""
+    """Compare all methods, each in its own process, once for the module."""
     return compare(acquisition, truth=truth, rank=RANK, low_cutoff=LOW, timeout=120)
 
 
@@ -102,7 +102,7 @@ def test_curves_end_at_the_last_pass_with_the_error_of_that_pass(everything):
         assert bool(curve) == CONTENDERS[row["method"]].sampled
         if curve:
             passes, seconds, errors = zip(*curve, strict=True)
-            # Soft-Impute makes one more when all is done.
+            # Soft-Impute evaluates the residual once more after its last iteration.
             assert passes[-1] == row["passes"] - (row["method"] == "softimpute")
             assert list(passes) == sorted(passes)
             assert list(seconds) == sorted(seconds)
@@ -117,7 +117,7 @@ def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition):
     assert [row["low_cutoff"] for row in outcome.rows] == [chosen.low_cutoff, chosen.low_cutoff, None]
     assert outcome.rows[0]["rank"] == chosen.rank
     assert outcome.rows[2]["note"] == f"order {chosen.low_cutoff - 1}"
-    # Without the truth or regions there is nothing to say of contrast.
+    # Without a truth or regions there is no contrast to compute.
     assert all(row[name] is None for row in outcome.rows for name in ("contrast_db", "gcnr", "auc"))
 
 
@@ -236,7 +236,7 @@ def test_the_order_of_the_axes_does_not_matter(acquisition, truth):
 
 @pytest.mark.parametrize("name", [name for name in CONTENDERS if name not in ("rpca", "svd")])
 def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, name):
-    """In this process, where coverage and debuggers see it."""
+    """Run the task in this process, where coverage and debuggers see it."""
     stack = casorati(acquisition).reshape(40, 32, -1)[:16, :16, :60]
     write_array(tmp_path / "stack.npy", stack)
     thumbnail = Acquisition(np.zeros((2, 2, 2), np.complex64), "zxt", frame_rate_hz=500.0)

@@ -117,6 +117,7 @@ def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
         The distance; NaN if B is zero everywhere.
     """
     difference = total = 0.0
+    # Blocks of 1024 rows keep the double-precision copies small.
     for start in range(0, len(matrix), 1024):
         wanted = np.asarray(reference[start : start + 1024], np.complex128)
         difference += float(np.sum(np.abs(matrix[start : start + 1024] - wanted) ** 2))

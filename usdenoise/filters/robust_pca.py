@@ -158,7 +158,7 @@ class _Iterate:
                 factor = np.maximum(1 - threshold / size, 0)
             shrunk = target * np.nan_to_num(factor, nan=0.0, posinf=0.0, neginf=0.0)
             if self._observed is not None:
-                # Without a penalty at unobserved entries, S takes up what is there and L is not pulled towards 0.
+                # S is not penalised at unobserved entries: it takes any value there, and L is not pulled towards 0.
                 shrunk = np.where(unpack(self._observed[rows], self._matrix.shape[1]), shrunk, target)
             self._sparse[rows] = shrunk
             self._low[rows] = self._matrix[rows] - shrunk + self._dual[rows] / mu

@@ -65,9 +65,10 @@ def soft_impute(
         A <- A + (R B - penalty A) (B^H B + penalty I)^-1
         B <- B + (R^H A - penalty B) (A^H A + penalty I)^-1.
 
-    The penalty starts at the size of the spectral start and is halved in each iteration down to its final value, so
-    that large components enter before small ones. If the solution has fewer components than `rank`, it is also the
-    solution without a limit on the rank, which is a convex problem.
+    At the end of an iteration A and B are balanced: both get the square roots of the singular values of A B^H. The
+    penalty is halved in each iteration, from the largest singular value of the spectral start down to its final
+    value, so that large components enter before small ones. If the solution has fewer components than `rank`, it is
+    also the solution without a limit on the rank, which is a convex problem.
 
     Parameters
     ----------
