@@ -16,16 +16,17 @@ from usdenoise.filters.randomized_svd import randomized_svd
 from usdenoise.filters.robust_pca import robust_pca
 from usdenoise.filters.soft_impute import soft_impute
 from usdenoise.filters.temporal_filters import highpass, polynomial
-from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.pipeline.band import keep_band
+from usdenoise.pipeline.band import Band, keep_band
 from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.options import make_options
-from usdenoise.pipeline.pixel_subset import draw_pixels
+from usdenoise.pipeline.pixel_subset import draw_pixel_subset
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.casorati import blank_unobserved, casorati
+from usdenoise.stack.casorati import CasoratiMatrix, casorati, check_entries
+from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.sampling import HELD_OUT_FRACTION, draw_entries
 
 
@@ -143,22 +144,22 @@ def denoiser(preset: str | None, limit_rank: bool) -> Callable[[Work], Filtered]
 
 def run_rsvd(work: Work) -> Filtered:
     """Filter by a randomized SVD."""
-    matrix, _ = _matrix(work)
-    rng = np.random.default_rng([work.seed, 3])
+    rng = RandomStream.RANGE_FINDER.generator(work.seed)
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor)
         rank = min(_number(work.rank, "rank"), *matrix.shape)
-        model = randomized_svd(matrix, rank, executor, rng, **work.parameters)
+        model = randomized_svd(matrix.values, rank, executor, rng, **work.parameters)
         passes = work.parameters["power_iterations"] + 1
-        return _keep(work, matrix, model, executor, note=f"{passes} passes over all entries")
+        return _keep(work, matrix, model, note=f"{passes} passes over all entries")
 
 
 def run_rpca(work: Work) -> Filtered:
     """Filter by the low-rank part of robust PCA."""
-    matrix, observed = _matrix(work, missing=True)
     with ThreadExecutor(work.threads) as executor:
-        parts = robust_pca(matrix, executor, observed=observed, **work.parameters)
+        matrix = _matrix(work, executor, missing=True)
+        parts = robust_pca(matrix.values, executor, observed=matrix.observed, **work.parameters)
         note = f"mismatch {parts.mismatch:.1e}" + ("" if parts.converged else ", not converged")
-        return _keep(work, matrix, parts.low_rank, executor, observed, iterations=parts.iterations, note=note)
+        return _keep(work, matrix, parts.low_rank, iterations=parts.iterations, note=note)
 
 
 def run_soft_impute(work: Work) -> Filtered:
@@ -167,16 +168,16 @@ def run_soft_impute(work: Work) -> Filtered:
     The method's parameter `penalty` counts in noise edges of the sampled matrix: sqrt(p) times the largest singular
     value of a noise matrix, p being the sampling.
     """
-    matrix, observed = _matrix(work, missing=True)
     parameters = dict(work.parameters)
+    began = time.perf_counter()
     with ThreadExecutor(work.threads) as executor:
-        began = time.perf_counter()
-        sample = draw_entries(matrix.shape, work.sampling or 1.0, work.seed, observed)
+        matrix = _matrix(work, executor, missing=True)
+        sample = draw_entries(matrix.shape, work.sampling or 1.0, work.seed, matrix.observed)
         rank = min(_number(work.rank, "rank"), _highest_rank(work))
-        check_rank(matrix.shape, rank, sample)
-        problem = CompletionProblem(matrix, sample, executor)
+        check_rank(matrix.shape, rank, sample.n_fitted)
+        problem = CompletionProblem(matrix.values, sample, executor)
         units = parameters.pop("penalty")
-        noise = draw_pixels(matrix, observed, np.random.default_rng([work.seed, 2]), executor).noise_rms
+        noise = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(work.seed)).noise_rms
         penalty = units * np.sqrt(sample.density) * noise_edge(noise, sample.shape)
         curve: list[tuple[int, float, float]] = []
 
@@ -184,7 +185,7 @@ def run_soft_impute(work: Work) -> Filtered:
             if line.held_out_rmse is not None:
                 curve.append((1 + 2 * line.iteration, time.perf_counter() - began, line.held_out_rmse))
 
-        rng = np.random.default_rng([work.seed, 1])
+        rng = RandomStream.START.generator(work.seed)
         parts = soft_impute(problem, rank, penalty, rng, on_iteration=follow, **parameters)
         # On a random sample of fraction p the penalty lowers every singular value by penalty / p.
         shrunk = parts.low_rank
@@ -193,8 +194,6 @@ def run_soft_impute(work: Work) -> Filtered:
             work,
             matrix,
             model,
-            executor,
-            observed,
             held_out_rmse=parts.held_out_rmse,
             iterations=parts.iterations,
             passes=parts.passes,
@@ -205,12 +204,12 @@ def run_soft_impute(work: Work) -> Filtered:
 
 def run_highpass(work: Work) -> Filtered:
     """Filter every pixel by a Butterworth high-pass, with the cutoff in Hz or in cycles a frame."""
-    matrix, _ = _matrix(work)
     hertz, rate = work.parameters["cutoff_hz"], work.stack.frame_rate_hz
     if hertz is not None and rate is None:
         raise OptionError("highpass.cutoff_hz needs the frame rate; give --frame-rate")
     cutoff = work.parameters["cutoff_a_frame"] if hertz is None else hertz / rate
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor).values
         highpass(matrix, cutoff, work.parameters["order"], executor, out=matrix)
     unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
     return Filtered(matrix, _power(matrix), note=f"order {work.parameters['order']}, {unit}")
@@ -218,11 +217,11 @@ def run_highpass(work: Work) -> Filtered:
 
 def run_polynomial(work: Work) -> Filtered:
     """Filter every pixel by polynomial regression, by default with low_cutoff terms: order low_cutoff - 1."""
-    matrix, _ = _matrix(work)
     order = work.parameters["order"]
     if order is None:
         order = _number(work.low, "low_cutoff") - 1
     with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor).values
         polynomial(matrix, order, executor, out=matrix)
     return Filtered(matrix, _power(matrix), note=f"order {order}")
 
@@ -264,25 +263,26 @@ def _highest_rank(work: Work) -> int:
     return max(1, highest_rank((stack.n_pixels, stack.n_frames), fitted))
 
 
-def _matrix(work: Work, missing: bool = False) -> tuple[NDArray[Any], NDArray[np.uint8] | None]:
-    """Return the Casorati matrix and the bit mask of its observed entries, which is None when all are observed.
+def _matrix(work: Work, executor: Executor, missing: bool = False) -> CasoratiMatrix:
+    """Return the Casorati matrix of the stack.
 
     Parameters
     ----------
     work : Work
         Holds the stack and the precision.
+    executor : Executor
+        Maps over the row blocks.
     missing : bool
         Whether the method can fill unobserved entries; otherwise they raise an InputError.
     """
     dtype = STORAGE[work.precision, np.iscomplexobj(work.stack.iq)]
-    matrix = casorati(work.stack, dtype)
-    seen = blank_unobserved(matrix)
-    if seen.n_missing and not missing:
+    entries = check_entries(casorati(work.stack, dtype), executor)
+    if entries.n_unobserved and not missing:
         raise InputError(
-            f"this method needs every entry, and {seen.n_missing} are NaN or infinite; "
+            f"this method needs every entry, and {entries.n_unobserved} are NaN or infinite; "
             "compare methods that fill unobserved entries, such as eta-decay and rpca"
         )
-    return matrix, seen.bits
+    return entries.matrix
 
 
 def _number(value: str | int, what: str) -> int:
@@ -293,17 +293,15 @@ def _number(value: str | int, what: str) -> int:
 
 def _keep(
     work: Work,
-    matrix: NDArray[Any],
+    matrix: CasoratiMatrix,
     model: LowRank,
-    executor: ThreadExecutor,
-    observed: NDArray[np.uint8] | None = None,
     **more: Any,
 ) -> Filtered:
     """Keep the shared band of a low-rank estimate, in the memory of the matrix."""
     low = _number(work.low, "low_cutoff")
-    high = {"rank": model.rank, "none": None}[work.high] if isinstance(work.high, str) else work.high
-    power = keep_band(matrix, model, low, high, executor, observed, out=matrix)
-    return Filtered(matrix, power, rank=model.rank, low=low, **more)
+    high = model.rank if isinstance(work.high, str) else work.high
+    power = keep_band(matrix, model, Band(low, high, work.high == "none"), out=matrix.values)
+    return Filtered(matrix.values, power, rank=model.rank, low=low, **more)
 
 
 def _power(matrix: NDArray[Any]) -> NDArray[np.float64]:

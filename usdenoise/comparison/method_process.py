@@ -85,9 +85,9 @@ def run_task(task: MethodTask) -> MethodResult:
         with np.errstate(over="ignore", invalid="ignore"):
             filtered = contender.run(work)
     except DivergedError as error:
-        return MethodResult("diverged", str(error))
+        return MethodResult("diverged", error.command_line_text)
     except UsdenoiseError as error:
-        return MethodResult("failed", str(error))
+        return MethodResult("failed", error.command_line_text)
     except MemoryError:
         return MethodResult(
             "failed", "the memory is not enough for this method; take fewer frames with --frames"
