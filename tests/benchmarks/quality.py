@@ -106,9 +106,9 @@ def one_stack(rows, stack, truth, label):
         ratio = correlation(result.power_doppler, truth) / scores[best]
         rows.add("refit all: correlation over the full SVD's", 0.99, ratio)
         rows.add("passes over the samples", 12, result.solution.passes, larger=False)
-        if result.judgement.held_out_ratio is not None:
+        if result.fit_quality.held_out_ratio is not None:
             rows.add(
-                "held-out error over what is allowed", 1.1, result.judgement.held_out_ratio, larger=False
+                "held-out error over what is allowed", 1.1, result.fit_quality.held_out_ratio, larger=False
             )
     for sampling, aim in ((0.5, 0.97), (0.25, 0.9)):
         result = denoise(stack, sampling=sampling, low_cutoff=best, refit="none", **OPTIONS)

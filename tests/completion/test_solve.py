@@ -117,9 +117,21 @@ def test_one_symmetric_factor_goes_through_the_same_loop():
     assert solution.trace[-1].objective < 1e-12
 
 
-def test_non_finite_iterate_is_an_error_that_names_the_step():
-    with pytest.raises(DivergedError, match=r"iteration 1 with step 1e\+300.*smaller --step"):
-        descend(Bowl(), np.full((2, 1), 1e100), step=1e300)
+def test_a_non_finite_iterate_is_a_stop_reason_and_an_error_that_names_the_step():
+    solution = descend(Bowl(), np.full((2, 1), 1e100), step=1e300)
+    assert solution.stop_reason is StopReason.DIVERGED
+    # The trace of the finite iterates is kept, and so are the last finite factors.
+    assert [line.iteration for line in solution.trace] == [0]
+    assert np.array_equal(solution.factors[0], np.full((2, 1), 1e100))
+    assert solution.passes == 2
+    with pytest.raises(DivergedError, match=r"iteration 1 with step 1e\+300.*smaller step") as caught:
+        solution.check_finite()
+    assert "smaller --step, or more --damping" in caught.value.command_line_text
+
+
+def test_a_start_that_is_not_finite_has_no_trace():
+    solution = descend(Bowl(), np.full((2, 1), np.inf), step=1.0)
+    assert (solution.stop_reason, solution.trace, solution.iterations) == (StopReason.DIVERGED, (), 0)
 
 
 def test_no_descent_ends_the_loop_with_its_reason():

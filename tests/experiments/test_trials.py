@@ -72,9 +72,9 @@ def test_there_is_one_descent_loop_in_the_package():
 
 
 def test_every_run_goes_through_the_loop(monkeypatch):
-    from usdenoise.pipeline import estimate as completion
+    from usdenoise.pipeline import fit_sample
 
-    assert trials.solve is completion.solve is solve
+    assert trials.solve is fit_sample.solve is solve
     calls = []
 
     def counted(problem, start, **arguments):

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from tests.conftest import all_frames
+from tests.reference.matrices import casorati_matrix
 from usdenoise.completion.starts import gaussian
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
-from usdenoise.pipeline.clutter_cutoff import _map_scores, choose_low_cutoff, mean_doppler
+from usdenoise.pipeline.blood_split import score_cutoffs
+from usdenoise.pipeline.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.fit_quality import judge
 from usdenoise.pipeline.similarity import spatial_similarity, two_squares
@@ -21,7 +23,7 @@ def test_similarity_is_the_correlation_of_envelopes():
 
 def chosen(model, highest):
     factor, factor_h = model.band(0, model.rank)
-    return choose_low_cutoff(model, factor @ factor_h, None, 1e-3, highest)
+    return choose_low_cutoff(model, casorati_matrix(factor @ factor_h), 1e-3, highest)
 
 
 def squares(n, a, b, noise, seed=0):
@@ -100,7 +102,8 @@ def test_nothing_is_removed_where_there_is_no_clutter(noise):
     _, terms = all_frames(settings)
     result = denoise(terms.blood + terms.noise, axes="tzx")
     assert result.options.low_cutoff == 0
-    assert "no clutter" in result.cutoff.reason
+    assert result.cutoff.reason in (CutoffReason.NO_FALL, CutoffReason.TOO_FAST)
+    assert "no clutter" in result.cutoff_sentence
 
 
 def test_fast_leading_component_is_no_tissue():
@@ -111,7 +114,8 @@ def test_fast_leading_component_is_no_tissue():
     model = LowRank(left, np.geomspace(1000, 1, 8), tones)
     choice = chosen(model, 8)
     assert choice.low == 0
-    assert "too fast for tissue" in choice.reason
+    assert choice.reason is CutoffReason.TOO_FAST
+    assert "+0.30 cycles a frame, which is too fast for tissue" in choice.sentence
 
 
 def test_tissue_up_to_the_last_component_is_said():
@@ -122,8 +126,9 @@ def test_tissue_up_to_the_last_component_is_said():
     slow = np.exp(1j * np.outer(frames, np.arange(10))) / 10
     model = LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1000, 1, 10), slow)
     choice = chosen(model, 9)
-    assert (choice.low, choice.certainty) == (9, "unsure")
-    assert "raise --rank" in choice.reason
+    assert (choice.low, choice.certainty) == (9, CutoffCertainty.UNSURE)
+    assert choice.reason is CutoffReason.BEYOND_RANK
+    assert "raise --rank" in choice.sentence
 
 
 def test_missing_frames_pixels_and_entries_leave_the_picture():
@@ -206,12 +211,12 @@ def test_the_cut_lies_where_the_speckle_gives_way_to_the_vessels(n_tissue, n_edg
     choice = chosen(tissue_then_blood(n_tissue, n_edge), 40)
     assert n_tissue <= choice.low <= n_tissue + n_edge
     if n_edge == 0:
-        assert (choice.low, choice.certainty) == (n_tissue, "sure")
+        assert (choice.low, choice.certainty) == (n_tissue, CutoffCertainty.SURE)
 
 
 def test_rules_that_disagree_make_the_choice_unsure():
     choice = chosen(tissue_then_blood(4, 30), 40)
-    assert choice.certainty == "unsure"
+    assert choice.certainty is CutoffCertainty.UNSURE
     assert abs(choice.two_squares[0] - choice.low) > 2
 
 
@@ -220,7 +225,7 @@ def test_maps_that_are_the_same_everywhere_correlate_with_nothing():
     left = rng.choice([-1, 1, 1j, -1j], (256, 12)) / 16
     model = LowRank(left, np.geomspace(1000, 1, 12), np.linalg.qr(gaussian(rng, (40, 12), np.complex128))[0])
     factor, factor_h = model.band(0, 12)
-    scores = _map_scores(model, factor @ factor_h, None, 0.01, 3, 6, 12)
+    scores = score_cutoffs(model, casorati_matrix(factor @ factor_h), 0.01, 3, range(6, 12))
     assert np.array_equal(scores, np.full(9, -1.0))
 
 
@@ -241,7 +246,7 @@ def test_the_blood_map_is_found_60_db_below_tissue(scale):
     model = LowRank(
         left[:, :30].astype(np.complex64), singular[:30], right_h[:30].conj().T.astype(np.complex64)
     )
-    scores = _map_scores(model, matrix, None, 1e-3 * scale, 10, 10, 22)
+    scores = score_cutoffs(model, casorati_matrix(matrix), 1e-3 * scale, 10, range(10, 22))
     assert np.argmax(scores) == 10
     assert scores[10] > 0.95
     assert (scores[1:10] < 0.1).all()

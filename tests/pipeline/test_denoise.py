@@ -11,6 +11,7 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError, OptionError
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.pipeline.fit_quality import Verdict
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.sampling import draw_entries
 
@@ -147,17 +148,17 @@ def test_stacks_without_content(values, options, error, words):
     [
         ({"rank": 49}, r"rank 49 is above min\(n_pixels, n_frames\) = 20"),
         ({"rank": 49, "method": "svd"}, r"rank 49 is above min"),
-        ({"rank": 15, "sampling": 0.5}, "too few for rank 15; lower --rank to"),
+        ({"rank": 15, "sampling": 0.5}, "too few for rank 15; lower rank to"),
         ({"rank": 2, "sampling": 0.01}, "no rank is determined"),
         ({"rank": 0}, "rank 0 must be at least 1"),
         (
             {"low_cutoff": 20, "rank": 20, "high_cutoff": "rank"},
-            "low_cutoff 20 must be below rank 20; raise --rank or lower --low-cutoff",
+            "low_cutoff 20 must be below rank 20; raise rank or lower low_cutoff",
         ),
         ({"rank": 20, "low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
         ({"rank": 20, "low_cutoff": 0, "high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
         ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
-        ({"step": 0.5, "alpha": 1.0}, "give --step or --alpha, not both"),
+        ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
         ({"step": -1.0}, "step -1 must be positive"),
         ({"damping": -1.0}, "damping -1 must not be negative"),
         ({"decay": 0.0}, "decay 0 is outside"),
@@ -175,8 +176,9 @@ def test_bad_options_say_what_to_do(options, words):
 
 
 def test_the_svd_judges_itself_as_what_it_is(stack):
-    judgement = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).judgement
-    assert (judgement.verdict, judgement.held_out_ratio) == ("the full SVD itself", None)
+    quality = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).fit_quality
+    assert (quality.verdict, quality.held_out_ratio) == (Verdict.EXACT, None)
+    assert quality.sentence == "the full SVD itself"
 
 
 def test_svd_refuses_missing_entries():
@@ -224,11 +226,11 @@ def test_the_result_does_not_depend_on_the_threads_of_blas(stack, method):
 
 
 @pytest.mark.parametrize("low", ["auto", 12])
-def test_a_large_stack_is_looked_at_in_every_few_pixels(small_phantom, monkeypatch, low):
+def test_a_coarse_fit_chooses_the_cutoff_of_a_large_stack(small_phantom, monkeypatch, low):
     terms = small_phantom[1]
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
     whole = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
-    monkeypatch.setattr("usdenoise.pipeline.denoise.LOOK_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.pipeline.estimate.COARSE_PIXELS", 320)
     every_few = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
     cut = every_few.options.low_cutoff
     assert whole.model.rank == len(whole.singular_values) == len(every_few.singular_values) == 30
@@ -241,7 +243,7 @@ def test_a_large_stack_is_looked_at_in_every_few_pixels(small_phantom, monkeypat
     difference = every_few.acquisition.iq - exact.acquisition.iq
     assert np.linalg.norm(difference) < 0.1 * np.linalg.norm(exact.acquisition.iq)
     assert correlation(every_few.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
-    assert every_few.judgement.held_out_ratio == pytest.approx(whole.judgement.held_out_ratio, rel=0.03)
+    assert every_few.fit_quality.held_out_ratio == pytest.approx(whole.fit_quality.held_out_ratio, rel=0.03)
     asked = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30, all_components=True)
     assert np.array_equal(asked.acquisition.iq, whole.acquisition.iq)
     assert asked.model.rank == 30
@@ -249,7 +251,7 @@ def test_a_large_stack_is_looked_at_in_every_few_pixels(small_phantom, monkeypat
 
 @pytest.mark.parametrize("given", [{"high_cutoff": "rank"}, {"low_cutoff": 25}, {"refit": "none"}])
 def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
-    monkeypatch.setattr("usdenoise.pipeline.denoise.LOOK_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.pipeline.estimate.COARSE_PIXELS", 320)
     result = usdenoise.denoise(stack, axes="tzx", **{"low_cutoff": 5, "rank": 30} | given)
     assert result.model.rank == 30
 
@@ -257,5 +259,5 @@ def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
 def test_holes_are_filled_with_all_components(stack, monkeypatch):
     broken = stack.copy()
     broken[3, 4, 5] = np.nan
-    monkeypatch.setattr("usdenoise.pipeline.denoise.LOOK_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.pipeline.estimate.COARSE_PIXELS", 320)
     assert usdenoise.denoise(broken, axes="tzx", low_cutoff=5, rank=30).model.rank == 30

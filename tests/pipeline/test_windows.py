@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from usdenoise import Acquisition, denoise
 from usdenoise.errors import OptionError
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
+from usdenoise.jobs.job_options import Display, Output
 from usdenoise.phantom import Phantom, Terms
 from usdenoise.pictures import film as movie
 from usdenoise.pipeline.fit_quality import FAR
 from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.windows import Block, blocks, filter_blocks
+from usdenoise.pipeline.windows import Window, cut_into_windows, filter_windows
 
 SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
 
@@ -31,7 +31,7 @@ SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
 def test_blocks_cover_every_frame(n_frames: int, window: int, stride: int) -> None:
     if window > n_frames or stride > window:
         return
-    parts = blocks(n_frames, window, stride)
+    parts = cut_into_windows(n_frames, window, stride)
     covered = {frame for block in parts for frame in range(block.start, block.stop)}
     assert covered == set(range(n_frames))
     assert all(block.complete == (block.n_frames == window) for block in parts)
@@ -41,18 +41,18 @@ def test_blocks_cover_every_frame(n_frames: int, window: int, stride: int) -> No
 
 
 def test_blocks_by_hand() -> None:
-    assert blocks(10, 4) == [Block(0, 4, True), Block(4, 8, True), Block(8, 10, False)]
-    assert blocks(8, 4) == [Block(0, 4, True), Block(4, 8, True)]
-    assert blocks(10, 6, 2) == [Block(0, 6, True), Block(2, 8, True), Block(4, 10, True)]
-    assert blocks(11, 6, 2)[-1] == Block(6, 11, False)
-    assert [block.middle for block in blocks(10, 4)] == [1.5, 5.5, 8.5]
+    assert cut_into_windows(10, 4) == [Window(0, 4, True), Window(4, 8, True), Window(8, 10, False)]
+    assert cut_into_windows(8, 4) == [Window(0, 4, True), Window(4, 8, True)]
+    assert cut_into_windows(10, 6, 2) == [Window(0, 6, True), Window(2, 8, True), Window(4, 10, True)]
+    assert cut_into_windows(11, 6, 2)[-1] == Window(6, 11, False)
+    assert [block.middle for block in cut_into_windows(10, 4)] == [1.5, 5.5, 8.5]
 
 
 def test_a_window_beyond_the_acquisition() -> None:
     with pytest.raises(
-        OptionError, match=r"window 11 is more than the 10 frames that there are; lower --window"
+        OptionError, match=r"window 11 is longer than the 10 frames of the stack; lower window"
     ):
-        blocks(10, 11)
+        cut_into_windows(10, 11)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_each_image_is_that_of_its_frames(
     output = Output(window=window, stride=stride, products=("power", "directional", "velocity"))
     report = job.run(stack, tmp_path / "out", options=SVD, output=output)
     iq = small_phantom[1].iq[:, :20, :16]
-    parts = blocks(120, window, stride)
+    parts = cut_into_windows(120, window, stride)
     with h5py.File(report["output"]["sequence"]) as file:
         assert np.array_equal(file["first_frame"], [block.start for block in parts])
         assert np.array_equal(file["n_frames"], [block.n_frames for block in parts])
@@ -113,9 +113,9 @@ def test_a_block_too_short_for_the_rank_is_kept(small_phantom: tuple[Phantom, Te
         return Acquisition(iq[start:stop].copy(), "tzx")
 
     options = DenoiseOptions(rank=6, low_cutoff=3, iterations=2)
-    results = list(filter_blocks(read, blocks(61, 30), options))
-    assert [block.n_frames for block, *_ in results] == [30, 30, 1]
-    last = results[-1][1].power_doppler
+    results = list(filter_windows(read, cut_into_windows(61, 30), options))
+    assert [filtered.window.n_frames for filtered in results] == [30, 30, 1]
+    last = results[-1].result.power_doppler
     assert last.shape == (40, 32)
     # Of the one frame alone, filtered with those before it.
     assert 0 < last.mean() < 0.1 * np.mean(np.abs(iq[60]) ** 2)
@@ -129,9 +129,9 @@ def test_a_warm_start_is_as_good_or_is_not_taken(small_phantom: tuple[Phantom, T
 
     # The second block is the first one again: its subspace is known.
     options = DenoiseOptions(rank=12, low_cutoff=4, init="spectral", iterations=8)
-    (_, first, cold), (_, second, warm) = filter_blocks(read, blocks(120, 60), options)
-    assert not cold
-    assert warm
+    before, after = filter_windows(read, cut_into_windows(120, 60), options)
+    assert (before.warm, after.warm) == (False, True)
+    first, second = before.result, after.result
     assert second.held_out_rmse is not None
     assert first.held_out_rmse is not None
     assert second.held_out_rmse < 1.02 * first.held_out_rmse
@@ -140,9 +140,11 @@ def test_a_warm_start_is_as_good_or_is_not_taken(small_phantom: tuple[Phantom, T
     def read_moved(start: int, stop: int) -> Acquisition:
         return Acquisition(moved[start:stop].copy(), "tzx")
 
-    for _, result, _ in filter_blocks(read_moved, blocks(120, 60), DenoiseOptions(rank=12, low_cutoff=4)):
-        assert result.judgement.held_out_ratio is not None
-        assert result.judgement.held_out_ratio <= FAR
+    options = DenoiseOptions(rank=12, low_cutoff=4)
+    for filtered in filter_windows(read_moved, cut_into_windows(120, 60), options):
+        ratio = filtered.result.fit_quality.held_out_ratio
+        assert ratio is not None
+        assert ratio <= FAR
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".h5"])
@@ -211,6 +213,6 @@ def test_an_mp4_is_a_film_too() -> None:
 
 
 def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
-    display = job.Display(cutoff_figure=True)
-    with pytest.raises(OptionError, match="a cutoff in each block; leave out --cutoff-figure or --window"):
+    display = Display(cutoff_figure=True)
+    with pytest.raises(OptionError, match="a cutoff in each window; leave out cutoff_figure or window"):
         job.run(stack, tmp_path / "out", display=display, output=Output(window=30))

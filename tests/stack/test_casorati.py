@@ -8,8 +8,7 @@ import pytest
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.bit_mask import unpack
-from usdenoise.stack.casorati import blank_unobserved, casorati, from_casorati, image_from_pixels
+from usdenoise.stack.casorati import casorati, check_entries, from_casorati, image_from_pixels
 
 ORDERS = ["".join(p) for p in permutations("zxt")] + ["tzxy", "zxyt", "ytxz"]
 
@@ -36,7 +35,7 @@ def test_pixel_major_memory_is_not_copied():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_blank_unobserved_marks_and_zeroes_what_is_not_finite(threads, monkeypatch):
+def test_check_entries_marks_and_zeroes_what_is_not_finite(threads, monkeypatch):
     # Several blocks, some of them whole.
     monkeypatch.setattr("usdenoise.stack.casorati.BLOCK_ENTRIES", 19 * 7)
     rng = np.random.default_rng(0)
@@ -46,15 +45,16 @@ def test_blank_unobserved_marks_and_zeroes_what_is_not_finite(threads, monkeypat
     bad[100:200] = False
     matrix[bad] = np.resize([np.nan, np.inf, complex(0, -np.inf), complex(1, np.nan)], bad.sum())
     with ThreadExecutor(threads) as executor:
-        seen = blank_unobserved(matrix, executor.map)
-        again = blank_unobserved(matrix, executor.map)
-    assert seen.n_missing == bad.sum()
-    assert np.array_equal(unpack(seen.bits, 19), ~bad)
+        seen = check_entries(matrix, executor)
+        again = check_entries(matrix, executor)
+    assert seen.n_unobserved == bad.sum()
+    assert np.array_equal(seen.matrix.observed_mask(slice(None)), ~bad)
+    assert np.array_equal(seen.matrix.rows(slice(3, 40)).observed_mask(slice(2, 9)), ~bad[5:12])
     assert np.array_equal(matrix, np.where(bad, 0, clean))
     expected = [sum(abs(complex(value)) ** 2 for value in row) for row in matrix]
     np.testing.assert_allclose(seen.energy, expected, rtol=1e-6)
     assert np.array_equal(again.energy, seen.energy)
-    assert (again.bits, again.n_missing) == (None, 0)
+    assert (again.matrix.observed, again.n_unobserved) == (None, 0)
 
 
 @pytest.mark.parametrize(

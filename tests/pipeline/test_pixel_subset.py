@@ -1,0 +1,48 @@
+"""Noise level, rank and spectrum of the pixel subset, against numpy."""
+
+import numpy as np
+import pytest
+
+from tests.reference import loops
+from tests.reference.matrices import casorati_matrix, low_rank_and_noise
+from usdenoise.completion.starts import gaussian
+from usdenoise.pipeline.pixel_subset import draw_pixel_subset
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("shape", [(3000, 100), (2000, 400)])
+@pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
+def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
+    matrix = (low_rank_and_noise(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    assert subset.noise_rms == pytest.approx(sigma, rel=0.05)
+    assert subset.n_above_noise == 12
+    # The data are a sum of twelve products of independent unit vectors with scales from 100 to 1.
+    power = np.mean(np.abs(matrix.astype(np.complex128)) ** 2) * shape[1]
+    assert subset.signal_variances(12).sum() == pytest.approx(power - shape[1] * sigma**2, rel=0.3)
+
+
+def test_pixel_subset_sees_through_missing_entries():
+    matrix = low_rank_and_noise(np.complex64, (1500, 120), rank=5, noise=0.1)
+    frames = np.linspace(0, 3, 120)
+    smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
+    rng = np.random.default_rng(0)
+    matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
+    complete = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    missing = rng.random(matrix.shape) < 0.02
+    missing[:, 40:46] = True
+    holes = draw_pixel_subset(casorati_matrix(matrix, missing), np.random.default_rng(0))
+    assert holes.noise_rms == pytest.approx(complete.noise_rms, rel=0.15)
+    assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])
+def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
+    matrix = low_rank_and_noise(dtype, shape=shape)
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    _, singular, right = loops.truncated_svd(matrix, min(shape))
+    assert subset.n_pixels == shape[0]
+    assert subset.singular_values[:6] == pytest.approx(singular[:6], rel=1e-5)
+    assert subset.singular_values[-5:] == pytest.approx(singular[-5:], rel=1e-3)
+    overlap = np.abs(np.sum(subset.right[:, :6].conj() * right[:, :6], axis=0))
+    assert overlap == pytest.approx(np.ones(6), abs=1e-4)

@@ -1,0 +1,29 @@
+"""Matrices that many tests share."""
+
+from typing import Any
+
+import numpy as np
+
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.bit_mask import pack
+from usdenoise.stack.casorati import CasoratiMatrix
+
+SERIAL = ThreadExecutor(1)
+
+
+def low_rank_and_noise(
+    dtype: Any, shape: tuple[int, int] = (300, 40), rank: int = 6, noise: float = 0.01, seed: int = 0
+) -> Any:
+    """A matrix of low rank with singular values over two decades, and white noise."""
+    rng = np.random.default_rng(seed)
+    u, v = (gaussian(rng, (n, rank), dtype) for n in shape)
+    scales = np.logspace(2, 0, rank).astype(u.real.dtype)
+    return (u * scales) @ v.conj().T + gaussian(rng, shape, dtype) * u.real.dtype.type(noise)
+
+
+def casorati_matrix(values: Any, missing: Any = None) -> CasoratiMatrix:
+    """A Casorati matrix without the entries that are missing, worked through on one thread."""
+    if missing is None:
+        return CasoratiMatrix(values, None, SERIAL)
+    return CasoratiMatrix(np.where(missing, 0, values).astype(values.dtype), pack(~missing), SERIAL)
