@@ -1,1 +1,1 @@
-"""Arrays to encoded pictures."""
+"""Pictures: from arrays to the encoded bytes of PNG, GIF and MP4 files."""

@@ -1,4 +1,4 @@
-"""Many power Doppler images on one sheet, and the images back from their files."""
+"""A contact sheet: the power Doppler images of many scans in one picture."""
 
 import math
 from collections.abc import Sequence
@@ -9,24 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import COLOR_MAP, figure_png, on_one_line, suitable_range_db
+from usdenoise.pictures.figures import draw_panel, figure_png, on_one_line, power_scale, suitable_range_db
 
 _PLACE_INCHES, _LABEL_INCHES, _MARGIN_INCHES, _DPI = 1.6, 0.3, 0.06, 110
 _LETTERS_A_LINE = 26
+"""Letters of 7 points that fit below a place of 1.6 inches."""
+
+_PLACES_ACROSS = 1.4
+"""Columns over rows. A place with its label is 1.6 x 1.9 inches, so a sheet is 1.2 times as wide as high."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A place on a contact sheet.
+    """One image of a contact sheet, with its label.
 
     Attributes
     ----------
     label : str
-        Below the image, with the dynamic range; the middle of a long one is left out.
+        Text below the image, followed by the dynamic range. The middle of a long label is left out.
     image : (n_pages, n_rows, n_columns) array or None
-        Linear power, depth downwards; of several pages the maximum is shown. None leaves an empty frame.
+        Linear power Doppler, depth downwards. The maximum over the pages is shown. None gives an empty frame
+        with the text "no result".
     aspect : float
-        Height of a pixel over its width.
+        Height of a pixel over its width; 1 by default.
     """
 
     label: str
@@ -35,14 +40,14 @@ class Tile:
 
 
 def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
-    """Power Doppler images in reading order, each in dB below its own maximum, on its own range.
+    """Draw power Doppler images in reading order, each in dB below its own maximum and on its own range.
 
-    Every image has a place of the same size, and its own proportions within it.
+    All images get places of the same size and keep their proportions within them.
 
     Parameters
     ----------
     tiles : sequence of Tile
-        At least one.
+        The images with their labels, at least one.
 
     Returns
     -------
@@ -51,7 +56,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
     """
     from matplotlib.figure import Figure
 
-    n_columns = min(math.ceil(math.sqrt(len(tiles) * 1.4)), len(tiles))
+    n_columns = min(math.ceil(math.sqrt(len(tiles) * _PLACES_ACROSS)), len(tiles))
     n_rows = math.ceil(len(tiles) / n_columns)
     place = _PLACE_INCHES if len(tiles) > 6 else 2 * _PLACE_INCHES
     width, height = n_columns * place, n_rows * (place + _LABEL_INCHES)
@@ -79,14 +84,8 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
             image = decibels(tile.image.max(axis=0))
             shown = suitable_range_db(image)
             below += f"\n{shown:.0f} dB"
-            panel.imshow(
-                np.maximum(image, -shown),
-                cmap=COLOR_MAP,
-                vmin=-shown,
-                vmax=0,
-                aspect=tile.aspect,
-                interpolation="nearest",
-            )
+            size = (image.shape[0] * tile.aspect, image.shape[1])
+            draw_panel(panel, np.maximum(image, -shown), power_scale(shown), size)
         figure.text(
             (left + place / 2) / width,
             (top - place) / height,
@@ -100,6 +99,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
 
 
 def _shortened(label: str, letters: int) -> str:
+    """Replace the middle of a label of more than `letters` characters by an ellipsis."""
     label = on_one_line(label)
     if len(label) <= letters:
         return label

@@ -1,4 +1,4 @@
-"""How a low cutoff was chosen, as a picture."""
+"""The picture that explains the choice of a low cutoff."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ def cutoff_png(
     profile: NDArray[Any],
     low: int,
 ) -> bytes:
-    """Picture of how a low cutoff was chosen: the singular values, the similarity matrix, and the cut.
+    """Draw the low cutoff over the singular values and over the spatial similarity of the components.
 
     Parameters
     ----------
     singular_values : (k,) array
-        Decreasing.
+        Singular values, largest first, in any unit; they are drawn in dB below the first.
     similarity : (k, k) array
-        Spatial similarity of the components.
+        Spatial similarity of every two components, 1 on the diagonal.
     profile : (k,) array
         Similarity of each component to the leading ones.
     low : int
-        Components removed.
+        Low cutoff: the number of components removed, drawn as a red line in front of the first one kept.
 
     Returns
     -------
@@ -40,6 +40,7 @@ def cutoff_png(
     curve.set_ylabel("singular value (dB)")
     resemblance.plot(profile, ".-")
     resemblance.set_ylabel("similarity to the leading components")
+    # The diagonal is always 1: a scale that ends below 1 leaves more colours to the other entries.
     shown = matrix.imshow(similarity, vmin=0, vmax=0.7, cmap="viridis")
     matrix.set_ylabel("component")
     figure.colorbar(shown, ax=matrix, label="similarity")

@@ -1,24 +1,33 @@
-"""Arrays to pictures: the encoded bytes of PNG and TIFF images."""
+"""Pictures of a filtered stack: power Doppler, directional power and axial velocity, encoded as PNG."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.pictures.figures import (
-    COLOR_MAP,
     DPI,
+    MAX_ASPECT,
+    ColorScale,
+    add_color_bar,
+    add_title,
     axis_label,
+    draw_panel,
     figure_png,
-    on_one_line,
+    panel_size,
     panels_of,
+    power_scale,
     suitable_range_db,
 )
 
+# The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
 _WIDTH_INCHES = 6.0
+"""Width of a picture with one panel, colour bar included; each further panel adds 60 %."""
+
+_SPEEDS_ON_SCALE = 99
+"""Percentile of the speed at the end of the colour scale, so that a few outliers do not stretch the scale."""
 
 
 def power_doppler_png(
@@ -29,7 +38,7 @@ def power_doppler_png(
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
 ) -> bytes:
-    """Picture of a power Doppler image, depth downwards, with a colour bar in dB.
+    """Draw a power Doppler image, depth downwards, with a colour bar in dB.
 
     Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
     maximum projections.
@@ -37,15 +46,16 @@ def power_doppler_png(
     Parameters
     ----------
     decibels : 2-D or 3-D array
-        0 at the maximum.
+        Power Doppler in dB, 0 at the maximum.
     axes : str
-        Its axis letters, for example "zx".
+        Axis letters of `decibels`, for example "zx".
     dynamic_range_db : float, optional
-        What is this far below the maximum is black; by default :func:`suitable_range_db`.
+        Power this many dB below the maximum, and less, is black; by default
+        :func:`usdenoise.pictures.figures.suitable_range_db`.
     spacing_mm : mapping from axis letter to float, optional
-        Pixel pitch.
+        Pixel pitch in mm, for the axes where it is known; by default for none.
     title : str
-        Above the picture.
+        Text above the picture; by default none.
 
     Returns
     -------
@@ -54,8 +64,8 @@ def power_doppler_png(
     """
     if dynamic_range_db is None:
         dynamic_range_db = suitable_range_db(decibels)
-    scale = _Scale(COLOR_MAP, -dynamic_range_db, 0.0, "power Doppler (dB)")
-    return _picture(np.maximum(decibels, -dynamic_range_db), axes, scale, spacing_mm or {}, title)
+    shown = np.maximum(decibels, -dynamic_range_db)
+    return _picture(shown, axes, power_scale(dynamic_range_db), spacing_mm or {}, title)
 
 
 def directional_png(
@@ -68,22 +78,22 @@ def directional_png(
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
 ) -> bytes:
-    """Picture of directional power: red towards the probe, blue away, black where there is little.
+    """Draw directional power: red towards the probe, blue away, black where the power is low.
 
-    Each pixel shows the stronger of its two directions, in dB below the strongest of all.
+    Each pixel shows the stronger of its two directions, in dB below the maximum of both images.
 
     Parameters
     ----------
-    positive, negative : 2-D or 3-D arrays
-        Power at positive and at negative Doppler frequencies.
+    positive, negative : 2-D or 3-D arrays of one shape
+        Linear power at positive and at negative Doppler frequencies.
     axes : str
-        Their axis letters.
+        Axis letters of both arrays.
     db_factor : float
         Decibels are `db_factor` log10 of the power.
     dynamic_range_db : float
-        What is this far below the maximum is black.
+        Power this many dB below the maximum, and less, is black.
     spacing_mm, title
-        As for :func:`power_doppler_png`.
+        Pixel pitch and text above the picture, as for :func:`power_doppler_png`.
 
     Returns
     -------
@@ -105,7 +115,7 @@ def directional_png(
         dynamic_range_db / 2: f"{-dynamic_range_db / 2:g}",
         dynamic_range_db: "0, towards",
     }
-    scale = _Scale(color_map, -dynamic_range_db, dynamic_range_db, "directional power (dB)", ticks)
+    scale = ColorScale(color_map, -dynamic_range_db, dynamic_range_db, "directional power (dB)", ticks)
     return _picture(signed, axes, scale, spacing_mm or {}, title)
 
 
@@ -118,18 +128,22 @@ def velocity_png(
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
 ) -> bytes:
-    """Picture of axial velocity: red towards the probe, blue away, grey where the power is below its median.
+    """Draw axial velocity: red towards the probe, blue away, grey where the power is below its median.
+
+    The phase of noise is random, so a pixel without flow would show a random velocity.
 
     Parameters
     ----------
-    velocity, power : 2-D or 3-D arrays
-        Axial velocity (or Doppler frequency), and power Doppler, which tells noise from flow.
+    velocity : 2-D or 3-D array
+        Axial velocity, or Doppler frequency, in `unit`.
+    power : array of the same shape
+        Linear power Doppler, which tells flow from noise.
     axes : str
-        Their axis letters.
+        Axis letters of both arrays.
     unit : str
-        Of the velocity.
+        Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
     spacing_mm, title
-        As for :func:`power_doppler_png`.
+        Pixel pitch and text above the picture, as for :func:`power_doppler_png`.
 
     Returns
     -------
@@ -140,53 +154,30 @@ def velocity_png(
 
     shown = np.where(power >= np.median(power), velocity, np.nan)
     seen = np.abs(shown[np.isfinite(shown)])
-    limit = float(np.percentile(seen, 99)) if seen.size else 0.0
+    limit = float(np.percentile(seen, _SPEEDS_ON_SCALE)) if seen.size else 0.0
+    # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
-    return _picture(shown, axes, _Scale(color_map, -limit, limit, label), spacing_mm or {}, title)
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Colours of a picture: from where to where, and what the colour bar says."""
-
-    color_map: Any
-    lowest: float
-    highest: float
-    label: str
-    ticks: Mapping[float, str] | None = None
+    return _picture(shown, axes, ColorScale(color_map, -limit, limit, label), spacing_mm or {}, title)
 
 
 def _picture(
-    image: NDArray[Any], axes: str, scale: _Scale, spacing: Mapping[str, float], title: str
+    image: NDArray[Any], axes: str, scale: ColorScale, spacing: Mapping[str, float], title: str
 ) -> bytes:
     from matplotlib.figure import Figure
 
     panels = panels_of(image, axes)
-    sizes = [
-        (image.shape[0] * spacing.get(rows, 1.0), image.shape[1] * spacing.get(columns, 1.0))
-        for image, rows, columns in panels
-    ]
-    aspect = max(min(height / width, 2.5) for height, width in sizes)
+    sizes = [panel_size(view.shape, rows, columns, spacing) for view, rows, columns in panels]
+    aspect = max(min(height / width, MAX_ASPECT) for height, width in sizes)
     width = _WIDTH_INCHES * (1 + 0.6 * (len(panels) - 1))
     height = (width / len(panels) - 1.2) * aspect + 1.1
     figure = Figure(figsize=(width, max(height, 2.5)), dpi=DPI, layout="compressed")
     subplots = figure.subplots(1, len(panels), squeeze=False)[0]
-    for subplot, (image, rows, columns), (height, width) in zip(subplots, panels, sizes, strict=True):
-        shown = subplot.imshow(
-            image,
-            cmap=scale.color_map,
-            vmin=scale.lowest,
-            vmax=scale.highest,
-            extent=(0, width, height, 0),
-            interpolation="nearest",
-        )
+    for subplot, (view, rows, columns), size in zip(subplots, panels, sizes, strict=True):
+        drawn = draw_panel(subplot, view, scale, size)
         subplot.set_xlabel(axis_label(columns, spacing))
         subplot.set_ylabel(axis_label(rows, spacing))
-    if title:
-        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
-    bar = figure.colorbar(shown, ax=list(subplots), label=scale.label, shrink=0.9)
-    if scale.ticks is not None:
-        bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+    add_title(figure, title)
+    add_color_bar(figure, drawn, list(subplots), scale)
     return figure_png(figure)

@@ -1,4 +1,4 @@
-"""Error curves with their spread, one panel a setting: the encoded bytes of a PNG."""
+"""Error curves with their spread on a log scale, one panel for each setting, encoded as PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,27 +7,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import figure_png
+from usdenoise.pictures.figures import add_title, figure_png
 
-# The colours of Okabe and Ito, which people with any common colour vision tell apart, without yellow.
+# The colours of Okabe and Ito, which stay distinct in all common kinds of colour blindness, without yellow.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 _LOWEST, _HIGHEST = 1e-17, 1e3
+"""Smallest and largest relative error drawn: below the rounding of double precision, and divergence."""
+
 _COLUMNS, _DPI = 2, 100
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve.
+    """One curve with its spread.
 
     Attributes
     ----------
     label : str
-        In the legend.
+        Text in the legend.
     x : (k,) array
-        Where it is known.
+        Positions of the points along the x axis.
     quartiles : (3, k) array
-        Lower quartile, median and upper quartile: a band, and the line in it.
+        Lower quartile, median and upper quartile of the error. The median is drawn as a line, and the range
+        between the quartiles as a band.
     """
 
     label: str
@@ -37,16 +40,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Setting:
-    """One panel.
+    """One panel of curves.
 
     Attributes
     ----------
     title : str
-        Above it.
+        Text above the panel.
     lines : sequence of Line
-        Its curves.
+        Curves of the panel.
     floor : float or None
-        Drawn as a level, named noise floor.
+        Error at the noise floor, drawn as a horizontal line; None draws no line.
     """
 
     title: str
@@ -55,18 +58,18 @@ class Setting:
 
 
 def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label: str) -> bytes:
-    """Picture of error curves on a log scale, two panels a row.
+    """Draw error curves on a log scale, two panels in a row.
 
-    Errors below 1e-17 and above 1e3 are drawn at the edge.
+    Errors below 1e-17 are drawn at 1e-17, and errors above 1e3 at 1e3.
 
     Parameters
     ----------
     settings : sequence of Setting
-        The panels.
+        The panels, at least one.
     title : str
-        Above the picture.
+        Text above all panels.
     x_label, y_label : str
-        Of every panel.
+        Labels of the two axes, the same in every panel.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
         panel.set_xlabel(x_label)
         panel.set_ylabel(y_label)
         panel.grid(alpha=0.3)
-        # Below the axes, where it hides nothing.
+        # Inside the axes the legend would hide curves.
         panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
-    figure.suptitle(title, fontsize="medium", parse_math=False)
+    add_title(figure, title)
     return figure_png(figure)

@@ -1,4 +1,4 @@
-"""Several methods in one picture: their images on one scale, and how they converge."""
+"""Pictures that compare methods: their images on one colour scale, and their convergence curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import COLOR_MAP, DPI, axis_label, figure_png, on_one_line, panels_of
+from usdenoise.pictures.figures import (
+    DPI,
+    MAX_ASPECT,
+    add_color_bar,
+    add_title,
+    axis_label,
+    draw_panel,
+    figure_png,
+    front_view,
+    panel_size,
+    power_scale,
+)
+
+_PANEL_INCHES = 2.1
 
 
 def montage_png(
@@ -17,21 +30,22 @@ def montage_png(
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
 ) -> bytes:
-    """Power Doppler images side by side on one dB scale, each with its label above.
+    """Draw power Doppler images side by side on one dB scale, each with its label above.
 
     Parameters
     ----------
     grid : rows of (label, image) or None
-        Images in dB, all with the axes `axes`; None leaves a place empty. Of a volume the maximum over the
-        last axis is shown.
+        Images in dB, all with the axes `axes`; None leaves a place empty. A volume is shown by its maximum
+        over elevation.
     axes : str
-        Axis letters of every image.
+        Axis letters of every image, for example "zx".
     dynamic_range_db : float
-        What is this far below 0 dB is black.
+        Power this many dB below 0 dB, and less, is black.
     spacing_mm : mapping from axis letter to float, optional
-        Pixel pitch; axes are in mm where it is known, otherwise in pixels.
+        Pixel pitch in mm; an axis is in mm where its pitch is known, otherwise in pixels. By default no pitch
+        is known.
     title : str
-        Above the picture.
+        Text above the picture; by default none.
 
     Returns
     -------
@@ -41,16 +55,15 @@ def montage_png(
     from matplotlib.figure import Figure
 
     spacing = spacing_mm or {}
+    scale = power_scale(dynamic_range_db)
     n_rows, n_columns = len(grid), max(len(row) for row in grid)
     first = next(cell for row in grid for cell in row if cell is not None)
-    shape = panels_of(first[1], axes)[0][0].shape
-    letters = panels_of(first[1], axes)[0][1:]
-    height, width = (n * spacing.get(letter, 1.0) for n, letter in zip(shape, letters, strict=True))
-    panel = 2.1
+    view, rows, columns = front_view(first[1], axes)
+    height, width = size = panel_size(view.shape, rows, columns, spacing)
     figure = Figure(
         figsize=(
-            max(n_columns * panel + 1.3, 4.0),
-            n_rows * (panel * np.clip(height / width, 0.3, 2.5) + 0.3) + 0.9,
+            max(n_columns * _PANEL_INCHES + 1.3, 4.0),
+            n_rows * (_PANEL_INCHES * np.clip(height / width, 0.3, MAX_ASPECT) + 0.3) + 0.9,
         ),
         dpi=DPI if n_rows * n_columns <= 30 else 100,
         layout="compressed",
@@ -63,35 +76,29 @@ def montage_png(
                 subplot.set_axis_off()
                 continue
             label, image = cell
-            shown = subplot.imshow(
-                np.maximum(panels_of(image, axes)[0][0], -dynamic_range_db),
-                cmap=COLOR_MAP,
-                vmin=-dynamic_range_db,
-                vmax=0,
-                extent=(0, width, height, 0),
-                interpolation="nearest",
+            drawn = draw_panel(
+                subplot, np.maximum(front_view(image, axes)[0], -dynamic_range_db), scale, size
             )
             subplot.set_title(label, fontsize="small", parse_math=False)
             subplot.tick_params(labelsize="x-small")
             below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
             subplot.tick_params(labelbottom=not below)
             if not below:
-                subplot.set_xlabel(axis_label(letters[1], spacing), fontsize="small")
+                subplot.set_xlabel(axis_label(columns, spacing), fontsize="small")
             if j == 0:
-                subplot.set_ylabel(axis_label(letters[0], spacing), fontsize="small")
-    if title:
-        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
-    figure.colorbar(shown, ax=subplots, label="power Doppler (dB)", shrink=0.9, aspect=30)
+                subplot.set_ylabel(axis_label(rows, spacing), fontsize="small")
+    add_title(figure, title)
+    add_color_bar(figure, drawn, subplots, scale, aspect=30)
     return figure_png(figure)
 
 
 def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
-    """Held-out error of iterative methods against passes over the sample and against seconds.
+    """Draw the held-out error of iterative methods against passes over the samples, and against seconds.
 
     Parameters
     ----------
-    curves : mapping from label to points (passes, seconds, held-out rms)
-        One line each.
+    curves : mapping from label to sequence of (passes, seconds, held-out rms)
+        The points of each curve. Seconds count from the beginning of the method, its start included.
 
     Returns
     -------
