@@ -1,1 +1,1 @@
-"""Images of a filtered stack: power Doppler, directional power, velocity, and figures of merit."""
+"""Images and figures of merit that follow from a filtered stack."""

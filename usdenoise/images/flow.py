@@ -1,6 +1,6 @@
-"""What follows from a filtered stack: power Doppler and its decibels, directional power, axial velocity."""
+"""Images of blood flow from a filtered stack: directional power, Doppler frequency and axial velocity."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,25 @@ from usdenoise.images.power_doppler import POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition
 
+_ROWS_A_BLOCK = 256
+"""Pixels that are converted to double precision at a time, so that the whole stack is never copied.
+
+With 2400 frames they take 10 MB.
+"""
+
 
 @dataclass(frozen=True)
 class Product:
-    """An image that follows from a filtered stack.
+    """An image that follows from a filtered stack, with its unit and formula.
 
     Attributes
     ----------
     values : float32 array of the spatial shape
-        The image.
-    unit, formula : str
-        What stands in the file's attributes.
+        The image, in `unit`.
+    unit : str
+        Unit of the values, as result files state it.
+    formula : str
+        Formula of the values, as result files state it.
     """
 
     values: NDArray[np.float32]
@@ -31,96 +39,121 @@ class Product:
 
 
 def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean power at positive and at negative Doppler frequencies.
+    """Return the mean power at positive and at negative Doppler frequencies.
 
-    With S_k the discrete Fourier transform of s over its N frames, the two are sums of |S_k|^2 / N^2 over
-    the positive and over the negative frequencies; what lies at 0, and at half the frame rate, is shared
-    equally, so that they add up to the power Doppler.
+    With S_k the discrete Fourier transform of s over its N frames, each is a sum of |S_k|^2 / N^2: one over
+    the positive, the other over the negative frequencies. Half of the power at frequency 0 and at half the
+    frame rate goes to each, so that the two add up to the power Doppler.
 
     Parameters
     ----------
     iq : complex array
         Filtered stack.
     axis : int
-        The time axis.
+        Time axis of `iq`; the last one by default.
 
     Returns
     -------
     positive, negative : float32 arrays of the spatial shape
-        In the squared units of the stack. Positive frequencies are motion towards the probe.
+        Linear power, in the squared unit of the stack. Positive frequencies are motion towards the probe.
 
     Raises
     ------
     OptionError
-        If the stack is real, whose two halves are equal by themselves.
+        If the stack is real: its spectrum is the same at positive and negative frequencies.
+
+    Examples
+    --------
+    One pixel moves towards the probe, and another one away from it with twice the amplitude:
+
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> time = np.arange(40)
+    >>> iq = np.stack([np.exp(0.2j * np.pi * time), 2 * np.exp(-0.2j * np.pi * time)])
+    >>> positive, negative = usdenoise.directional_power(iq)
+    >>> positive.round(3).tolist(), negative.round(3).tolist()
+    ([1.0, 0.0], [0.0, 4.0])
     """
-    pixels, shape = _pixels(iq, axis, "directional power")
-    n_frames = pixels.shape[1]
+    n_frames = iq.shape[axis]
     share = np.zeros(n_frames)
-    frequencies = np.fft.fftfreq(n_frames)
-    share[frequencies > 0] = 1.0
+    share[np.fft.fftfreq(n_frames) > 0] = 1.0
     share[0] = 0.5
     if n_frames % 2 == 0:
         share[n_frames // 2] = 0.5
-    positive, negative = (np.empty(len(pixels)) for _ in range(2))
-    for rows in row_blocks(len(pixels), 256):
-        spectrum = np.abs(np.fft.fft(pixels[rows].astype(np.complex128), axis=1)) ** 2 / n_frames**2
-        positive[rows], negative[rows] = spectrum @ share, spectrum @ (1 - share)
-    return positive.reshape(shape).astype(np.float32), negative.reshape(shape).astype(np.float32)
+
+    def halves(block: NDArray[np.complex128]) -> NDArray[np.float64]:
+        spectrum = np.abs(np.fft.fft(block, axis=1)) ** 2 / n_frames**2
+        return np.stack([spectrum @ share, spectrum @ (1 - share)])
+
+    positive, negative = _by_pixel(halves, iq, axis, "directional power").astype(np.float32)
+    return positive, negative
 
 
 def doppler_frequency(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
-    """Mean Doppler frequency in cycles a frame, arg(sum_t s(t+1) conj(s(t))) / (2 pi).
+    """Return the mean Doppler frequency in cycles per frame, arg(sum_t s(t+1) conj(s(t))) / (2 pi).
 
-    The lag-one autocorrelation of Kasai et al., IEEE Trans. Sonics Ultrason. 32(3):458, 1985.
+    This is the phase of the lag-one autocorrelation (Kasai et al., IEEE Trans. Sonics Ultrason. 32(3):458,
+    1985).
 
     Parameters
     ----------
     iq : complex array
         Filtered stack.
     axis : int
-        The time axis.
+        Time axis of `iq`; the last one by default.
 
     Returns
     -------
     float32 array of the spatial shape
-        Within (-0.5, 0.5]; 0 where there is no signal.
+        Frequency within (-0.5, 0.5] cycles per frame; 0 where there is no signal.
 
     Raises
     ------
     OptionError
         If the stack is real.
     """
-    pixels, shape = _pixels(iq, axis, "axial velocity")
-    lagged = np.empty(len(pixels), np.complex128)
-    for rows in row_blocks(len(pixels), 256):
-        block = pixels[rows].astype(np.complex128)
-        lagged[rows] = np.einsum("ij,ij->i", block[:, 1:], block[:, :-1].conj())
-    return (np.angle(lagged) / (2 * np.pi)).reshape(shape).astype(np.float32)
+
+    def lag_one(block: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        lagged: NDArray[np.complex128] = np.einsum("ij,ij->i", block[:, 1:], block[:, :-1].conj())
+        return lagged
+
+    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, axis, "axial velocity")
+    return (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
 
 
 def axial_velocity(acquisition: Acquisition) -> Product:
-    """Axial velocity of a filtered stack, as far as its scales are known.
+    """Return the axial velocity v = c f / (2 f0) of a filtered stack, or its Doppler frequency f.
 
-    v = c f / (2 f0), with f the mean Doppler frequency by :func:`doppler_frequency` times the frame rate, f0
-    the centre frequency and c the speed of sound (1540 m/s where the acquisition does not say). Positive is
-    towards the probe.
+    f is :func:`doppler_frequency` times the frame rate, f0 the centre frequency and c the speed of sound
+    (1540 m/s if the acquisition does not give one). Positive values are motion towards the probe.
 
     Parameters
     ----------
     acquisition : Acquisition
-        Filtered, complex.
+        Filtered stack, complex.
 
     Returns
     -------
     Product
-        In mm/s where the frame rate and the centre frequency are known, in Hz where only the frame rate is,
-        otherwise in cycles a frame.
+        Velocity in mm/s if the frame rate and the centre frequency are known. Otherwise the Doppler
+        frequency: in Hz if the frame rate is known, in cycles per frame if it is not.
 
     Raises
     ------
     OptionError
         If the stack is real.
+
+    Examples
+    --------
+    A Doppler frequency of 200 Hz at 15.4 MHz is a velocity of 1540 m/s x 200 Hz / (2 x 15.4 MHz) = 10 mm/s:
+
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> iq = np.exp(2j * np.pi * 0.2 * np.arange(50)) * np.ones((2, 3, 1))
+    >>> scales = {"frame_rate_hz": 1000.0, "center_frequency_hz": 15.4e6}
+    >>> velocity = usdenoise.axial_velocity(usdenoise.Acquisition(iq, "zxt", **scales))
+    >>> velocity.values.round(3).tolist(), velocity.unit
+    ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
     cycles = doppler_frequency(acquisition.iq, acquisition.axes.index("t"))
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
@@ -136,24 +169,25 @@ def axial_velocity(acquisition: Acquisition) -> Product:
 
 
 def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str, Product]:
-    """The products of a filtered stack that follow from more than its power.
+    """Return the flow images that `names` asks for.
 
     Parameters
     ----------
     acquisition : Acquisition
-        Filtered.
+        Filtered stack, complex if any flow image is asked for.
     names : sequence of str
-        Of :data:`usdenoise.jobs.job_options.PRODUCTS`; "power" needs nothing here.
+        "directional" and "velocity" add images; other names, such as "power", add none.
 
     Returns
     -------
     dict of Product
-        "directional_power_positive" and "directional_power_negative", "axial_velocity".
+        For "directional": "directional_power_positive" and "directional_power_negative". For "velocity":
+        "axial_velocity".
 
     Raises
     ------
     OptionError
-        If the stack is real.
+        If a flow image is asked for and the stack is real.
     """
     made = {}
     if "directional" in names:
@@ -166,11 +200,30 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
     return made
 
 
-def _pixels(iq: NDArray[Any], axis: int, what: str) -> tuple[NDArray[Any], tuple[int, ...]]:
-    """The stack as one row a pixel, and the shape of its images."""
+def _by_pixel(
+    function: Callable[[NDArray[np.complex128]], NDArray[Any]], iq: NDArray[Any], axis: int, what: str
+) -> NDArray[Any]:
+    """Return the values of `function` for every pixel of a complex stack, the spatial axes last.
+
+    Parameters
+    ----------
+    function : callable
+        Maps a block of pixels, an (n, n_frames) array in double precision, to an array whose last axis has
+        length n.
+    iq : complex array
+        Filtered stack.
+    axis : int
+        Time axis of `iq`.
+    what : str
+        Name of the values, for the error message.
+    """
     if not np.iscomplexobj(iq):
         raise OptionError(
             f"{what} needs complex IQ, and this stack is real; leave it out of --products, or give the IQ"
         )
     frames_last = np.moveaxis(iq, axis, -1)
-    return frames_last.reshape(-1, frames_last.shape[-1]), frames_last.shape[:-1]
+    pixels = frames_last.reshape(-1, frames_last.shape[-1])
+    blocks = row_blocks(len(pixels), _ROWS_A_BLOCK)
+    values = np.concatenate([function(pixels[rows].astype(np.complex128)) for rows in blocks], axis=-1)
+    by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *frames_last.shape[:-1])
+    return by_pixel

@@ -1,25 +1,43 @@
-"""Power Doppler and its decibels."""
+"""Power Doppler, and its decibels."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+POWER_UNIT = "square of the stack's unit"
+"""Unit of power Doppler, as result files state it."""
+
+POWER_FORMULA = "mean over frames of |s|^2"
+"""Formula of power Doppler, as result files state it."""
+
 
 def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
-    """Mean power over frames, mean_t |s(t)|^2.
+    """Return the power Doppler image: the mean power over frames, mean_t |s(t)|^2.
+
+    The sum is taken in double precision.
 
     Parameters
     ----------
     iq : complex or real array
         Filtered stack.
     axis : int
-        The time axis; the last one by default.
+        Time axis of `iq`; the last one by default.
 
     Returns
     -------
     float32 array of the spatial shape
-        In the squared units of the stack.
+        Linear power, in the squared unit of the stack.
+
+    Examples
+    --------
+    Two pixels and two frames:
+
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> iq = np.array([[3 + 4j, 0], [0, 2j]])
+    >>> usdenoise.power_doppler(iq).tolist()
+    [12.5, 2.0]
     """
     frames = np.moveaxis(iq, axis, 0)
     total = np.zeros(frames.shape[1:], np.float64)
@@ -33,22 +51,23 @@ def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
 def decibels(
     power: NDArray[Any], factor: float = 10.0, reference: float | None = None
 ) -> NDArray[np.float32]:
-    """`factor` log10 of a power over its maximum, or over another power.
+    """Return a power in decibels, `factor` log10(power / reference).
 
     Parameters
     ----------
     power : array of non-negative numbers
-        Power Doppler.
+        Linear power Doppler.
     factor : float
-        10 for decibels of power; 20 reproduces the figures of Zhang, Chiu and Zhang (AISTATS 2024), whose
-        formula takes 20 log10 of the power.
+        10, the default, gives decibels of power. 20 reproduces the figures of Zhang, Chiu and Zhang (AISTATS
+        2024), whose formula takes 20 log10 of the power.
     reference : float, optional
-        The power that is 0 dB; by default the maximum.
+        Power that is 0 dB, in the unit of `power`; by default its maximum.
 
     Returns
     -------
     float32 array of the same shape
-        0 at the reference, minus infinity where the power is 0. All minus infinity where the reference is 0.
+        0 at the reference and minus infinity where the power is 0. If the reference is 0, minus infinity
+        everywhere.
     """
     peak = float(power.max()) if reference is None else reference
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -56,9 +75,3 @@ def decibels(
     if scaled is None:
         return np.full(power.shape, -np.inf, np.float32)
     return scaled.astype(np.float32)
-
-
-POWER_UNIT = "square of the stack's unit"
-
-
-POWER_FORMULA = "mean over frames of |s|^2"
