@@ -385,7 +385,7 @@ def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None
         (("--axes", "abc"), "axes 'abc' must be distinct letters.*--axes"),
         (("--axes", "tz"), "axes 'tz' names 2 axes, but the data have 3.*--axes"),
         (("--dataset", "absent"), "no dataset 'absent' .*candidates are: iq"),
-        (("--spacing", "1,2,3"), "3 pixel pitches for the 2 spatial axes zx.*--spacing"),
+        (("--spacing", "1,2,3"), "3 pixel pitches do not fit the 2 spatial axes zx.*--spacing"),
     ],
     ids=str,
 )

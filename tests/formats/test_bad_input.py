@@ -360,7 +360,7 @@ def test_too_few_frames(frames: slice, says: str, tmp_path: Path) -> None:
 def test_too_many_pitches(spacing: tuple[float, ...], tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
     with pytest.raises(
-        InputError, match=f"{len(spacing)} pixel pitches for the 2 spatial axes zx.*--spacing"
+        InputError, match=f"{len(spacing)} pixel pitches do not fit the 2 spatial axes zx.*--spacing"
     ):
         load(path, spacing_mm=spacing)
 

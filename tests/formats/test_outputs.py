@@ -118,7 +118,9 @@ def test_what_expand_refuses(tmp_path: Path) -> None:
         expand_to_file(kept, tmp_path / "y.txt")
     with h5py.File(kept, "r+") as file:
         del file["factors"].attrs["shape"]
-    with pytest.raises(InputError, match="do not fit one another; write them anew"):
+    with pytest.raises(
+        InputError, match="do not fit one another; write them again with usdenoise run --keep-factors"
+    ):
         expand(kept)
 
 

@@ -1,4 +1,4 @@
-"""Every byte on disk: readers and writers, one file a format, and what chooses between them."""
+"""Files: readers and writers, one module for each format, and the choice between them."""
 
 from usdenoise.formats.loading import describe, load
 

@@ -1,4 +1,4 @@
-"""The factors of a low-rank estimate in a result file: U diag(S) V^H, and what makes it a stack again."""
+"""The factors U, S and V of a low-rank estimate in a result file, from which its stack can be rebuilt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,20 +18,24 @@ GROUP = "factors"
 
 @dataclass(frozen=True)
 class StoredFactors:
-    """Factors as they were read.
+    """The factors of a low-rank estimate U diag(S) V^H, as a result file holds them.
 
     Attributes
     ----------
-    left, singular_values, right : arrays (n_pixels, r), (r,), (n_frames, r)
-        U, S and V. Pixels are numbered in the order z, x, y, the last fastest.
+    left : (n_pixels, r) array
+        U, the spatial singular vectors. Pixels are numbered in the order z, x, y, the last fastest.
+    singular_values : (r,) array
+        S, the singular values.
+    right : (n_frames, r) array
+        V, the temporal singular vectors.
     spatial_shape : tuple of int
-        Pixels along the axes z, x, y that are there.
+        Pixels along each spatial axis of the stack, in the order z, x, y.
     low, high : int
-        The band that was kept.
+        Band [low, high) of the components that the filter kept.
     name : str
-        Of the stack.
+        Name of the stack.
     values : mapping
-        Axes and scales; see :class:`usdenoise.formats.description.Metadata`.
+        Axes and scales of the stack, see :class:`usdenoise.formats.description.Metadata`.
     """
 
     left: NDArray[Any]
@@ -45,14 +49,24 @@ class StoredFactors:
 
 
 def factor_arrays(left: NDArray[Any], singular_values: NDArray[Any], right: NDArray[Any]) -> dict[str, Any]:
-    """Factors under the names that they have in a result file."""
+    """Return the factors by their names in a result file."""
     return {f"{GROUP}/U": left, f"{GROUP}/S": singular_values, f"{GROUP}/V": right}
 
 
 def factor_attributes(
     spatial_shape: tuple[int, ...], band: tuple[int, int], name: str
 ) -> dict[str, dict[str, Any]]:
-    """What has to be known to make a stack of them: see :class:`StoredFactors`."""
+    """Return the attributes from which the factors become a stack again.
+
+    Parameters
+    ----------
+    spatial_shape : tuple of int
+        Pixels along each spatial axis of the stack, in the order z, x, y.
+    band : (low, high) tuple of int
+        Band [low, high) of the components that the filter kept.
+    name : str
+        Name of the stack.
+    """
     return {
         GROUP: {"shape": np.array(spatial_shape, np.int32), "band": np.array(band, np.int32), "stack": name}
     }
@@ -64,7 +78,7 @@ def read_factors(path: Path) -> StoredFactors:
     Raises
     ------
     InputError
-        If there are none, or they do not fit one another.
+        If the file holds no factors, or factors whose shapes do not fit one another.
     """
     with opener(path)(path, None) as contents:
         found = [contents.find(f"{GROUP}/{letter}") for letter in "USV"]
@@ -77,7 +91,7 @@ def read_factors(path: Path) -> StoredFactors:
         for item in found:
             near = {**(item[1] if item is not None else {}), **near}
         values, sources, others = interpret(near)
-    # In a .mat file, which has no attributes, they are variables.
+    # A .mat file has no attributes, so there these values are variables.
     about = {key: others.get(f"{GROUP}_{key}", others.get(key, ())) for key in ("shape", "band", "stack")}
     shape = tuple(int(n) for n in positive_numbers(about["shape"]))
     band = np.asarray(about["band"]).reshape(-1)
@@ -93,7 +107,10 @@ def read_factors(path: Path) -> StoredFactors:
         and len(values["axes"]) == len(shape) + 1
     )
     if not fits:
-        raise InputError(f"the factors in {path} do not fit one another; write them anew with --keep-factors")
+        raise InputError(
+            f"the factors in {path} do not fit one another; "
+            "write them again with usdenoise run --keep-factors"
+        )
     metadata = with_options(
         values, sources, others, axes=None, guessed_axes="", frame_rate_hz=None, spacing_mm=None
     )

@@ -1,4 +1,4 @@
-"""The state of a file on disk: its size, time and digest."""
+"""The state of a file on disk: its size, modification time and digest."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from usdenoise.errors import InputError
 
 
 def size_on_disk(path: Path) -> int | None:
-    """Bytes of a file, or of all files in a folder; None where there is neither."""
+    """Return the bytes of a file, or of all files in a folder; None if the path cannot be read."""
     try:
         if path.is_dir():
             return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
@@ -19,7 +19,10 @@ def size_on_disk(path: Path) -> int | None:
 
 
 def file_state(path: Path) -> dict[str, int] | None:
-    """Bytes and modification time (mtime_ns) of a file, by which a change shows; None where it is not there."""
+    """Return the size ("bytes") and modification time ("mtime_ns") of a file; None if it cannot be read.
+
+    A different state shows that the file has changed.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -28,12 +31,12 @@ def file_state(path: Path) -> dict[str, int] | None:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 digest of a file, or of a folder's files and their names.
+    """Return the hexadecimal SHA-256 digest of a file, or of the files of a folder and their names.
 
     Raises
     ------
     InputError
-        If it cannot be read.
+        If a file cannot be read.
     """
     try:
         if not path.is_dir():
@@ -51,12 +54,12 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[dict[str, int]]:
-    """Size and modification time of a file that must stay what they are meanwhile.
+    """Yield the state of a file, and check at the end of the context that the file has not changed.
 
     Raises
     ------
     InputError
-        If something wrote to the file.
+        If the size or the modification time of the file changed within the context.
     """
     state = file_state(path)
     yield state or {}

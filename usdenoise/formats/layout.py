@@ -1,4 +1,4 @@
-"""From slabs of a file to a stack whose memory is a Casorati matrix, with one copy at most in memory."""
+"""Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
 
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,27 +13,42 @@ from usdenoise.formats.stored import StoredArray
 from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
 
 SLAB_BYTES = 16 << 20
+"""Size of a slab, the part of a stack that is read or written at a time."""
+
 CHUNK_BYTES = 1 << 20
+"""Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
 
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type in which values of `dtype` are kept: theirs, or float32 for integers and half floats."""
+    """Return the type for values of a stored type: float32 for integers and half floats, otherwise the same.
+
+    The byte order becomes that of the machine.
+    """
     if dtype.kind in "iu" or dtype == np.float16:
         return np.dtype(np.float32)
     return dtype.newbyteorder("=")
 
 
 def frame_slice(frames: slice | None, n_frames: int) -> slice:
-    """The frames that are asked for as a slice with bounds, step positive.
+    """Return the selected frames as a slice with start, stop and a positive step.
+
+    Parameters
+    ----------
+    frames : slice or None
+        Selected frames, counted from 0; None selects all.
+    n_frames : int
+        Number of frames in the file.
 
     Raises
     ------
     InputError
-        If the step is not positive or fewer than two frames are left.
+        If the step is not positive, or fewer than two frames are selected.
     """
     wanted = frames if frames is not None else slice(None)
     if wanted.step is not None and wanted.step < 1:
-        raise InputError(f"the step {wanted.step} of --frames must be positive")
+        raise InputError(
+            f"the step {wanted.step} of --frames must be positive; give 1 or more, or leave it out"
+        )
     start, stop, step = wanted.indices(n_frames)
     if len(range(start, stop, step)) < 2:
         raise InputError(
@@ -53,16 +68,21 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
     stored : StoredArray
         The stack in its file.
     axes : str
-        Its axis letters.
+        Axis letters of the stack, in the file's order.
     frames : slice or None
-        The frames to read.
+        Frames to read, counted from 0; None reads all.
     dtype : numpy.dtype
-        Of the result.
+        Type of the values that are returned.
 
     Returns
     -------
-    array in the order of `axes`
-        A view of memory in the order z, x, y, t.
+    array of 3 or 4 axes in the order of `axes`
+        The selected frames, a view of memory in the order z, x, y, t.
+
+    Raises
+    ------
+    InputError
+        If `axes` does not fit the stack, or fewer than two frames are selected.
     """
     check_axes(axes, stored.shape)
     time = axes.index("t")
@@ -74,8 +94,8 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
     stack = np.moveaxis(spatial_order(memory, canonical, axes), stored.slow, 0)
     n_slabs = counts[stored.slow]
     rows = max(1, SLAB_BYTES // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
-    # One slab is put in order while the next one is read.
-    with ThreadPoolExecutor(1) as behind:
+    # A thread in the background copies one slab into the matrix while the next one is read.
+    with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
         for start in range(0, n_slabs, rows):
             stop = min(start + rows, n_slabs)
@@ -87,8 +107,8 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
             slab = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
             if placed is not None:
                 placed.result()
-            # What the reader ignores, the thread that puts it in order ignores as well.
-            placed = behind.submit(copy_context().run, copy_by_lines, stack[start:stop], slab)
+            # np.errstate is part of the context: the thread ignores the same warnings as its caller.
+            placed = background.submit(copy_context().run, copy_by_lines, stack[start:stop], slab)
         if placed is not None:
             placed.result()
     return np.moveaxis(stack, 0, stored.slow)
@@ -97,30 +117,40 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
 def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Copy an array line by line along its second axis.
 
-    Where the memory of the two is in another order, a line of each stays in the cache meanwhile: several
-    times faster than all at once.
+    If the two arrays have different memory orders, this is several times faster than one assignment, because
+    a line of each fits into the cache.
 
     Parameters
     ----------
-    target, source : arrays of the same shape, of two axes or more
-        Values are converted to the type of `target`.
+    target, source : arrays of the same shape, with at least two axes
+        Destination and origin of the values, which are converted to the type of `target`.
     """
     for line in range(target.shape[1]):
         target[:, line] = source[:, line]
 
 
 def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
-    """Chunks of about a mebibyte of which a whole frame touches about as many as all frames of a pixel.
+    """Return the shape of chunks that suit reading by frame as well as by pixel.
+
+    A chunk has about CHUNK_BYTES bytes. Of n chunks, about sqrt(n) hold a frame, and about sqrt(n) hold all
+    frames of a pixel.
 
     Parameters
     ----------
-    shape, axes
-        Of the stack.
+    shape : tuple of int
+        Shape of the stack.
+    axes : str
+        Axis letters of the stack.
     itemsize : int
         Bytes of an entry.
+
+    Returns
+    -------
+    tuple of int
+        Shape of a chunk, axes in the order of the stack.
     """
     across = max(1.0, math.prod(shape) * itemsize / CHUNK_BYTES) ** 0.5
     parts = {letter: across ** (1 / (len(axes) - 1)) for letter in axes} | {"t": across}
-    # Whole numbers of chunks, so that the last ones are hardly padded.
+    # A whole number of chunks along each axis leaves little padding in the last ones.
     counts = {letter: max(1, round(part)) for letter, part in parts.items()}
     return tuple(-(-n // min(n, counts[letter])) for n, letter in zip(shape, axes, strict=True))

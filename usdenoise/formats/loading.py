@@ -1,4 +1,4 @@
-"""From a path to an acquisition: recognise the container, pick the stack, read it, say what was assumed."""
+"""Loading an acquisition: recognise the container, choose the stack, read it and record what was assumed."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,20 +20,22 @@ from usdenoise.stack.acquisition import Acquisition, check_axes
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file where it does not say so itself.
+    """What to read from a file, and metadata that override those of the file.
 
     Attributes
     ----------
     dataset : str or None
-        Name of the stack in the file.
+        Name of the stack in the file; None takes the only dataset that can be a stack.
     axes : str or None
-        Axis letters in the file's own order (MATLAB's order for .mat files).
+        Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files
+        is MATLAB's order. None takes those of the file, or guesses them from the shape.
     frames : slice or None
-        Frames to read.
+        Frames to read, counted from 0; None reads all.
     frame_rate_hz : float or None
-        Frames a second.
+        Frames per second after compounding; None takes the file's.
     spacing_mm : tuple of float or None
-        Pixel pitch, one number or one for each spatial axis in the file's order.
+        Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. None takes
+        the file's.
     """
 
     dataset: str | None = None
@@ -44,29 +46,45 @@ class ReadOptions:
 
 
 def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
-    """Read an acquisition.
+    """Read an acquisition from a file or a folder.
 
     Parameters
     ----------
     path : str or Path
-        HDF5 (of h5py, MATLAB 7.3, UFF, zea, or ours), MATLAB before 7.3, .npy, .npz, EchoFrame, AUTC or a
-        Zarr group.
+        HDF5 file (of h5py, MATLAB 7.3, UFF, zea or usdenoise), MATLAB file before 7.3, .npy or .npz file,
+        EchoFrame or AUTC recording, or Zarr group.
     dtype : str, optional
-        "single" or "double" converts on reading; by default floats and complex numbers keep their
-        precision. Integers become float32.
+        "single" or "double" converts the values to that precision. By default floats and complex numbers keep
+        the precision of the file, except half floats; these and integers become float32.
     **options
-        Fields of :class:`ReadOptions`.
+        Fields of :class:`ReadOptions`: dataset, axes, frames, frame_rate_hz and spacing_mm.
 
     Returns
     -------
     Acquisition
-        Its memory is in Casorati order, so that the Casorati matrix is a view.
+        The stack with its metadata, axes in the file's own order. Its memory is in the order z, x, y, t, so
+        that the Casorati matrix is a view of it.
 
     Raises
     ------
     InputError
-        If the file is missing, damaged, of an unknown kind, or does not hold exactly one possible stack, or
-        if that is power Doppler already.
+        If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
+        stack, or if that stack is power Doppler, which has no phase left to filter by.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> import usdenoise
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5")
+    >>> acquisition.iq.shape, acquisition.axes, acquisition.frame_rate_hz
+    ((150, 72, 56), 'tzx', 500.0)
+
+    Every second of the first 100 frames, in double precision:
+
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5", frames=slice(0, 100, 2), dtype="double")
+    >>> acquisition.iq.shape, acquisition.iq.dtype, acquisition.frame_rate_hz
+    ((50, 72, 56), dtype('complex128'), 250.0)
     """
     with open_stack(path, dtype=dtype, **options) as source:
         return source.read()
@@ -74,18 +92,18 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
 
 @dataclass(frozen=True)
 class Source:
-    """A stack in an open file, of which frames can be read.
+    """A stack in an open file, whose frames can be read in parts.
 
     Attributes
     ----------
     stack : Stack
-        What was picked.
+        The stack in its file.
     metadata : Metadata
-        What is known of it.
+        Axes and scales of the stack.
     dtype : numpy.dtype
-        In which it is read.
+        Type of the values that :meth:`read` returns.
     frames : slice
-        The frames that were asked for, with bounds.
+        The selected frames of the file: start, stop and a positive step.
     """
 
     stack: Stack
@@ -95,16 +113,24 @@ class Source:
 
     @property
     def n_frames(self) -> int:
-        """Number of frames that were asked for."""
+        """Number of selected frames."""
         return len(range(self.frames.start, self.frames.stop, self.frames.step))
 
     @property
     def time_of_first_frame(self) -> float:
-        """Time of the first of them from the beginning of the file, in units of their distance."""
+        """Time of the first selected frame after the first frame of the file, in units of the frame step."""
         return float(self.frames.start / self.frames.step)
 
     def read(self, start: int = 0, stop: int | None = None) -> Acquisition:
-        """The frames [start, stop) of those that were asked for, as an acquisition."""
+        """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
+
+        Parameters
+        ----------
+        start : int
+            First frame to read; 0 by default.
+        stop : int, optional
+            Frame after the last one to read; by default the number of selected frames.
+        """
         step = self.frames.step
         last = self.n_frames if stop is None else stop
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
@@ -114,7 +140,7 @@ class Source:
         return Acquisition(
             iq,
             values["axes"],
-            # Of every step-th frame.
+            # With every step-th frame selected, the time between frames is `step` times as long.
             frame_rate_hz=None if rate is None else rate / step,
             spacing_mm=values.get("spacing_mm", {}),
             center_frequency_hz=values.get("center_frequency_hz"),
@@ -142,17 +168,17 @@ class Source:
 
 @contextmanager
 def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterator[Source]:
-    """Open a stack of which parts are to be read.
+    """Open a file and yield its stack as a :class:`Source`, which reads parts of it.
 
     Parameters
     ----------
     path, dtype, **options
-        As for :func:`load`.
+        File, precision and reading options, as for :func:`load`.
 
     Raises
     ------
     InputError
-        As for :func:`load`.
+        For the same reasons as :func:`load`.
     """
     path, how = Path(path), ReadOptions(**options)
     with _opened(path, how) as contents:
@@ -164,17 +190,22 @@ def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterat
 
 
 def describe(path: str | Path, **options: Any) -> FileDescription:
-    """What is in a file and how it would be read, from its headers alone.
+    """Describe the contents of a file, and how :func:`load` would read it, from its headers alone.
 
     Parameters
     ----------
     path, **options
-        As for :func:`load`.
+        File and reading options, as for :func:`load`.
+
+    Returns
+    -------
+    FileDescription
+        The possible stacks and the chosen one. Where none can be chosen, its `problem` says why.
 
     Raises
     ------
     InputError
-        If the file is missing, damaged or of an unknown kind.
+        If the file is missing, damaged or of an unknown format.
     """
     path, how = Path(path), ReadOptions(**options)
     metadata, chosen, problem = Metadata(), None, None
@@ -193,7 +224,19 @@ def _opened(path: Path, how: ReadOptions) -> AbstractContextManager[Contents]:
 
 
 def _picked(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:
-    """The stack to read and what is known of it, once the file holds what it claims."""
+    """Choose the stack of an opened file, and check that the file holds all of it.
+
+    Parameters
+    ----------
+    contents : Contents
+        The possible stacks of the file.
+    path : Path
+        The file, for error messages.
+    how : ReadOptions
+        Reading options.
+    carried : bool
+        Whether to read also the metadata that are only carried to the output.
+    """
     stack = choose(contents, how.dataset, str(path))
     values, sources, others = interpret(stack.metadata(carried))
     add_verasonics(values, sources, others)

@@ -1,4 +1,4 @@
-"""Names under which files keep the scales of a stack, and the options that override them."""
+"""Metadata: the names of scales and axes in files, and the options that override them."""
 
 import math
 from collections.abc import Mapping
@@ -23,29 +23,33 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
     "axes": ("axes",),
 }
-
+"""Our name of a scale -> names in files, in lower case."""
 
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is one under which files keep axes or scales."""
+    """Return whether a name in a file is a known name of axes or of a scale, in any case."""
     return name.lower() in _KNOWN
 
 
 def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Sort what a file says into known metadata, their sources, and the rest.
+    """Sort the metadata of a file into known values, their sources, and the rest.
 
     Parameters
     ----------
-    found : mapping
-        Name in the file -> (value, where it stands).
+    found : mapping from str to (value, str)
+        Name in the file -> its value, and its place in the file.
 
     Returns
     -------
-    values, sources, others : dicts
-        See :class:`usdenoise.formats.description.Metadata`. A spacing may still be a list here, in the order
-        of the spatial axes.
+    values : dict
+        Known values by their names in :class:`usdenoise.formats.description.Metadata`. Here "spacing_mm" may
+        still be a list in the order of the spatial axes.
+    sources : dict of str
+        Place in the file of each of them.
+    others : dict
+        All other values by their names in the file.
     """
     by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
     values: dict[str, Any] = {}
@@ -71,14 +75,17 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
 
 
 def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
-    """Add what Verasonics scripts keep in other units: MHz (TwFreq), and wavelengths (PData.PDelta: x, y, z).
+    """Add the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
+
+    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency. Scales that the
+    file also gives under a known name stay as they are.
 
     Parameters
     ----------
     values, sources : dicts
-        Changed in place.
+        Known values and their sources, from :func:`interpret`; the scales are added to them.
     others : mapping
-        As :func:`interpret` gives them. Without a speed of sound the wavelength is that at 1540 m/s.
+        The other values of the file, from :func:`interpret`.
     """
     megahertz = positive_numbers(others.get("TwFreq", ()))
     if megahertz and "center_frequency_hz" not in values:
@@ -110,12 +117,26 @@ def with_options(
     frame_rate_hz: float | None,
     spacing_mm: tuple[float, ...] | None,
 ) -> Metadata:
-    """Metadata with the user's options over the file's, and axes guessed where neither tells.
+    """Return the metadata of a stack: the user's options first, then the values of the file, then a guess.
+
+    Parameters
+    ----------
+    values, sources, attributes
+        Known values, their sources and the other values of the file, from :func:`interpret`.
+    axes : str or None
+        Axis letters given by the user.
+    guessed_axes : str
+        Axis letters to assume if neither the user nor the file gives them.
+    frame_rate_hz : float or None
+        Frames per second given by the user.
+    spacing_mm : tuple of float or None
+        Pixel pitch in mm given by the user: one number, or one for each spatial axis.
 
     Raises
     ------
     InputError
-        If the number of pitches given does not fit the axes.
+        If the user gives another number of pitches. Pitches of the file that do not fit the axes are left
+        out.
     """
     values, sources = dict(values), dict(sources)
     for key, option in (("axes", axes), ("frame_rate_hz", frame_rate_hz), ("spacing_mm", spacing_mm)):
@@ -134,8 +155,8 @@ def with_options(
         if len(pitches) != len(spatial):
             if sources["spacing_mm"] == "option":
                 raise InputError(
-                    f"{len(pitches)} pixel pitches for the {len(spatial)} spatial axes {spatial}; "
-                    "give --spacing one number, or one for each"
+                    f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}; "
+                    "give --spacing one number, or one for each axis"
                 )
             del values["spacing_mm"], sources["spacing_mm"]
         else:
@@ -144,7 +165,7 @@ def with_options(
 
 
 def positive_numbers(value: Any) -> list[float]:
-    """The numbers in a value, if there are one to three and all are finite and positive; else none."""
+    """Return one to three finite positive numbers as a list; of any other value return an empty list."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""A power-Doppler sequence as NIfTI with the JSON sidecar of fUSI-BIDS; nibabel is loaded when one is written.
+"""A power Doppler sequence as NIfTI with the JSON sidecar of fUSI-BIDS (BIDS extension proposal 40).
 
-(Fields: the fUSI-BIDS proposal, BIDS extension 40.) Axes are x lateral, y elevation, z depth, then time.
+The axes are x lateral, y elevation, z depth, then time. The package nibabel is imported only when needed.
 """
 
 import gzip
@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.acquisition import Acquisition, spatial_order
 
 _ORDER = "xyz"
+"""Spatial axes in the order of the NIfTI file."""
 
 
 def write_nifti(
@@ -28,29 +29,30 @@ def write_nifti(
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write a sequence, and return its sidecar.
+    """Write a power Doppler sequence as gzipped NIfTI, and return the fields of its sidecar.
 
     Parameters
     ----------
     path : Path
-        Written, gzipped.
-    power : (n_blocks, spatial) array
-        Power Doppler, spatial axes as in the stack.
+        File to write, which may have a temporary name.
+    power : float32 array, (n_windows, ...) with the spatial axes of the stack in its order
+        Linear power Doppler of each window.
     stack : Acquisition
-        Whose axes and scales these are. Pixels of unknown pitch have 1 mm, and the sidecar says so.
-    times : (n_blocks,) array
-        Middle of each block, in seconds or frames.
+        Stack with the axes and scales of `power`. An axis of unknown pixel pitch gets 1 mm, and the sidecar
+        lists it under PixelPitchUnknown.
+    times : (n_windows,) array
+        Middle of each window, in `unit`.
     unit : str
         "s" or "frames".
     window, stride : int
-        Frames a block, and frames from one block to the next.
+        Frames per window, and frames from the start of one window to the start of the next.
     blocks : sequence of mappings
-        Records of the blocks, in order: low_cutoff, complete.
+        Record of each window in order, with the keys low_cutoff, complete and n_frames.
 
     Returns
     -------
     dict
-        The sidecar's fields.
+        Fields of the JSON sidecar; unknown ones are left out.
 
     Raises
     ------
@@ -59,8 +61,8 @@ def write_nifti(
     """
     nibabel = import_nibabel()
     spatial = stack.spatial_axes
-    present = [letter for letter in _ORDER if letter in spatial]
-    values = power.transpose([1 + spatial.index(letter) for letter in present] + [0])
+    present = "".join(letter for letter in _ORDER if letter in spatial)
+    values = spatial_order(power, "t" + spatial, present + "t")
     if "y" not in spatial:
         values = values[:, None]
     pitches = [stack.spacing_mm.get(letter, 1.0) for letter in _ORDER]
@@ -68,7 +70,8 @@ def write_nifti(
     step = float(times[1] - times[0]) if len(times) > 1 else 1.0
     image.header.set_zooms((*pitches, step))
     image.header.set_xyzt_units("mm", "sec" if unit == "s" else "unknown")
-    # nibabel goes by the suffix, and this name is temporary.
+    # nibabel would choose the format by the suffix, and `path` has a temporary name. An empty name and time 0
+    # in the gzip header give the same bytes for the same sequence.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
     return _sidecar(
@@ -77,12 +80,12 @@ def write_nifti(
 
 
 def import_nibabel() -> Any:
-    """The package nibabel.
+    """Import and return the package nibabel.
 
     Raises
     ------
     OptionError
-        If it is not installed.
+        If nibabel is not installed.
     """
     try:
         return import_module("nibabel")

@@ -1,4 +1,4 @@
-"""Whole files: results that appear complete or not at all, and the digest of an input."""
+"""Output folders: a set of result files appears complete or not at all."""
 
 import os
 import re
@@ -14,23 +14,31 @@ from usdenoise.system.signals import uninterrupted
 _TEMPORARY = re.compile(r"\.\d+-partial-(.+)", re.DOTALL)
 
 MAX_EXPANSION = 1032
-"""A byte of a zlib stream expands to at most this many; echoes never come near that with any compressor."""
+"""Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
 
 
 class OutputFolder:
     """A folder in which a set of files appears at once.
 
-    Each file is written under a temporary name in the same folder; `commit` renames them. Leaving the
-    context without it removes them, and the folders that were made for them and are empty. The file that is
-    reserved last is the record of the others: an old one goes before any of them is replaced, the new one
-    comes after all of them, so that a record never stands beside files that it does not describe.
+    Each file is written under a temporary name in the same folder, and :meth:`commit` renames all of them.
+    Leaving the context without a commit removes the files, and leaving it with an error also removes the
+    folders that were made for them, if they are empty.
+
+    The file that is reserved last is the record of the others. An old record is removed before any other file
+    is replaced, and the new one is renamed last. A record therefore never describes files other than those in
+    its folder.
 
     Parameters
     ----------
     folder : Path
-        Made where it does not exist.
+        Folder of the files; it is made if it does not exist.
     overwrite : bool
-        Whether files that exist may be replaced.
+        Whether existing files may be replaced; False by default.
+
+    Raises
+    ------
+    OutputError
+        On entering, if the folder cannot be made or written to. On leaving, if an OSError ended the context.
     """
 
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
@@ -52,7 +60,8 @@ class OutputFolder:
         if not os.access(self.folder, os.W_OK | os.X_OK):
             raise OutputError(f"the folder {self.folder} cannot be written; choose another one with -o")
         try:
-            # Another process that made the folder, and fails, must not find it empty and take it away.
+            # If another process made the folder and then fails, it must not find the folder empty and remove
+            # it.
             self._mark.touch()
         except OSError as error:
             raise OutputError(
@@ -61,12 +70,12 @@ class OutputFolder:
         return self
 
     def reserve(self, name: str) -> Path:
-        """Temporary path for the file that is to be called `name`.
+        """Return the temporary path of the file that :meth:`commit` will call `name`.
 
         Raises
         ------
         OutputError
-            If the file exists and may not be replaced.
+            If a file of that name exists and `overwrite` is False.
         """
         final = self.folder / name
         if final.exists() and not self.overwrite:
@@ -76,22 +85,22 @@ class OutputFolder:
         return waiting
 
     def release(self, name: str) -> None:
-        """Give up a name that was reserved."""
+        """Cancel the reservation of `name`, and remove its temporary file."""
         self._waiting.pop(self.folder / name).unlink(missing_ok=True)
 
     @property
     def finals(self) -> list[Path]:
-        """The names that the files will have, in the order in which they were reserved."""
+        """Final paths of the reserved files, in the order of their reservation."""
         return list(self._waiting)
 
     def commit(self) -> None:
-        """Give all files their names."""
+        """Rename all reserved files to their final names."""
         with uninterrupted():
             if len(self._waiting) > 1:
                 self.finals[-1].unlink(missing_ok=True)
             for final, waiting in self._waiting.items():
                 if final.is_dir():
-                    # A folder is not replaced by renaming over it.
+                    # os.replace cannot replace a folder that holds files.
                     old = self.folder / f".{os.getpid()}-partial-{final.name}.old"
                     os.replace(final, old)
                     os.replace(waiting, final)
@@ -122,14 +131,14 @@ class OutputFolder:
 def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:
     """Remove the temporary files that killed processes left in a folder.
 
-    Only for a folder that no living process writes to.
+    No running process may be writing to the folder.
 
     Parameters
     ----------
     folder : Path
-        Need not exist.
+        Folder of the files; nothing happens if it does not exist.
     names : container of str, optional
-        The final names whose temporary files are removed; by default all.
+        Final names of the files whose temporary files are removed; by default all.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         found = _TEMPORARY.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""Result files: a filtered stack in the terms of its input, images, factors, and where they came from."""
+"""Result files: a filtered stack as its input stored it, with images, factors and provenance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,23 +17,23 @@ from usdenoise.stack.acquisition import Acquisition
 
 @dataclass(frozen=True)
 class ResultFile:
-    """What goes into a result file.
+    """The content of a result file.
 
     Attributes
     ----------
     stack : Acquisition
-        The filtered stack, which is stored under its own name and axis order in the precision of the input
-        file; its scales and attributes are stored in any case.
-    arrays : mapping
-        Other arrays under their names; a slash makes a group (a struct in MATLAB).
-    attributes : mapping
-        Name of an array -> its attributes.
+        The filtered stack. It is stored under its own name, in its own axis order and in the precision of the
+        input file. Its scales and attributes are stored even without the stack.
+    arrays : mapping from str to array
+        Other arrays by name; a slash in a name makes a group (a struct in MATLAB).
     provenance : str
-        JSON text on what made the file.
+        JSON text on the software, options and input that made the file.
+    attributes : mapping from str to mapping
+        Attributes of each array, by the name of the array; none by default.
     with_stack : bool
-        Whether the stack itself is stored.
+        Whether the stack itself is stored; True by default.
     compression : str
-        "none" or "gzip".
+        "none", the default, or "gzip".
     """
 
     stack: Acquisition
@@ -45,13 +45,13 @@ class ResultFile:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type in which the stack is stored."""
+        """Type of the stored stack."""
         stored = self.stack.stored_dtype
         return self.stack.iq.dtype if stored is None else storage_dtype(stored)
 
     @property
     def scales(self) -> dict[str, Any]:
-        """The scales that are known, by the names under which they are read again."""
+        """Known scales of the stack, by the names from which :func:`load` reads them."""
         stack = self.stack
         names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
         scales = {name: getattr(stack, name) for name in names if getattr(stack, name) is not None}
@@ -61,7 +61,7 @@ class ResultFile:
 
 
 def output_suffix(path: Path) -> str:
-    """Suffix of the results of an input: .mat and .zarr come back as such, all else as .h5."""
+    """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
     suffix = path.suffix.lower()
     if path.is_dir() and suffix != ".mat":
         from usdenoise.formats.containers import is_zarr
@@ -71,7 +71,17 @@ def output_suffix(path: Path) -> str:
 
 
 def write_result(path: Path, suffix: str, content: ResultFile) -> None:
-    """Write a result file in the format of a suffix: .h5, .mat or .zarr."""
+    """Write a result file.
+
+    Parameters
+    ----------
+    path : Path
+        File (folder for Zarr) to write, which may have a temporary name.
+    suffix : str
+        Format of the file, from :func:`output_suffix`: ".h5", ".mat" or ".zarr".
+    content : ResultFile
+        What the file holds.
+    """
     if suffix == ".zarr":
         from usdenoise.formats.zarr.zarr_writing import write_zarr
 
@@ -115,14 +125,14 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
             dataset.attrs.update(_described(content))
         for name, values in content.arrays.items():
             array = np.asarray(values)
-            # Masks and the like are mostly zeros.
+            # A mask is mostly zeros, so it is compressed even where other arrays are not.
             mask = array.dtype.kind not in "fc" and array.ndim > 1
             options = {"compression": "gzip", "shuffle": True} if mask else packed if array.ndim > 1 else {}
             dataset = file.create_dataset(name, data=array, **options)
             dataset.attrs.update(content.attributes.get(name, {}))
         for name, attributes in content.attributes.items():
             if isinstance(file[name], h5py.Group):
-                # Text of fixed length: what is in a heap is not read without need.
+                # Text of variable length goes to an HDF5 heap, where the reader does not look for it.
                 fixed = {key: np.bytes_(v) if isinstance(v, str) else v for key, v in attributes.items()}
                 file[name].attrs.update({**fixed, "axes": stack.axes, **content.scales})
         if not content.with_stack:
@@ -133,7 +143,7 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
 
 
 def _described(content: ResultFile) -> dict[str, Any]:
-    """Attributes of the stack: those it came with, its axes and its scales."""
+    """Return the attributes of the stored stack: those of the input, its axes and its scales."""
     kinds = (str, bytes, int, float, np.generic, np.ndarray)
     carried = {name: value for name, value in content.stack.attributes.items() if isinstance(value, kinds)}
     return {**carried, "axes": content.stack.axes, **content.scales}

@@ -1,4 +1,4 @@
-"""Tables as text files."""
+"""Tables as comma-separated text."""
 
 import csv
 import io
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Comma-separated values with a line of names first; what is None is an empty cell.
+    """Return a table as comma-separated values, with the column names in the first line.
 
     Parameters
     ----------
     columns : sequence of str
-        Keys of the rows, in the order of the columns.
+        Column names, which are keys of the rows.
     rows : iterable of mappings
-        Other keys are left out.
+        Value of each column by its name. None and missing values become empty cells; other keys are left out.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")

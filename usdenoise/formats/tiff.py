@@ -1,4 +1,4 @@
-"""Linear power as TIFF."""
+"""Linear power Doppler as float32 TIFF."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,16 @@ from usdenoise.stack.acquisition import spatial_order
 
 
 def tiff(image: NDArray[Any], axes: str) -> bytes:
-    """Linear float32 TIFF of a 2-D image, or of a volume with one page for each elevation.
+    """Encode linear power as float32 TIFF, with one page for an image and one per elevation for a volume.
 
-    Rows are depth, columns lateral, whatever the order of the axes of `image`.
+    Rows are depth and columns lateral, whatever the axis order of `image`.
+
+    Parameters
+    ----------
+    image : 2-D or 3-D array
+        Linear power.
+    axes : str
+        Axis letters of `image`, in its own order.
     """
     import imageio.v3 as iio
 
@@ -24,22 +31,22 @@ def tiff(image: NDArray[Any], axes: str) -> bytes:
 
 
 def read_tiff(path: Path) -> NDArray[np.float32]:
-    """Power Doppler as :func:`usdenoise.formats.tiff.tiff` encodes it.
+    """Read power Doppler that :func:`tiff` encoded.
 
     Parameters
     ----------
     path : Path
-        The file.
+        The TIFF file.
 
     Returns
     -------
-    (n_pages, n_rows, n_columns) array
-        One page for a 2-D image, one for each elevation of a volume.
+    (n_pages, n_rows, n_columns) float32 array
+        Linear power: one page for a 2-D image, one for each elevation of a volume.
 
     Raises
     ------
     OSError
-        If it cannot be read or is no image.
+        If the file cannot be read or is no image.
     """
     import imageio.v3 as iio
 

@@ -1,4 +1,4 @@
-"""The truth that comes with a simulated acquisition, and masks that users draw."""
+"""The ground truth of a simulated acquisition, and masks that users draw."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,14 @@ from usdenoise.stack.acquisition import Acquisition
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known about a simulated acquisition, spatial axes in the order of the stack.
+    """The ground truth of a simulated acquisition, spatial axes in the order of the stack.
 
     Attributes
     ----------
-    blood_power : float array
-        Mean power of the blood over frames.
-    vessel_mask : boolean array
-        Pixels of vessels.
+    blood_power : float array of the spatial shape
+        Mean power of the blood over frames, in the squared unit of the stack.
+    vessel_mask : boolean array of the spatial shape
+        True at the pixels of vessels.
     """
 
     blood_power: NDArray[Any]
@@ -30,19 +30,19 @@ class Truth:
 
 
 def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
-    """The truth in a file of ``usdenoise simulate``, None where there is none.
+    """Read the ground truth from a file of ``usdenoise simulate``; return None for any other file.
 
     Parameters
     ----------
     path : str or Path
-        The file that the acquisition came from.
+        File from which the acquisition was read.
     acquisition : Acquisition
-        As it was read from it.
+        The acquisition, which gives the spatial shape.
 
     Raises
     ------
     InputError
-        If the truth does not have the stack's spatial shape.
+        If the truth has another spatial shape than the acquisition.
     """
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
@@ -60,19 +60,24 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
 
 
 def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """A mask from an image file (depth downwards, lateral to the right) or a .npy array.
+    """Read a mask from an image file (depth downwards, lateral to the right) or a .npy array.
 
     Parameters
     ----------
     path : str or Path
-        PNG, TIFF or another image, or .npy; what is not 0 belongs to the mask.
+        PNG, TIFF or other image file, or .npy file. Pixels that are not 0 belong to the mask.
     shape : tuple of int
-        That the mask must have.
+        Shape that the mask must have.
+
+    Returns
+    -------
+    boolean array of shape `shape`
+        True at the pixels of the mask.
 
     Raises
     ------
     InputError
-        If the file cannot be read or has another shape.
+        If the file cannot be read, or its array has another shape.
     """
     import imageio.v3 as iio
 
@@ -84,10 +89,13 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
             f"the mask {path} cannot be read ({str(error).splitlines()[0]}); give an image or a .npy file"
         ) from error
     if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
-        # Opacity is no mask.
+        # The last channel is opacity, which says nothing about the mask.
         image = image[..., :-1]
     if image.ndim == len(shape) + 1:
         image = image.any(axis=-1)
     if image.shape != shape:
-        raise InputError(f"the mask {path} has shape {image.shape} and the images {shape}; draw it on one")
+        raise InputError(
+            f"the mask {path} has shape {image.shape} and the images {shape}; "
+            "draw it over an image of that shape"
+        )
     return np.asarray(image != 0)
