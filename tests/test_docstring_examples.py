@@ -1,0 +1,40 @@
+"""The examples in docstrings run, and show what they say."""
+
+import doctest
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import usdenoise
+
+ROOT = Path(__file__).parents[1]
+
+WITH_EXAMPLES = ("axial_velocity", "directional_power", "load", "power_doppler")
+"""Public names whose docstrings must hold an example."""
+
+
+def home(name: str) -> str:
+    """The module that defines a public name, which may be below the one that offers it."""
+    value = getattr(usdenoise, name)
+    defined = inspect.isfunction(value) or inspect.isclass(value)
+    return value.__module__ if defined else usdenoise._HOMES[name]
+
+
+MODULES = sorted({*map(home, usdenoise._HOMES), "usdenoise.system.process_wide"})
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = doctest.testmod(import_module(name))
+    assert result.failed == 0
+    required = {"usdenoise.system.process_wide", *map(home, WITH_EXAMPLES)}
+    assert result.attempted > 0 or name not in required
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_a_public_name_has_an_example(name: str) -> None:
+    tests = doctest.DocTestFinder(recurse=False).find(getattr(usdenoise, name), name)
+    assert sum(len(test.examples) for test in tests) > 0
