@@ -1,4 +1,4 @@
-"""Power Doppler and decibels by hand."""
+"""Power Doppler, decibels and flow images against values worked out by hand."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_correlation_by_hand():
 
 
 def tones(frames, *frequencies):
-    """One row for each frequency in cycles a frame, of power 1, 4, 9, …"""
+    """Return one row for each frequency in cycles per frame, with powers 1, 4, 9, …"""
     time = np.arange(frames)
     return np.stack([(n + 1) * np.exp(2j * np.pi * f * time) for n, f in enumerate(frequencies)])
 
@@ -105,7 +105,7 @@ def test_doppler_frequency_equals_a_textbook_loop():
 
 
 def test_axial_velocity_by_its_scales():
-    # A scatterer that comes 20 mm/s nearer: 2 v f0 / c = 389.6 Hz at 15 MHz.
+    # A scatterer that moves towards the probe at 20 mm/s: 2 v f0 / c = 389.6 Hz at 15 MHz.
     speed, center, rate = 1540.0, 15e6, 2000.0
     shift = 2 * 20e-3 * center / speed
     iq = tones(50, shift / rate, -shift / rate).reshape(2, 1, 50)

@@ -1,4 +1,4 @@
-"""Figures of merit on cases small enough to do by hand."""
+"""Figures of merit on cases that are small enough to work out by hand."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_contrast_by_hand():
     assert metrics.contrast_db(POWER, TOP, ~TOP) == pytest.approx(-10.0)
 
 
-def test_contrast_of_darkness():
+def test_contrast_without_power():
     dark = np.where(TOP, 0.0, POWER)
     assert metrics.contrast_db(dark, ~TOP, TOP) == np.inf
     assert metrics.contrast_db(dark, TOP, ~TOP) == -np.inf

@@ -1,4 +1,4 @@
-"""Pictures: what their pixels say, not only that they are there."""
+"""Pictures of filtered stacks: the colours of their pixels, orientation and scale."""
 
 import imageio.v3 as iio
 import numpy as np
@@ -50,7 +50,7 @@ def test_a_volume_shows_three_projections_and_a_page_for_each_elevation(axes):
 
 
 def halves(png):
-    """Mean colour within the left and the right part of the image area."""
+    """Return the mean colour in the left and in the right part of the image."""
     picture = iio.imread(png)[..., :3].astype(float)
     height, width, _ = picture.shape
     rows = slice(int(0.35 * height), int(0.6 * height))
@@ -61,7 +61,7 @@ def halves(png):
 
 
 @pytest.mark.parametrize("axes", ["zx", "xz"])
-def test_directions_are_red_and_blue_and_little_is_black(axes):
+def test_directions_are_red_and_blue_and_low_power_is_black(axes):
     strong, weak = np.full((40, 40), 0.3), np.full((40, 40), 1e-6)
     strong[0, 0] = 1.0
     left = np.where(np.arange(40) < 20, strong, weak)
@@ -102,7 +102,7 @@ def test_tiff_is_linear_float_with_depth_downwards():
     assert np.array_equal(iio.imread(tiff(image, "xz"), plugin="pillow"), image.T)
 
 
-def test_the_cut_is_drawn_where_it_was_made():
+def test_the_low_cutoff_is_drawn_at_its_component():
     singular, similarity, profile = np.geomspace(100, 1, 20), np.eye(20), np.linspace(1, 0, 20)
     early, late = (iio.imread(cutoff_png(singular, similarity, profile, low)).astype(int) for low in (3, 15))
     red = [

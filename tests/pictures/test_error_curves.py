@@ -1,4 +1,4 @@
-"""Pictures of error curves: one panel a setting, and what is in them."""
+"""Pictures of error curves: panels, colours, and errors outside the scale."""
 
 import imageio.v3 as iio
 import numpy as np
@@ -23,7 +23,7 @@ def has_color(image, color):
     return bool(np.any(np.all(np.abs(image[..., :3].astype(int) - color) < 12, axis=-1)))
 
 
-def test_every_curve_has_a_colour_of_its_own():
+def test_every_curve_has_another_colour():
     image = picture([Setting("one", [line(str(k), 2.0**k) for k in range(7)])])
     for color in ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0)):
         assert has_color(image, color)
@@ -32,7 +32,7 @@ def test_every_curve_has_a_colour_of_its_own():
     assert not has_color(alone, (213, 94, 0))
 
 
-def test_panels_stand_two_a_row():
+def test_a_row_holds_two_panels():
     one, two, three = (picture([Setting(str(k), [line("a", 1)]) for k in range(n)]) for n in (1, 2, 3))
     assert two.shape[1] == 2 * one.shape[1]
     assert two.shape[0] == one.shape[0]
@@ -48,5 +48,5 @@ def test_errors_off_the_scale_are_drawn_at_its_edge():
     assert has_color(picture([Setting("one", [high], 1e-3)]), (128, 128, 128))
 
 
-def test_what_a_file_is_called_is_not_taken_for_mathematics():
+def test_a_dollar_sign_in_a_title_is_drawn_as_it_is():
     assert picture([Setting("a $b", [line("a", 1)])]).shape[2] in (3, 4)

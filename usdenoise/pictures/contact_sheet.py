@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import draw_panel, figure_png, on_one_line, power_scale, suitable_range_db
+from usdenoise.pictures.figures import draw_pixels, figure_png, on_one_line, power_scale, suitable_range_db
 
 _PLACE_INCHES, _LABEL_INCHES, _MARGIN_INCHES, _DPI = 1.6, 0.3, 0.06, 110
 _LETTERS_A_LINE = 26
@@ -84,8 +84,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
             image = decibels(tile.image.max(axis=0))
             shown = suitable_range_db(image)
             below += f"\n{shown:.0f} dB"
-            size = (image.shape[0] * tile.aspect, image.shape[1])
-            draw_panel(panel, np.maximum(image, -shown), power_scale(shown), size)
+            draw_pixels(panel, np.maximum(image, -shown), power_scale(shown), aspect=tile.aspect)
         figure.text(
             (left + place / 2) / width,
             (top - place) / height,

@@ -148,13 +148,26 @@ def draw_panel(subplot: Any, image: NDArray[Any], scale: ColorScale, size: tuple
         Height and width of the panel, see :func:`panel_size`.
     """
     height, width = size
+    return draw_pixels(subplot, image, scale, extent=(0, width, height, 0))
+
+
+def draw_pixels(subplot: Any, image: NDArray[Any], scale: ColorScale, **geometry: Any) -> Any:
+    """Draw an image without smoothing in a subplot, and return matplotlib's handle for the colour bar.
+
+    Parameters
+    ----------
+    subplot, image, scale
+        Destination, values and colours, as for :func:`draw_panel`.
+    **geometry
+        The arguments `extent` or `aspect` of matplotlib's ``Axes.imshow``.
+    """
     return subplot.imshow(
         image,
         cmap=scale.color_map,
         vmin=scale.lowest,
         vmax=scale.highest,
-        extent=(0, width, height, 0),
         interpolation="nearest",
+        **geometry,
     )
 
 
