@@ -11,11 +11,11 @@ import pytest
 import usdenoise
 from tests.reference import loops
 from usdenoise.completion.solve import solve
+from usdenoise.completion.stopping import StopReason
 from usdenoise.errors import DivergedError
 from usdenoise.experiments import trials
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing, noise_floor
 from usdenoise.experiments.trials import (
-    DIVERGED,
     LOST,
     Variant,
     descend,
@@ -147,7 +147,7 @@ def test_noise_floor_formula():
 def test_a_run_that_diverges_counts_as_lost():
     instance = DRAW(np.random.default_rng(3))
     descent = descend(instance, gradient_descent(), 1e3, 50)
-    assert descent.stop_reason == DIVERGED
+    assert descent.stop_reason == StopReason.DIVERGED.value
     assert descent.errors[-1] == LOST
     assert descent.errors.max() == LOST
     assert descent.raised > 0

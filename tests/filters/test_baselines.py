@@ -165,7 +165,7 @@ def test_rpca_says_when_it_did_not_converge_and_when_an_iterate_is_not_finite(ex
     assert not parts.converged
     assert parts.iterations == len(told) == 3
     assert parts.mismatch == told[-1] > 1e-6
-    with pytest.raises(DivergedError, match="an iterate of robust PCA is not finite; use --precision double"):
+    with pytest.raises(DivergedError, match="an iterate of robust PCA is not finite; use precision double"):
         robust_pca((1e37 * (low + sparse)).astype(np.float32), executor)
 
 
@@ -227,7 +227,5 @@ def test_softimpute_refuses_what_is_not_finite(executor):
     rng = np.random.default_rng(0)
     data = gaussian(rng, (30, 20), np.complex64)
     problem = Overflowing(data, draw_entries(data.shape, 0.9, 0), executor)
-    with pytest.raises(
-        DivergedError, match="an iterate of Soft-Impute is not finite; use --precision double"
-    ):
+    with pytest.raises(DivergedError, match="an iterate of Soft-Impute is not finite; use precision double"):
         soft_impute(problem, 2, 1.0, rng)

@@ -12,7 +12,7 @@ from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.blood_split import score_cutoffs
 from usdenoise.pipeline.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.fit_quality import judge
+from usdenoise.pipeline.fit_quality import Verdict, judge_fit
 from usdenoise.pipeline.similarity import spatial_similarity, two_squares
 
 
@@ -80,8 +80,8 @@ def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
         result = denoise(terms.iq, axes="tzx", sampling=sampling)
         assert correlation(result.power_doppler, truth) > 0.97 * best
         if sampling == 0.5:
-            assert result.judgement.verdict == "as good as the full SVD"
-            assert result.judgement.held_out_ratio < 1.1
+            assert result.fit_quality.verdict is Verdict.AS_FULL_SVD
+            assert result.fit_quality.held_out_ratio < 1.1
         assert result.solution.passes <= 60
 
 
@@ -128,7 +128,7 @@ def test_tissue_up_to_the_last_component_is_said():
     choice = chosen(model, 9)
     assert (choice.low, choice.certainty) == (9, CutoffCertainty.UNSURE)
     assert choice.reason is CutoffReason.BEYOND_RANK
-    assert "raise --rank" in choice.sentence
+    assert "raise the rank" in choice.sentence
 
 
 def test_missing_frames_pixels_and_entries_leave_the_picture():
@@ -166,30 +166,45 @@ def test_random_configurations_never_diverge():
 
 
 @pytest.mark.parametrize(
-    ("held_out", "n_sampled", "refitted", "words"),
+    ("held_out", "n_sampled", "refitted", "verdict", "words"),
     [
-        (1.03, 5000, True, "as good as the full SVD"),
-        (1.3, 5000, True, "close to the full SVD: the sample's own fit missed by 1.16"),
-        (9.0, 5000, True, "the sample was not fitted: its error is 8"),
-        (1.03, 5000, False, "as good as the sample allows"),
-        (1.3, 1500, False, "too few samples for this rank: 15 a pixel for rank 10"),
-        (1.3, 800, True, "too few samples for this rank: 8 a pixel for rank 10; raise --sampling"),
-        (None, 5000, True, "too few samples"),
+        (1.03, 5000, True, Verdict.AS_FULL_SVD, "as good as the full SVD"),
+        (
+            1.3,
+            5000,
+            True,
+            Verdict.CLOSE_TO_FULL_SVD,
+            "close to the full SVD: the sample's own fit missed by 1.16",
+        ),
+        (9.0, 5000, True, Verdict.NOT_FITTED, "the sample was not fitted: its error is 8"),
+        (1.03, 5000, False, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
+        (1.3, 1500, False, Verdict.TOO_FEW_SAMPLES, "too few samples for this rank: 15 a pixel for rank 10"),
+        (
+            1.3,
+            800,
+            True,
+            Verdict.TOO_FEW_SAMPLES,
+            "too few samples for this rank: 8 a pixel for rank 10; raise the sampling",
+        ),
+        (None, 5000, True, Verdict.TOO_FEW_SAMPLES, "too few samples"),
     ],
 )
-def test_verdicts(held_out, n_sampled, refitted, words):
-    judgement = judge(
+def test_verdicts(held_out, n_sampled, refitted, verdict, words):
+    quality = judge_fit(
         held_out_rmse=held_out,
         residual_energy=100 * 80 - 10 * (100 + 80 - 10),
         shape=(100, 80),
         rank=10,
-        samples_a_pixel=None if n_sampled is None else n_sampled / 100,
+        samples_per_pixel=None if n_sampled is None else n_sampled / 100,
         refitted=refitted,
     )
-    assert judgement.residual_rms == pytest.approx(1.0)
-    assert judgement.verdict.startswith(words)
+    assert quality.residual_rms == pytest.approx(1.0)
+    assert quality.verdict is verdict
+    assert quality.sentence.startswith(words)
+    assert Verdict.from_code(quality.verdict.code) is verdict
+    assert quality.verdict.is_good == words.startswith("as good as")
     if held_out is not None and n_sampled == 5000:
-        assert judgement.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
+        assert quality.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
 
 
 def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):

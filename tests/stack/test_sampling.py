@@ -74,5 +74,5 @@ def test_half_of_a_large_stack_costs_a_bit_an_entry():
 
 @pytest.mark.parametrize("fraction", [0, -0.1, 1.01, float("nan")])
 def test_fraction_outside_is_refused(fraction):
-    with pytest.raises(OptionError, match=r"outside \(0, 1\]; give --sampling"):
+    with pytest.raises(OptionError, match=r"outside \(0, 1\]; give sampling"):
         draw_entries((10, 10), fraction, 0)

@@ -78,7 +78,7 @@ class CutoffReason(Enum):
     GIVEN = "as given"
     NO_FALL = "no clutter: the first components fall by only {fall_db:.1f} dB over {over}"
     TOO_FAST = "no clutter: the largest component moves at {cycles:+.2f} cycles a frame, which is too fast for tissue"
-    BEYOND_RANK = "tissue reaches to the last component estimated; raise --rank"
+    BEYOND_RANK = "tissue reaches to the last component estimated; raise the rank"
     SIMILARITY_FALLS = f"the similarity to the leading components falls below {USUAL:g} of theirs"
     TISSUE_SQUARE = "the components up to there resemble each other, as tissue speckle does"
     BLOOD_MAP = "with a higher cutoff the power Doppler fits the blood map less well"

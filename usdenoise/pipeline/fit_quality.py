@@ -25,7 +25,7 @@ class Verdict(Enum):
         "close to the full SVD: the sample's own fit missed by {ratio:.2f} times what its size allows, and the refit "
         "to all entries mends most of that"
     )
-    NOT_FITTED = "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice} or --iterations"
+    NOT_FITTED = "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice}, or raise the iterations"
     TOO_FEW_SAMPLES = "too few samples for this rank: {per_pixel:.0f} a pixel for rank {rank}; {advice}"
 
     @property
@@ -110,7 +110,7 @@ def judge_fit(
         ratio=ratio,
         per_pixel=samples_per_pixel,
         rank=rank,
-        advice="raise --sampling" + ("" if refitted else ", or give --refit all"),
+        advice="raise the sampling" if refitted else "raise the sampling, or refit to all entries",
     )
     return FitQuality(residual_rms, allowed, ratio, verdict, sentence)
 
