@@ -12,7 +12,7 @@ from tests.batch.shared import write_scan
 from usdenoise.batch import pool
 from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.table import DONE
+from usdenoise.batch.scan_process import EventKind
 from usdenoise.jobs.memory_check import check_address_space, expected_bytes
 from usdenoise.jobs.run_job import Display
 from usdenoise.pipeline.options import DenoiseOptions
@@ -104,7 +104,7 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
     told = []
     while not working.is_idle:
         told += [(event.scan.name, event.kind) for event in working.hear(0.5)]
-    ends = [number for number, (_, kind) in enumerate(told) if kind == DONE]
+    ends = [number for number, (_, kind) in enumerate(told) if kind == EventKind.DONE]
     assert len(ends) == 2
     # The second says nothing before the first has ended.
     assert len({name for name, _ in told[: ends[0] + 1]}) == 1

@@ -1,8 +1,19 @@
-"""Many acquisitions, one process each: what to do, doing it, and the table of what came of it."""
+"""Many acquisitions, each in its own process: the plan, the pool, resuming, and the table of outcomes."""
 
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.resume import Decision
+from usdenoise.batch.resume import Action, Decision
 from usdenoise.batch.run_batch import BatchReport, Watcher, plan_batch, run_batch
-from usdenoise.batch.table import Row
+from usdenoise.batch.table import Failure, Row, Status
 
-__all__ = ["BatchReport", "Decision", "Row", "Scan", "Watcher", "plan_batch", "run_batch"]
+__all__ = [
+    "Action",
+    "BatchReport",
+    "Decision",
+    "Failure",
+    "Row",
+    "Scan",
+    "Status",
+    "Watcher",
+    "plan_batch",
+    "run_batch",
+]

@@ -1,4 +1,4 @@
-"""One batch at a time in a folder."""
+"""A lock that admits one batch at a time to a folder."""
 
 import fcntl
 import json
@@ -9,25 +9,30 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from usdenoise.batch.plan import LOCK
+from usdenoise.batch.plan import BatchFile
 from usdenoise.errors import OutputError
 
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made where it does not exist, until the block ends.
+    """Lock a folder until the block ends, and make the folder where it does not exist.
 
-    The kernel holds the lock for this process and lets it go when the process is gone, however it ends: a
-    lock of a dead batch is taken over without further ado. The lock file says who holds it.
+    The kernel releases the lock when this process ends, however it ends. So the lock of a dead batch never
+    blocks the next one. The lock file names the process, the host and the time of locking.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the batch's results.
 
     Raises
     ------
     OutputError
-        If another batch holds it, or it cannot be made or locked.
+        If another batch holds the folder, or the folder cannot be made or locked.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _acquire(folder / LOCK)
+        descriptor = _acquire(folder / BatchFile.LOCK)
     except OSError as error:
         raise OutputError(
             f"the folder {folder} cannot be made, written or locked ({error.strerror}); "
@@ -37,7 +42,7 @@ def hold(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            (folder / LOCK).unlink()
+            (folder / BatchFile.LOCK).unlink()
         os.close(descriptor)
 
 
@@ -46,7 +51,7 @@ def _acquire(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The holder before may have removed the file between the two calls.
+            # The previous holder may have removed the file between open and flock.
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 holder = {
                     "pid": os.getpid(),

@@ -1,16 +1,24 @@
-"""Which scans a batch has, in which order, and where the results of each go."""
+"""The scans of a batch: which files, in which order, and the folder of each one's results."""
 
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
 from usdenoise.formats.containers import SUFFIXES, is_acquisition_folder
 
-TABLE, RECORD, SHEET, LOCK = "batch.csv", "batch.json", "contact_sheet.png", ".usdenoise-batch.lock"
+
+class BatchFile(StrEnum):
+    """Files that a batch writes to the top of its folder."""
+
+    TABLE = "batch.csv"
+    RECORD = "batch.json"
+    SHEET = "contact_sheet.png"
+    LOCK = ".usdenoise-batch.lock"
 
 
 @dataclass(frozen=True)
@@ -20,11 +28,11 @@ class Scan:
     Attributes
     ----------
     path : Path
-        As reached from what was given.
+        File of the acquisition, relative to the current folder if it was given so.
     name : str
-        Its path below the deepest folder that holds everything that was given.
+        Path of the file below the deepest folder that holds all given paths.
     folder : Path
-        Where its results go.
+        Folder of the scan's results.
     """
 
     path: Path
@@ -33,28 +41,34 @@ class Scan:
 
     @property
     def report(self) -> Path:
-        """The record of its results, which is written last."""
+        """Report of the scan, the last of its results to be written."""
         return self.folder / f"{self.path.stem}_report.json"
 
 
 def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()) -> list[Scan]:
-    """The scans below some paths, each once, in natural order.
+    """Return the scans that some paths name or hold, each once, in natural order.
 
-    A folder is searched with all its subfolders, except hidden ones, links to folders, and `output`; one that
-    is an acquisition itself (Zarr, AUTC) is a scan, and results of earlier runs are left out. The tree below
-    the deepest folder that holds all `paths` is mirrored under `output`, with a folder for each scan, called
-    as the file without its suffix. Where several files of one folder differ in the suffix alone, the first
-    in natural order has that name and the others have theirs with "-" and the suffix, as in x and x-mat.
+    A folder is searched with all its subfolders, except hidden ones, links to folders, and `output`. A folder
+    that is an acquisition itself (Zarr, AUTC) is one scan. Results of earlier runs are left out.
+
+    The tree below the deepest folder that holds all `paths` is mirrored under `output`. Each scan has a folder
+    there with the name of its file without the suffix. Where files of one folder differ in the suffix alone,
+    the first in natural order has that name. The others append "-" and their suffix: x and x-mat.
 
     Parameters
     ----------
     paths : sequence of Path
-        Files, which are always taken, and folders. A path that does not exist is taken for a file.
+        Files, which are always taken, and folders to search. A path that does not exist counts as a file.
     output : Path
-        The folder of all results.
+        Folder of all results.
     patterns : sequence of str
-        Shell patterns for the names of files in folders; one with a slash is held against the path below the
-        folder. By default the suffixes of the formats decide.
+        Shell patterns that the names of files in folders must match. A pattern with a slash is matched with the
+        path below the folder. By default, files are chosen by the suffixes of the known formats.
+
+    Returns
+    -------
+    list of Scan
+        Scans in natural order, as by :func:`natural_key`. The list is empty where there are none.
     """
     found: dict[str, Path] = {}
     roots = []
@@ -74,12 +88,12 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
 
 
 def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
-    """Sort key of a path by which scan2 comes before scan10, and folders keep their files together."""
+    """Return the sort key that puts scan2 before scan10 and keeps the files of a folder together."""
     return tuple(_natural(part) for part in PurePath(name).parts), name
 
 
 def _natural(part: str) -> tuple[str | int, ...]:
-    # Text and digits take turns, text first: like stands against like.
+    # Text and digits alternate, text first, so that text is only compared with text and numbers with numbers.
     pieces = re.split(r"([0-9]+)", part)
     return tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces))
 
@@ -102,7 +116,7 @@ def _files(folder: Path, output: Path, patterns: Sequence[str]) -> Iterator[Path
             path = Path(place, name)
             if _is_wanted(path, folder, patterns) and not _is_result(path):
                 yield path
-    # They fail as scans do, each with its reason.
+    # An unreadable folder becomes a scan, so that it fails with its reason in the table.
     yield from unreadable
 
 
@@ -121,7 +135,7 @@ def _is_result(path: Path) -> bool:
 
 
 def _folders(names: Iterable[str]) -> list[PurePath]:
-    taken = {TABLE, RECORD, SHEET, LOCK}
+    taken: set[str] = set(BatchFile)
     folders = []
     for name in names:
         path = PurePath(name)
@@ -135,5 +149,5 @@ def _folders(names: Iterable[str]) -> list[PurePath]:
 
 
 def _alike(path: PurePath) -> str:
-    """The same for names that some file systems do not tell apart."""
+    """Return a key that is equal for names that some file systems do not tell apart."""
     return unicodedata.normalize("NFC", str(path)).casefold()

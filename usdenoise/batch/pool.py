@@ -1,4 +1,4 @@
-"""Processes at work on scans: starting them as memory allows, hearing them, and ending them."""
+"""A pool of processes, one for each scan: start them as memory allows, receive their messages, end them."""
 
 import multiprocessing
 import signal
@@ -11,10 +11,10 @@ from typing import Any
 
 from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.scan_process import DONE, FAILED, GRACE_S, NEEDS, work
+from usdenoise.batch.scan_process import GRACE_S, EventKind, work
+from usdenoise.batch.table import Failure
 from usdenoise.system import memory
 
-LOST = "lost"
 _PRELOADED = [
     "usdenoise.batch.scan_process",
     "usdenoise.completion.sparse_sweep",
@@ -29,29 +29,29 @@ _PRELOADED = [
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a process told, or its end without a word.
+    """A message from the process of a scan, or the end of the process without one.
 
     Attributes
     ----------
     scan : Scan
-        What it works on.
-    kind : str
-        "stage", "iteration", or, once and last, "done", "failed" or "lost".
+        Scan of the process.
+    kind : EventKind
+        Kind of the message. Each process has one last event: done, failed or lost.
     values : tuple
-        The stage; the iteration; the row's fields; the kind of the failure and its sentence.
+        Values of the message, as :class:`EventKind` lists them.
     seconds : float
-        Since its job began.
+        Time since the job began, in s.
     """
 
     scan: Scan
-    kind: str
+    kind: EventKind
     values: tuple[Any, ...]
     seconds: float
 
     @property
     def is_last(self) -> bool:
-        """Whether the process has ended, or is about to."""
-        return self.kind in (DONE, FAILED, LOST)
+        """Whether the process has ended or is about to end."""
+        return self.kind in (EventKind.DONE, EventKind.FAILED, EventKind.LOST)
 
 
 @dataclass
@@ -67,17 +67,17 @@ class _Worker:
 class Pool:
     """Up to `jobs` processes, one for each scan.
 
-    Processes are forked from a server that has the libraries loaded: it takes milliseconds to start one, and
-    its memory is given back whole when it ends.
+    Processes are forked from a server that has the libraries loaded. So a process starts within milliseconds,
+    and the system gets all of its memory back when it ends.
 
     Parameters
     ----------
     jobs : int
-        Processes at a time.
+        Largest number of processes at a time.
     arguments : mapping
-        Keyword arguments of every job.
+        Keyword arguments of :func:`usdenoise.jobs.run_job.run`, the same for every job.
     command : list of str or None
-        The command line, for the record.
+        Command line of the batch, for the reports.
     """
 
     def __init__(self, jobs: int, arguments: Mapping[str, Any], command: list[str] | None) -> None:
@@ -90,28 +90,28 @@ class Pool:
 
     @property
     def is_free(self) -> bool:
-        """Whether one more may be started: there is a place, and none waits for memory."""
+        """Whether one more process may start: fewer than `jobs` run, and none of them waits for memory."""
         return len(self._workers) < self._jobs and all(worker.going for worker in self._workers)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is at work."""
+        """Whether no process runs."""
         return not self._workers
 
     def start(self, scan: Scan) -> int | None:
-        """Start the process of a scan; returns its id."""
+        """Start the process of a scan, and return the process id."""
         pipe, far_end = self._context.Pipe()
         process = self._context.Process(
             target=work, args=(far_end, scan.path, scan.folder, self._arguments, self._command), daemon=True
         )
         process.start()
-        # With this end closed here, the pipe ends when the process does.
+        # The parent's copy must be closed: only then does the pipe end when the process ends.
         far_end.close()
         self._workers.append(_Worker(scan, process, pipe))
         return process.pid
 
     def hear(self, timeout_s: float) -> list[Event]:
-        """What the processes told meanwhile, in at most that time."""
+        """Return the events of the processes, after waiting at most `timeout_s` seconds for the first one."""
         ready = wait([worker.pipe for worker in self._workers], timeout_s)
         events = [
             event
@@ -122,7 +122,7 @@ class Pool:
         return events
 
     def stop(self) -> list[Event]:
-        """End all processes, by force where asking does not help; what they still had to tell."""
+        """End all processes with SIGTERM, and with SIGKILL after the grace time; return their last events."""
         for worker in self._workers:
             worker.process.terminate()
         deadline = time.monotonic() + GRACE_S
@@ -135,7 +135,7 @@ class Pool:
         for worker in self._workers:
             worker.process.kill()
             worker.process.join()
-            events.append(self._event(worker, LOST, ("killed", _END)))
+            events.append(self._event(worker, EventKind.LOST, (Failure.KILLED, _END)))
         self._workers = []
         return events
 
@@ -148,12 +148,12 @@ class Pool:
                 for other in self._workers
                 if other.going
             ]
-            # Alone it may try: nothing will be freed by waiting.
+            # A job that is alone may always try: no other job will free memory for it.
             if not running or admits(worker.needs, running, memory.available_bytes()):
                 try:
                     worker.pipe.send(None)
                 except OSError:
-                    # It has died; the end of its pipe will tell.
+                    # The process has died; the next hear() finds the end of its pipe.
                     continue
                 worker.going, worker.began = True, time.monotonic()
 
@@ -163,8 +163,10 @@ class Pool:
         except (EOFError, OSError):
             worker.process.join(GRACE_S)
             self._forget(worker)
-            return self._event(worker, LOST, ("killed", _how_it_ended(worker.process.exitcode)))
-        if kind == NEEDS:
+            return self._event(
+                worker, EventKind.LOST, (Failure.KILLED, _how_it_ended(worker.process.exitcode))
+            )
+        if kind == EventKind.NEEDS:
             worker.needs = values[0]
             return None
         event = self._event(worker, kind, tuple(values))
@@ -178,7 +180,7 @@ class Pool:
         self._workers.remove(worker)
 
     @staticmethod
-    def _event(worker: _Worker, kind: str, values: tuple[Any, ...]) -> Event:
+    def _event(worker: _Worker, kind: EventKind, values: tuple[Any, ...]) -> Event:
         return Event(worker.scan, kind, values, time.monotonic() - worker.began)
 
 

@@ -1,40 +1,50 @@
-"""Whether a scan has to be run: what stands on disk against what is asked for now."""
+"""Decide whether a scan has to be run, from the results on disk and the options of now."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from usdenoise.batch.plan import RECORD, Scan
-from usdenoise.batch.table import Row, outcome
+from usdenoise.batch.plan import BatchFile, Scan
+from usdenoise.batch.table import Failure, Row, Status, outcome
 from usdenoise.errors import InputError
 from usdenoise.formats.file_state import file_state, sha256, size_on_disk
 from usdenoise.system.provenance import software
 
-RUN, SKIP, KEEP_FAILED = "run", "skip", "keep failed"
-
-LASTING = ("input", "options", "diverged")
+LASTING = (Failure.INPUT, Failure.OPTIONS, Failure.DIVERGED)
 """Kinds of failure that the same input, options and version would give again."""
+
+
+class Action(StrEnum):
+    """What a batch does with a scan."""
+
+    RUN = "run"
+    """Run the scan."""
+    SKIP = "skip"
+    """Leave the scan out, because its results are complete."""
+    KEEP_FAILED = "keep failed"
+    """Leave the scan out and keep its failed row, because it would fail again."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done with a scan, and why.
+    """What a batch does with a scan, and why.
 
     Attributes
     ----------
-    action : str
-        "run", "skip" (its results are whole), or "keep failed" (it would fail again).
+    action : Action
+        Whether the scan is run, skipped, or kept as a failure.
     reason : str
-        In words.
+        Reason for the action, in words.
     report : mapping or None
-        The report that makes it a skip.
+        Report of the complete results, for a scan that is skipped.
     earlier : mapping or None
-        The row of the failure that is kept.
+        Fields of the failed row that is kept, for a scan that would fail again.
     """
 
-    action: str
+    action: Action
     reason: str
     report: Mapping[str, Any] | None = None
     earlier: Mapping[str, Any] | None = None
@@ -48,49 +58,54 @@ def decide(
     overwrite: bool = False,
     retry_failed: bool = False,
 ) -> Decision:
-    """What to do with a scan.
+    """Decide what to do with a scan.
 
     Parameters
     ----------
     scan : Scan
-        The scan.
+        Scan to decide about.
     asked : mapping
-        What is asked of every job (:func:`usdenoise.system.provenance.requested`).
-    failures : mapping from name to row
-        As of :func:`earlier_failures`.
+        Options of every job now, in the form of :func:`usdenoise.system.provenance.requested`.
+    failures : mapping from str to mapping
+        Failed rows by the names of their scans, from :func:`earlier_failures`.
     overwrite : bool
-        Run it whatever is there.
+        Whether to run the scan even if its results are complete.
     retry_failed : bool
-        Run it even if it would fail again.
+        Whether to run the scan even if it would fail again.
     """
     if overwrite:
-        return Decision(RUN, "overwrite")
+        return Decision(Action.RUN, "overwrite")
     earlier = failures.get(scan.name)
     if earlier is not None and _same_input_failed(scan, earlier):
         if retry_failed:
-            return Decision(RUN, "failed before, tried again")
-        return Decision(KEEP_FAILED, "failed before; --retry-failed tries again", earlier=earlier)
+            return Decision(Action.RUN, "failed before, tried again")
+        return Decision(Action.KEEP_FAILED, "failed before; --retry-failed tries again", earlier=earlier)
     if not scan.report.exists():
         begun = scan.folder.is_dir() and any(scan.folder.glob(f"*{_escaped(scan.path.stem)}_*"))
-        return Decision(RUN, "stopped half way" if begun else "new")
+        return Decision(Action.RUN, "stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())
         outcome(report)
         reason = _difference(scan, report, asked)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Decision(RUN, "its report cannot be read")
-    return Decision(SKIP, "whole", report) if reason is None else Decision(RUN, reason)
+        return Decision(Action.RUN, "its report cannot be read")
+    return Decision(Action.SKIP, "whole", report) if reason is None else Decision(Action.RUN, reason)
 
 
 def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Rows of the last batch that would fail again under the same version and options, by their names."""
+    """Return the rows of the last batch that would fail again under the same version and options, by scan."""
     try:
-        record = json.loads((folder / RECORD).read_text())
+        record = json.loads((folder / BatchFile.RECORD).read_text())
         if record["requested"] != asked or record["software"]["usdenoise"] != software()["usdenoise"]:
             return {}
-        return {row["scan"]: vars(Row(**row)) for row in record["rows"] if row["failure"] in LASTING}
+        return {row["scan"]: vars(_read_row(row)) for row in record["rows"] if row["failure"] in LASTING}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _read_row(fields: Mapping[str, Any]) -> Row:
+    """Return a row of batch.json, or raise ValueError where it has an unknown status or failure."""
+    return Row(**{**fields, "status": Status(fields["status"]), "failure": Failure(fields["failure"])})
 
 
 def _same_input_failed(scan: Scan, earlier: Mapping[str, Any]) -> bool:
@@ -102,7 +117,7 @@ def _same_input_failed(scan: Scan, earlier: Mapping[str, Any]) -> bool:
 
 
 def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
-    """Why a report does not stand for what is asked, None where it does."""
+    """Return why the results of a report are not those asked for now, or None where they are."""
     for key, name in report["output"].items():
         place = scan.folder / Path(name).name
         if key != "report" and size_on_disk(place) != report["output_bytes"][key]:

@@ -1,4 +1,4 @@
-"""The batch: decide, run what has to be run, and keep the table."""
+"""The batch: decide about each scan, run those that need it, and write the table."""
 
 import json
 import time
@@ -9,21 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from usdenoise.batch.lock import hold
-from usdenoise.batch.plan import RECORD, SHEET, TABLE, Scan, find_scans
-from usdenoise.batch.pool import LOST, Event, Pool
-from usdenoise.batch.resume import KEEP_FAILED, RUN, SKIP, Decision, decide, earlier_failures
-from usdenoise.batch.scan_process import DONE as JOB_DONE
-from usdenoise.batch.table import (
-    DONE,
-    FAILED,
-    SKIPPED,
-    WAITING,
-    Row,
-    outcome,
-    scan_row,
-    write_sheet,
-    write_tables,
-)
+from usdenoise.batch.plan import BatchFile, Scan, find_scans
+from usdenoise.batch.pool import Event, Pool
+from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
+from usdenoise.batch.scan_process import EventKind
+from usdenoise.batch.table import Row, Status, outcome, scan_row, write_sheet, write_tables
 from usdenoise.errors import InputError
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.output_folder import remove_leftovers
@@ -34,25 +24,28 @@ from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 
 _TICK_S = 0.5
+"""Longest time without a call of `Watcher.tick`, in s: a live table moves twice a second."""
+
+_WITH_RESULTS = (Status.DONE, Status.SKIPPED)
 
 
 class Watcher(Protocol):
-    """What a batch tells its caller on the way."""
+    """Methods that a batch calls to report its progress."""
 
     def planned(self, decisions: Mapping[Scan, Decision]) -> None:
-        """All scans, and what will be done with each."""
+        """Take all scans, with the decision about each."""
 
     def started(self, scan: Scan, pid: int | None) -> None:
-        """A process took on a scan."""
+        """Take a scan whose process has started, and the process id."""
 
     def progress(self, scan: Scan, text: str) -> None:
-        """A scan has come to a stage or an iteration."""
+        """Take the stage or the iteration that a scan has reached."""
 
     def finished(self, row: Row) -> None:
-        """A scan is over: done, failed, or left out."""
+        """Take the row of a scan that is done, failed, or left out."""
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Do what has to be done regularly; called at least twice a second."""
 
 
 class _Silence:
@@ -65,15 +58,15 @@ class _Silence:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What came of a batch.
+    """Outcome of a batch.
 
     Attributes
     ----------
     rows : tuple of Row
-        One for each scan, in natural order.
+        One row for each scan, in natural order.
     seconds : float
-        From the first scan to the last file.
-    output : dict
+        Duration of the batch in s.
+    output : mapping
         Paths of the table, the record and the contact sheet.
     """
 
@@ -83,13 +76,13 @@ class BatchReport:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Number of scans in all and by status, seconds, and the paths of the batch's own files."""
+        """Number of scans in total and by status, seconds, and paths of the batch's own files."""
         return _summary(self.rows, self.seconds, self.output)
 
     @property
     def all_done(self) -> bool:
-        """Whether every scan has whole results."""
-        return all(row.status in (DONE, SKIPPED) for row in self.rows)
+        """Whether every scan has complete results."""
+        return all(row.status in _WITH_RESULTS for row in self.rows)
 
 
 def plan_batch(
@@ -101,12 +94,17 @@ def plan_batch(
     overwrite: bool = False,
     retry_failed: bool = False,
 ) -> dict[Scan, Decision]:
-    """What :func:`run_batch` would do with each scan, and why; nothing is written.
+    """Decide what :func:`run_batch` would do with each scan, and why, without writing anything.
 
     Parameters
     ----------
     paths, folder, arguments, patterns, overwrite, retry_failed
-        As for :func:`run_batch`.
+        The same as for :func:`run_batch`.
+
+    Returns
+    -------
+    dict from Scan to Decision
+        Decisions about all scans, in natural order.
 
     Raises
     ------
@@ -130,38 +128,39 @@ def run_batch(
     command: list[str] | None = None,
     watcher: Watcher | None = None,
 ) -> BatchReport:
-    """Denoise many acquisitions, each in a process of its own, and skip those whose results are whole.
+    """Denoise many acquisitions, each in its own process, and skip those that have complete results.
 
-    A script that calls this needs ``if __name__ == "__main__":`` around it, as everything that starts
-    processes does.
+    A script must call this function under ``if __name__ == "__main__":``, because it starts processes.
 
     Parameters
     ----------
     paths : sequence of str or Path
         Files, and folders that are searched with their subfolders.
     folder : str or Path
-        Mirrors the tree of the input; batch.csv, batch.json and contact_sheet.png go to its top.
+        Folder of all results, which mirrors the tree of the input. batch.csv, batch.json and contact_sheet.png
+        are written to its top.
     arguments : mapping, optional
-        Keyword arguments of :func:`usdenoise.jobs.run_job.run` for every scan: options, display, reading, …
-        The number of threads is that of all processes together.
+        Keyword arguments of :func:`usdenoise.jobs.run_job.run` for every scan: options, display, output and
+        reading. The number of threads is divided among the processes. By default, those of `run_job.run`.
     patterns : sequence of str
-        What the files in folders are called.
+        Shell patterns for the names of files in folders. By default, the suffixes of the known formats decide.
     jobs : int
-        Processes at a time, where memory allows.
+        Largest number of processes at a time. Fewer run where the memory is short.
     overwrite : bool
-        Run every scan, also those that are whole.
+        Whether to run scans that have complete results.
     retry_failed : bool
-        Run also those that failed and would fail again.
+        Whether to run scans that failed before and would fail again.
     stop_on_error : bool
-        Start no more after the first failure.
+        Whether to start no more scans after the first failure.
     command : list of str, optional
-        The command line, for the record.
+        Command line of the batch, for the record.
     watcher : Watcher, optional
-        Told about progress.
+        Object whose methods are called as the batch proceeds.
 
     Returns
     -------
     BatchReport
+        Rows of all scans, and the paths of the batch's own files.
 
     Raises
     ------
@@ -170,24 +169,40 @@ def run_batch(
     OutputError
         If the folder cannot be written, or another batch holds it.
     KeyboardInterrupt
-        When told to stop; what is done is kept, and the table is written.
+        If the batch is interrupted. Finished scans keep their results, and the table is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from usdenoise import run_batch
+    >>> from usdenoise.jobs.simulate_job import simulate_to_file
+    >>> from usdenoise.phantom import PhantomSettings
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = simulate_to_file(Path(folder, "scan.h5"), PhantomSettings(shape=(16, 12, 40)))
+    ...     report = run_batch([Path(folder, "scan.h5")], Path(folder, "out"))
+    >>> report.all_done, report.rows[0].scan, str(report.rows[0].status)
+    (True, 'scan.h5', 'done')
     """
     began = time.monotonic()
     folder = Path(folder)
     watcher = watcher or _Silence()
     complete = _complete(arguments)
     asked = requested(**complete)
-    # Before the folder is made: without scans there is nothing to make it for.
+    # The scans come first: without any, no folder may be made.
     scans = _scans(paths, folder, patterns)
     with hold(folder):
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         watcher.planned(decisions)
         rows: dict[Scan, Row] = {}
         pool = Pool(jobs, {**complete, "options": _share(complete["options"], jobs)}, command)
-        output = {"table": str(folder / TABLE), "record": str(folder / RECORD), "sheet": str(folder / SHEET)}
+        output = {
+            "table": str(folder / BatchFile.TABLE),
+            "record": str(folder / BatchFile.RECORD),
+            "sheet": str(folder / BatchFile.SHEET),
+        }
 
         def report() -> BatchReport:
-            left = {scan: scan_row(scan, WAITING, decisions[scan].reason) for scan in decisions}
+            left = {scan: scan_row(scan, Status.NOT_RUN, decisions[scan].reason) for scan in decisions}
             return BatchReport(tuple({**left, **rows}.values()), time.monotonic() - began, output)
 
         def keep_table() -> None:
@@ -196,17 +211,17 @@ def run_batch(
 
         try:
             _run(decisions, rows, pool, stop_on_error, watcher)
-        # Whatever the reason, nothing is left running and what is done is on record.
+        # Even after an interruption no process is left, and the table has the finished scans.
         except BaseException as error:
             with uninterrupted():
                 for event in pool.stop():
-                    if event.kind == JOB_DONE:
+                    if event.kind == EventKind.DONE:
                         rows[event.scan] = _row(event, decisions[event.scan], None)
                 for scan in decisions:
                     if scan not in rows:
                         remove_leftovers(scan.folder)
                 keep_table()
-            done = sum(row.status in (DONE, SKIPPED) for row in rows.values())
+            done = sum(row.status in _WITH_RESULTS for row in rows.values())
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
         keep_table()
@@ -234,7 +249,7 @@ def _decide(
 
 
 def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A job's arguments with its defaults, so that a job records what is compared here."""
+    """Return a job's arguments with all defaults, so that the job's report can be compared with them."""
     defaults = {"options": DenoiseOptions(), "display": Display(), "output": Output(), "reading": {}}
     return {**defaults, **(arguments or {})}
 
@@ -250,21 +265,21 @@ def _run(
     stop_on_error: bool,
     watcher: Watcher,
 ) -> None:
-    """Fill the rows; what was not begun has none."""
+    """Run the scans and fill `rows`; a scan that was not started has no row."""
 
     def finish(scan: Scan, row: Row) -> None:
         rows[scan] = row
         watcher.finished(row)
 
     states: dict[Scan, Mapping[str, int] | None] = {}
-    waiting = deque(scan for scan, decision in decisions.items() if decision.action == RUN)
+    waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
     for scan, decision in decisions.items():
-        if decision.action == SKIP and decision.report is not None:
-            finish(scan, scan_row(scan, SKIPPED, decision.reason, **outcome(decision.report)))
-        elif decision.action == KEEP_FAILED and decision.earlier is not None:
+        if decision.action == Action.SKIP and decision.report is not None:
+            finish(scan, scan_row(scan, Status.SKIPPED, decision.reason, **outcome(decision.report)))
+        elif decision.action == Action.KEEP_FAILED and decision.earlier is not None:
             finish(scan, Row(**{**decision.earlier, "reason": decision.reason}))
     while waiting or not pool.is_idle:
-        if stop_on_error and any(row.status == FAILED for row in rows.values()):
+        if stop_on_error and any(row.status == Status.FAILED for row in rows.values()):
             waiting.clear()
         while waiting and pool.is_free:
             scan = waiting.popleft()
@@ -275,21 +290,31 @@ def _run(
             if not event.is_last:
                 watcher.progress(event.scan, " ".join(map(str, (event.kind, *event.values))))
                 continue
-            if event.kind == LOST:
+            if event.kind == EventKind.LOST:
                 remove_leftovers(event.scan.folder)
             finish(event.scan, _row(event, decisions[event.scan], states[event.scan]))
         watcher.tick()
 
 
 def _row(event: Event, decision: Decision, state: Mapping[str, int] | None) -> Row:
-    """The row of a last event; `state` is that of the input when its process was started."""
-    if event.kind == JOB_DONE:
-        return scan_row(event.scan, DONE, decision.reason, **event.values[0])
+    """Return the row of a last event.
+
+    Parameters
+    ----------
+    event : Event
+        Last event of the scan's process.
+    decision : Decision
+        Decision about the scan, whose reason goes into the row.
+    state : mapping or None
+        Size and modification time of the input when the process started, where known.
+    """
+    if event.kind == EventKind.DONE:
+        return scan_row(event.scan, Status.DONE, decision.reason, **event.values[0])
     failure, sentence = event.values
     state = state or {}
     return scan_row(
         event.scan,
-        FAILED,
+        Status.FAILED,
         decision.reason,
         seconds=event.seconds,
         error=sentence,
@@ -300,7 +325,7 @@ def _row(event: Event, decision: Decision, state: Mapping[str, int] | None) -> R
 
 
 def _reports(rows: Mapping[Scan, Row]) -> dict[Scan, Mapping[str, Any]]:
-    whole = [scan for scan, row in rows.items() if row.status in (DONE, SKIPPED)]
+    whole = [scan for scan, row in rows.items() if row.status in _WITH_RESULTS]
     return {scan: json.loads(scan.report.read_text()) for scan in whole}
 
 
@@ -308,7 +333,7 @@ def _summary(rows: Sequence[Row], seconds: float, output: Mapping[str, str]) -> 
     counts = Counter(row.status for row in rows)
     return {
         "scans": len(rows),
-        **{status.replace(" ", "_"): counts[status] for status in (DONE, SKIPPED, FAILED, WAITING)},
+        **{status.key: counts[status] for status in Status},
         "seconds": seconds,
         "output": dict(output),
     }

@@ -1,16 +1,17 @@
-"""The process of one scan, as seen from within."""
+"""What the process of one scan does, and what it sends to the batch."""
 
 import os
 import signal
 import threading
 import time
 from collections.abc import Mapping
+from enum import StrEnum
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from usdenoise.batch.table import outcome
+from usdenoise.batch.table import Failure, outcome
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import (
     WANT_OF_MEMORY,
@@ -26,54 +27,91 @@ from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.signals import raise_terminated
 
-NEEDS, STAGE, ITERATION, DONE, FAILED = "needs", "stage", "iteration", "done", "failed"
 GRACE_S = 5.0
-"""That a process has for clearing up after it was told to end."""
+"""Seconds that a process has to remove its temporary files after it was asked to end."""
 
-_KINDS = {DivergedError: "diverged", InputError: "input", OptionError: "options", OutputError: "output"}
+_KINDS = {
+    DivergedError: Failure.DIVERGED,
+    InputError: Failure.INPUT,
+    OptionError: Failure.OPTIONS,
+    OutputError: Failure.OUTPUT,
+}
+
+
+class EventKind(StrEnum):
+    """Kind of a message from the process of a scan; the values that follow it are in brackets."""
+
+    NEEDS = "needs"
+    """Before the job begins (expected memory in bytes)."""
+    STAGE = "stage"
+    """A stage of the job began (name of the stage)."""
+    ITERATION = "iteration"
+    """The solver finished an iteration (its number)."""
+    DONE = "done"
+    """The results are written (fields of the row)."""
+    FAILED = "failed"
+    """The job failed (kind of failure, sentence)."""
+    LOST = "lost"
+    """The process ended without a last message (kind of failure, sentence); sent by the pool."""
 
 
 class _Messenger:
-    """A watcher that passes on what a job tells."""
+    """A watcher that sends the progress of a job to the batch."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def stage(self, name: str) -> None:
-        self._pipe.send((STAGE, name))
+        self._pipe.send((EventKind.STAGE, name))
 
     def loaded(self, acquisition: Acquisition) -> None:
-        """Nothing."""
+        """Do nothing: the report of the scan lists the assumptions."""
 
     def iteration(self, line: Iteration) -> None:
-        self._pipe.send((ITERATION, line.iteration))
+        self._pipe.send((EventKind.ITERATION, line.iteration))
 
 
 def work(
     pipe: Connection, path: Path, folder: Path, arguments: Mapping[str, Any], command: list[str] | None
 ) -> None:
-    """Say how much memory the scan will want, wait for leave, run its job, and say what came of it."""
-    # A terminal's Ctrl-C reaches every process; the parent decides, and asks with SIGTERM.
+    """Send the expected memory of a scan, wait for permission, run its job, and send the outcome.
+
+    Parameters
+    ----------
+    pipe : Connection
+        Pipe to the batch; see :class:`EventKind` for the messages.
+    path : Path
+        File of the acquisition.
+    folder : Path
+        Folder of the scan's results.
+    arguments : mapping
+        Keyword arguments of :func:`usdenoise.jobs.run_job.run`.
+    command : list of str or None
+        Command line of the batch, for the report.
+    """
+    # A terminal's Ctrl-C reaches every process; only the parent acts on it, and ends the others with SIGTERM.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, raise_terminated)
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
-        pipe.send((NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision)))
+        pipe.send(
+            (EventKind.NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision))
+        )
         pipe.recv()
         try:
             report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
-            message: tuple[Any, ...] = (DONE, outcome(report))
+            message: tuple[Any, ...] = (EventKind.DONE, outcome(report))
         except Exception as error:
-            message = (FAILED, *_failure(error))
+            message = (EventKind.FAILED, *_failure(error))
         pipe.send(message)
     except (KeyboardInterrupt, OSError, EOFError):
-        # Told to end, or nobody listens any more.
+        # The batch asked this process to end, or the batch itself has ended.
         return
 
 
 def _follow_parent() -> None:
-    """End this process when its parent has gone, with time for clearing up."""
+    """Wait until the parent process ends; then end this one, with time to remove its temporary files."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -82,13 +120,13 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
-def _failure(error: Exception) -> tuple[str, str]:
-    """The kind of a failure and its sentence."""
+def _failure(error: Exception) -> tuple[Failure, str]:
+    """Return the kind of a failure and its sentence."""
     if is_want_of_memory(error):
-        return "memory", f"{WANT_OF_MEMORY}, or fewer scans at once with --jobs"
+        return Failure.MEMORY, f"{WANT_OF_MEMORY}, or fewer scans at once with --jobs"
     for family, kind in _KINDS.items():
         if isinstance(error, family):
             return kind, command_line_text(error)
-    return "unexpected", (
+    return Failure.UNEXPECTED, (
         f"{type(error).__name__}: {error} (this is an error of usdenoise; `usdenoise run` on this scan shows where)"
     )

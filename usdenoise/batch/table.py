@@ -1,52 +1,90 @@
-"""A row for each scan of a batch, and the files that show them."""
+"""The rows of a batch, one for each scan, and the files that show them."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from usdenoise.batch.plan import RECORD, SHEET, TABLE, Scan
+from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.tiff import read_tiff
 from usdenoise.pictures.contact_sheet import Tile, contact_sheet_png
 from usdenoise.system.provenance import software, to_json
 
-DONE, SKIPPED, FAILED, WAITING = "done", "skipped", "failed", "not run"
+
+class Status(StrEnum):
+    """State of a scan in the table of a batch."""
+
+    DONE = "done"
+    """The scan was run and has results."""
+    SKIPPED = "skipped"
+    """The scan has complete results of an earlier batch."""
+    FAILED = "failed"
+    """The scan was run, now or earlier, and has no results."""
+    NOT_RUN = "not run"
+    """The batch ended before the scan was run."""
+
+    @property
+    def key(self) -> str:
+        """Name of the number of such scans in the summary."""
+        return self.replace(" ", "_")
+
+
+class Failure(StrEnum):
+    """Kind of failure of a scan."""
+
+    NONE = ""
+    """The scan did not fail."""
+    INPUT = "input"
+    """The file cannot be used as it is."""
+    OPTIONS = "options"
+    """The options contradict each other or the file."""
+    DIVERGED = "diverged"
+    """The solver diverged."""
+    OUTPUT = "output"
+    """The results cannot be written."""
+    MEMORY = "memory"
+    """The memory was not enough."""
+    KILLED = "killed"
+    """The process ended without a message."""
+    UNEXPECTED = "unexpected"
+    """The program has an error."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one scan.
+    """Outcome of one scan.
 
     Attributes
     ----------
     scan : str
-        Its name in the batch.
+        Name of the scan in the batch.
     path, folder : str
-        The input, and where the results are.
-    status : str
-        "done", "skipped" (whole since an earlier time), "failed" or "not run".
+        Input file, and folder of the results.
+    status : Status
+        State of the scan.
     reason : str
-        Why it was run or left out.
+        Why the scan was run or left out.
     seconds : float or None
-        That the job took, when it was run.
+        Duration of the job in s; None for a scan that was not run.
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
     peak_memory_bytes
-        As in the scan's own report.
+        The same as in the scan's own report.
     error : str
-        Why it failed, in one sentence.
-    failure : str
-        The kind of failure: input, options, diverged, output, memory, killed or unexpected.
+        Why the scan failed, in one sentence; empty if it did not fail.
+    failure : Failure
+        Kind of failure.
     input_bytes, input_mtime_ns : int or None
-        Size and modification time of the input when it failed.
+        Size in bytes and modification time in ns of the input when the scan failed.
     """
 
     scan: str
     path: str
     folder: str
-    status: str
+    status: Status
     reason: str = ""
     seconds: float | None = None
     rank: int | None = None
@@ -59,18 +97,18 @@ class Row:
     n_unobserved: int | None = None
     peak_memory_bytes: int | None = None
     error: str = ""
-    failure: str = ""
+    failure: Failure = Failure.NONE
     input_bytes: int | None = None
     input_mtime_ns: int | None = None
 
 
-def scan_row(scan: Scan, status: str, reason: str, **values: Any) -> Row:
-    """A row about a scan."""
+def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
+    """Return the row of a scan, with the values of its other fields by name."""
     return Row(scan.name, str(scan.path), str(scan.folder), status, reason, **values)
 
 
 def outcome(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row that a scan's report holds."""
+    """Return the fields of a row that come from the scan's report."""
     copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
               "n_unobserved", "peak_memory_bytes")  # fmt: skip
     return {
@@ -89,10 +127,23 @@ def write_tables(
 ) -> None:
     """Write batch.csv and batch.json.
 
+    Parameters
+    ----------
+    folder : Path
+        Folder of the batch's results.
+    rows : sequence of Row
+        One row for each scan, in natural order.
+    summary : mapping
+        Numbers of scans by status, seconds, and paths of the batch's own files.
+    asked : mapping
+        Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
+    command : list of str or None
+        Command line of the batch, for the record.
+
     Raises
     ------
     OutputError
-        If they cannot be written.
+        If a file cannot be written.
     """
     lines = [asdict(row) for row in rows]
     text = csv_text([field.name for field in fields(Row)], lines)
@@ -103,34 +154,34 @@ def write_tables(
         "software": software(),
         "command": command,
     }
-    remove_leftovers(folder, (TABLE, RECORD, SHEET))
+    remove_leftovers(folder, (BatchFile.TABLE, BatchFile.RECORD, BatchFile.SHEET))
     with OutputFolder(folder, overwrite=True) as outputs:
-        # File names are bytes; those that are no UTF-8 come back as they were.
-        outputs.reserve(TABLE).write_bytes(os.fsencode(text))
-        outputs.reserve(RECORD).write_text(to_json(record, indent=2) + "\n")
+        # A file name need not be UTF-8; fsencode restores its bytes.
+        outputs.reserve(BatchFile.TABLE).write_bytes(os.fsencode(text))
+        outputs.reserve(BatchFile.RECORD).write_text(to_json(record, indent=2) + "\n")
         outputs.commit()
 
 
 def write_sheet(folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapping[str, Any]]) -> None:
-    """Write contact_sheet.png from the pictures that are on disk.
+    """Write contact_sheet.png from the power Doppler images on disk.
 
     Parameters
     ----------
     folder : Path
-        Of the batch.
+        Folder of the batch's results.
     scans : sequence of Scan
-        All of them, in their order.
-    reports : mapping from Scan to its report
-        Of those that have results; the others have an empty place.
+        All scans, in the order of the sheet.
+    reports : mapping from Scan to mapping
+        Reports of the scans that have results. The other scans have an empty tile.
 
     Raises
     ------
     OutputError
-        If it cannot be written.
+        If the sheet cannot be written.
     """
     tiles = [_tile(scan, reports.get(scan)) for scan in scans]
     with OutputFolder(folder, overwrite=True) as outputs:
-        outputs.reserve(SHEET).write_bytes(contact_sheet_png(tiles))
+        outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles))
         outputs.commit()
 
 
