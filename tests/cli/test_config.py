@@ -120,7 +120,7 @@ def test_a_batch_takes_the_file_of_its_folder(scan: Path) -> None:
         ("[run]\nrank = 3", "has the unknown option 'run'"),
         ("rank = 'some'", "'some' is not auto or a number"),
         ("method = 'magic'", "magic"),
-        ("rank = {a = 1}", "gives 'rank' neither text nor a number"),
+        ("rank = {a = 1}", "has a value for 'rank' that is neither text nor a number"),
         ("low-cutoff = 1\nlow_cutoff = 1", "has the option 'low-cutoff' twice"),
         ("rank = ", "is not a TOML file"),
         ("rank = 3\n\x00", "is not a TOML file"),

@@ -197,7 +197,7 @@ def _how_it_ended(exit_code: int | None) -> str:
         if -exit_code == signal.SIGKILL:
             how += ", as the system does when memory runs out"
     else:
-        how = "without a word"
+        how = "without a message"
     return (
         f"the process of this scan was ended {how}; run the batch again, with fewer --jobs if memory is short"
     )

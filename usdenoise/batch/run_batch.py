@@ -233,8 +233,8 @@ def _scans(paths: Sequence[str | Path], folder: Path, patterns: Sequence[str]) -
     scans = find_scans([Path(path) for path in paths], folder, patterns)
     if not scans:
         raise InputError(
-            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}; name files, or say with --pattern "
-            "what theirs look like"
+            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}; name files, or give --pattern "
+            "the form of their names"
         )
     return scans
 

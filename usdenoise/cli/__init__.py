@@ -1,4 +1,4 @@
-"""The command line: the only place that prints."""
+"""The command line, the only room of the package that prints."""
 
 from usdenoise.cli.main import main
 

@@ -11,39 +11,73 @@ from usdenoise.cli.batch_view import make_view
 from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import Console, print_json, print_table
 from usdenoise.cli.main import FAILED
+from usdenoise.cli.option_groups import Group, option
 
 if TYPE_CHECKING:
     from usdenoise.batch import BatchReport
 
 
-@click.command("batch", cls=ConfiguredCommand, short_help="Denoise many acquisitions, resumably.")
+@click.command(
+    "batch",
+    cls=ConfiguredCommand,
+    examples=[
+        ("usdenoise batch scans -o out --jobs 2", "Filter all scans below the folder scans, two at a time"),
+        ("usdenoise batch scans -o out --dry-run", "Show what a second call would skip or run, and why"),
+        (
+            "usdenoise batch scans -o out --pattern 'day1/*.h5' --low-cutoff 5",
+            "Filter only the scans of one subfolder, with a fixed cutoff",
+        ),
+    ],
+)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option(
+@option(
+    Group.OUTPUTS,
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder of all results; the tree of the scans is mirrored in it.",
+    help="Folder of all results. It mirrors the tree of the scans.",
 )
-@click.option(
+@option(
+    Group.INPUT,
     "--pattern",
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="Names of the scans in folders, e.g. '*.mat'; again for another.  [default: by their suffixes]",
+    show_default="by their suffixes",
+    help="Take only the files with such names from folders, e.g. '*.mat'. Repeat it for several patterns.",
 )
-@click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Scans at a time, as memory allows."
+@option(
+    Group.BATCH,
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Scans to work on at a time. Fewer run when memory is short.",
 )
-@click.option("--stop-on-error", is_flag=True, help="Start no more scans after the first failure.")
-@click.option("--retry-failed", is_flag=True, help="Try scans again that failed and would fail again.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done with each scan, and why.")
+@option(
+    Group.BATCH,
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be done with each scan, and why; write nothing.",
+)
+@option(
+    Group.BATCH, "--retry-failed", is_flag=True, help="Run scans again that failed and that would fail again."
+)
+@option(Group.BATCH, "--stop-on-error", is_flag=True, help="Start no more scans after the first failure.")
 @shared.job_options
 @config_option
-@click.option("--overwrite", is_flag=True, help="Do every scan again, also those that are whole.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object a line: each scan, then a summary."
+@option(
+    Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
+)
+@option(
+    Group.MESSAGES,
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object per line: each scan, then a summary.",
 )
 @shared.verbosity_options
 def command(
@@ -61,11 +95,12 @@ def command(
     verbose: int,
     **values: Any,
 ) -> None:
-    """Denoise every acquisition that PATH names or holds, each as `usdenoise run` does.
+    """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
-    Run it again to resume: scans whose results are whole are skipped, unless their input, the options or the
-    version changed. --threads is the number for all scans at a time together. Writes batch.csv, batch.json and
-    contact_sheet.png to the top of DIR.
+    Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
+    results, unless their input, the options or the version changed. The threads are shared by the scans that run
+    at a time. The tables batch.csv and batch.json and the picture contact_sheet.png are written to the top of
+    DIR.
     """
     selection: dict[str, Any] = {
         "arguments": shared.job_arguments(preset, values),
@@ -106,8 +141,10 @@ def _print_plan(decisions: Any, as_json: bool) -> None:
 
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:
+    from usdenoise.batch import Status
+
     summary = report.summary
-    counts = [f"{summary[key]} {key.replace('_', ' ')}" for key in ("done", "skipped", "failed", "not_run")]
+    counts = [f"{summary[status.key]} {status}" for status in Status]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
     unsure = [row.scan for row in report.rows if row.cutoff_certainty == "unsure"]

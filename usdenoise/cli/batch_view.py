@@ -1,4 +1,4 @@
-"""What a batch shows while it runs: a live table on a terminal, a line for each scan elsewhere."""
+"""The progress of a batch on stderr: a live table on a terminal, otherwise one line for each finished scan."""
 
 import sys
 import time
@@ -16,14 +16,14 @@ _FAILURES_SHOWN = 3
 
 
 class LineView:
-    """A line on stderr for each scan that is over, and with `as_json` an object on stdout.
+    """A watcher of a batch that prints one line on stderr for each finished scan.
 
     Parameters
     ----------
     console : Console
-        Knows what is wanted.
+        Console for the lines, which holds the level of -q and -v.
     as_json : bool
-        Whether rows are printed as JSON objects.
+        Whether each row is also printed as a JSON object on stdout.
     """
 
     def __init__(self, console: Console, as_json: bool) -> None:
@@ -33,19 +33,19 @@ class LineView:
         self.over = 0
 
     def planned(self, decisions: "Mapping[Scan, Decision]") -> None:
-        """Count the scans."""
+        """Store the number of scans, for the count in each line."""
         self._total = len(decisions)
 
     def started(self, scan: "Scan", pid: int | None) -> None:
-        """With -v, say which process has the scan."""
+        """Print the process of a scan, with -v."""
         self._console.say(f"start    {scan.name}  (process {pid})", DETAIL)
 
     def progress(self, scan: "Scan", text: str) -> None:
-        """With -v, say how far it is."""
+        """Print the stage or iteration of a scan, with -v."""
         self._console.say(f"{text:<8} {scan.name}", DETAIL)
 
     def finished(self, row: "Row") -> None:
-        """Print the row."""
+        """Print the outcome of a scan."""
         self.over += 1
         if self._as_json:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
@@ -54,7 +54,7 @@ class LineView:
         self._console.say(line, WARNING if row.error else NOTE)
 
     def tick(self) -> None:
-        """Nothing moves."""
+        """Do nothing, as the lines do not move."""
 
     def __enter__(self) -> Self:
         return self
@@ -62,11 +62,11 @@ class LineView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to end."""
+        """Do nothing, as there is no display to close."""
 
 
 class LiveView(LineView):
-    """A table on the terminal: totals, what runs, and the last failures."""
+    """A live table on the terminal: the totals, the running scans, and the last failures."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         super().__init__(console, as_json)
@@ -82,15 +82,15 @@ class LiveView(LineView):
         )
 
     def started(self, scan: "Scan", pid: int | None) -> None:
-        """A line more."""
+        """Add the line of a scan."""
         self._running[scan] = (time.monotonic(), "starts")
 
     def progress(self, scan: "Scan", text: str) -> None:
-        """Another word in its line."""
+        """Show the stage or iteration in the line of a scan."""
         self._running[scan] = (self._running[scan][0], text)
 
     def finished(self, row: "Row") -> None:
-        """A line less."""
+        """Remove the line of a scan, and count its outcome."""
         self.over += 1
         self._running = {scan: how for scan, how in self._running.items() if scan.name != row.scan}
         self._counts[row.status] += 1
@@ -119,7 +119,7 @@ class LiveView(LineView):
         now = time.monotonic()
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
         table.add_row(
-            f"{self.over}/{self._total}", _clock(now - self._began), Text(counts or "nothing is done yet")
+            f"{self.over}/{self._total}", _clock(now - self._began), Text(counts or "no scan is finished yet")
         )
         for scan, (began, text) in self._running.items():
             table.add_row(text, _clock(now - began), Text(printable(scan.name)))
@@ -129,7 +129,7 @@ class LiveView(LineView):
 
 
 def make_view(console: Console, as_json: bool) -> LineView:
-    """The view that fits: live where stderr is a terminal and nothing more or less than usual is wanted."""
+    """Return a live table if stderr is a terminal and neither -q nor -v is given, otherwise a view by lines."""
     live = console.level == NOTE and sys.stderr.isatty()
     return LiveView(console, as_json) if live else LineView(console, as_json)
 
@@ -138,7 +138,9 @@ def _outcome(row: "Row") -> str:
     if row.error:
         return row.error
     error = "-" if row.held_out_rmse is None else f"{row.held_out_rmse:.3g}"
-    seconds = "" if row.status == "skipped" else f"{row.seconds:.1f} s, "
+    from usdenoise.batch import Status
+
+    seconds = "" if row.status == Status.SKIPPED else f"{row.seconds:.1f} s, "
     return f"{seconds}{row.low_cutoff} removed ({row.cutoff_certainty}), held-out {error}, {row.verdict}"
 
 

@@ -9,6 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_rows
 from usdenoise.cli.main import FAILED
+from usdenoise.cli.option_groups import Group, GroupedCommand, option
 
 
 def _parameters(
@@ -33,48 +34,82 @@ def _value(text: str) -> Any:
     return text
 
 
-@click.command("compare", short_help="The same acquisition through several methods, side by side.")
+@click.command(
+    "compare",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise compare scan.h5 -m eta-decay -m svd", "Compare the default method with the full SVD"),
+        (
+            "usdenoise compare scan.h5 -m svd -m highpass --set highpass.cutoff_hz=60",
+            "Compare the full SVD with a high-pass filter at 60 Hz",
+        ),
+        (
+            "usdenoise compare scan.h5 --signal circle:20,15,4 --background rect:2,2,8,8",
+            "Run all methods, and measure the contrast of two regions",
+        ),
+    ],
+)
 @click.argument("acquisition", type=click.Path(path_type=Path))
-@click.option(
+@option(
+    Group.ESTIMATOR,
     "-m",
     "--method",
     "methods",
     multiple=True,
     metavar="NAME",
-    help="A method to run; again for another one.  [default: all]",
+    show_default="all",
+    help="Method to run. Repeat it for several methods.",
 )
-@click.option(
+@option(
+    Group.OUTPUTS,
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the results.  [default: <stem>-comparison]",
+    show_default="<stem>-comparison",
+    help="Folder of the results.",
 )
-@click.option(
+@option(
+    Group.ESTIMATOR,
     "--sampling",
     type=float,
     multiple=True,
     metavar="P",
-    help="Fraction of the entries, for methods that use a sample; again for another one.  [default: 0.5]",
+    show_default="0.5",
+    help="Fraction of the entries to sample, for methods that use a sample. Repeat it for several fractions.",
 )
-@click.option(
+@option(
+    Group.REGIONS,
     "--signal",
     metavar="REGION",
-    help="rect:Z0,X0,Z1,X1 or circle:Z,X,R, with mm at the end for mm, or a mask image.",
+    help="Region of blood: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at the end, or a mask "
+    "image.",
 )
-@click.option("--background", metavar="REGION", help="What to compare the signal with, in the same forms.")
-@click.option(
+@option(
+    Group.REGIONS,
+    "--background",
+    metavar="REGION",
+    help="Region to compare the signal with, in the same forms.",
+)
+@option(
+    Group.ADVANCED,
     "--set",
     "parameters",
     multiple=True,
     metavar="METHOD.NAME=VALUE",
     callback=_parameters,
-    help="A parameter of one method, e.g. highpass.cutoff_hz=60.",
+    help="Set a parameter of one method, e.g. highpass.cutoff_hz=60. Repeat it for several parameters.",
 )
-@click.option(
-    "--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="For each method."
+@option(
+    Group.ADVANCED,
+    "--timeout",
+    type=float,
+    default=600.0,
+    show_default="600",
+    metavar="SECONDS",
+    help="Time after which a method is stopped. Raise it for long acquisitions.",
 )
-@shared.estimator_subset("rank", "low_cutoff", "high_cutoff", "seed", "precision", "threads")
+@shared.estimator_subset("low_cutoff", "high_cutoff", "rank", "seed", "precision", "threads")
 @shared.reading_options
 @shared.scale_options
 @shared.overwrite_option
@@ -97,10 +132,11 @@ def command(
     verbose: int,
     **values: Any,
 ) -> None:
-    """Run several methods on ACQUISITION and put their pictures and figures of merit side by side.
+    """Run several methods on ACQUISITION, and show their images and figures of merit side by side.
 
-    Every method runs alone in a process of its own, and all low-rank methods keep the same band of components, chosen
-    once on the full SVD. A method that fails is a row that says so, and the exit code is 1.
+    The methods run one after the other, each in its own process. All low-rank methods keep the same band of
+    components, which is chosen on the full SVD. A method that fails has a row with the reason, and the exit code
+    is then 1.
     """
     from usdenoise.comparison import CONTENDERS, Settings
     from usdenoise.comparison.compare_file import compare_file
@@ -157,7 +193,7 @@ _COLUMNS = {
 
 
 def _table(rows: list[dict[str, Any]], several: bool) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells; figures that no row has are left out."""
+    """Return the headings and the cells, without the columns in which all rows are empty."""
     shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
     headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
     cells = []

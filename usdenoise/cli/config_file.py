@@ -12,12 +12,17 @@ FILE_NAME, PROJECT_NAME, TABLE = "usdenoise.toml", "pyproject.toml", "[tool.usde
 
 
 def find_config(folder: Path) -> Path | None:
-    """The configuration file of a folder: its usdenoise.toml, else its pyproject.toml with [tool.usdenoise].
+    """Return the usdenoise.toml of a folder, else its pyproject.toml if that has [tool.usdenoise], else None.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder to look in; its parents are not searched.
 
     Raises
     ------
     OptionError
-        If it cannot be read.
+        If the pyproject.toml cannot be read.
     """
     own, project = folder / FILE_NAME, folder / PROJECT_NAME
     if own.is_file():
@@ -26,27 +31,27 @@ def find_config(folder: Path) -> Path | None:
 
 
 def read_config(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Options of a configuration file, under the long names of the command line without the leading dashes.
+    """Read the options of a configuration file.
 
-    Options stand in the table [tool.usdenoise], or at the top of a file that has no such table. Dashes and
-    underscores in names mean the same.
+    They are in the table [tool.usdenoise], or at the top level of a file without that table. Names are those of
+    the command line without the leading dashes; dashes and underscores mean the same.
 
     Parameters
     ----------
     path : Path
-        A TOML file.
+        TOML file.
     known : collection of str
-        The names that are allowed, with dashes.
+        Allowed names, with dashes.
 
     Returns
     -------
-    dict
-        Name, with dashes, to a string, number, truth value or a list of those.
+    dict from str to value
+        Names, with dashes, and their values: strings, numbers, booleans, or lists of those.
 
     Raises
     ------
     OptionError
-        If the file cannot be read, is not TOML, or holds an unknown name or a value of an unfit type.
+        If the file cannot be read, is not TOML, or has an unknown name or a value of a wrong type.
     """
     content = _parse(path)
     table = _table(content)
@@ -61,7 +66,7 @@ def read_config(path: Path, known: Collection[str]) -> dict[str, Any]:
         values = value if isinstance(value, list) else [value]
         if not all(isinstance(item, str | int | float) for item in values):
             raise OptionError(
-                f"{path} gives '{key}' neither text nor a number; write it as on the command line"
+                f"{path} has a value for '{key}' that is neither text nor a number; write it as on the command line"
             )
         options[name] = value
     return options
@@ -73,7 +78,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise OptionError(f"{path} cannot be read ({error.strerror}); check the path of --config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} is not a TOML file ({error}); mend it") from error
+        raise OptionError(f"{path} is not a TOML file ({error}); correct its syntax") from error
 
 
 def _table(content: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Commands whose options may stand in a configuration file; flags win over it."""
+"""Commands that take options from a configuration file; flags win over it."""
 
 from collections.abc import Collection
 from importlib import import_module
@@ -9,6 +9,7 @@ import click
 
 from usdenoise.cli.config_file import find_config, read_config
 from usdenoise.cli.console import Console
+from usdenoise.cli.option_groups import Group, GroupedCommand, option
 from usdenoise.errors import OptionError
 from usdenoise.pipeline.options import preset_values
 
@@ -16,25 +17,27 @@ _SHARING = ("run", "batch")
 _ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}
 _RIVALS = {"step": "alpha", "alpha": "step"}
 
-config_option = click.option(
+config_option = option(
+    Group.INPUT,
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     expose_value=False,
-    help="Options from a TOML file.  [default: usdenoise.toml or [tool.usdenoise] beside the scans]",
+    show_default="usdenoise.toml or [tool.usdenoise] next to the scans",
+    help="TOML file with options for a whole study; flags win over it.",
 )
 
 
-class ConfiguredCommand(click.Command):
-    """A command that takes what its flags leave open from a configuration file.
+class ConfiguredCommand(GroupedCommand):
+    """A command that takes the options that are not given as flags from a configuration file.
 
-    The file is that of --config, else the one beside the first scan: in its folder, or in the folder that is
-    given in its place.
+    The file is the one of --config. Without --config it is looked for in the folder of the first path, or in
+    the first path itself if that is a folder.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the configuration into the defaults, then the arguments over them."""
-        # One look ahead: the defaults depend on what is given, --config and the scan among it.
+        """Read the configuration file into the defaults, then parse the arguments."""
+        # The arguments are parsed twice: the file depends on --config and the paths, and its use on the other flags.
         flags = self.make_parser(ctx).parse_args(args=list(args))[0]
         try:
             path = self._config(flags)
@@ -89,12 +92,12 @@ def _preset_names(preset: str) -> set[str]:
     try:
         return set(preset_values(preset))
     except OptionError:
-        # The parser says what is wrong with it.
+        # The parser reports the unknown preset.
         return set()
 
 
 def _as_typed(parameter: click.Parameter, value: Any) -> Any:
-    """A value of a TOML file as it would be typed."""
+    """Return a value of a TOML file in the form of the command line."""
     if isinstance(parameter, click.Option) and parameter.multiple:
         return [str(item) for item in (value if isinstance(value, list) else [value])]
     if isinstance(value, list):

@@ -16,12 +16,12 @@ WARNING, NOTE, DETAIL = -1, 0, 1
 
 
 class Console:
-    """Says things on stderr, as loud as asked for, and moves a progress bar where stderr is a terminal.
+    """Messages on stderr at the level that -q and -v set, and a progress bar where stderr is a terminal.
 
     Parameters
     ----------
     quiet, verbose : int
-        How often -q and -v were given.
+        Number of times that -q and -v were given.
     """
 
     def __init__(self, quiet: int = 0, verbose: int = 0) -> None:
@@ -30,7 +30,7 @@ class Console:
         self._task: TaskID | None = None
 
     def say(self, message: str, level: int = NOTE) -> None:
-        """A line on stderr, if that level is wanted."""
+        """Print a line on stderr, unless its level is above that of the console."""
         if level <= self.level:
             message = printable(message)
             if self._progress is not None:
@@ -39,11 +39,11 @@ class Console:
                 click.echo(message, err=True)
 
     def warn(self, message: str) -> None:
-        """A warning: only -qq silences it."""
+        """Print a warning, which only -qq silences."""
         self.say(f"warning: {message}", WARNING)
 
     def begin(self, what: str, total: int | None) -> None:
-        """A stage of `total` steps begins; with None only its name is shown."""
+        """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name."""
         if self.level < NOTE or not sys.stderr.isatty():
             return
         if self._progress is None:
@@ -64,7 +64,7 @@ class Console:
         self._task = self._progress.add_task(what, total=total, note="")
 
     def advance(self, done: int, note: str = "") -> None:
-        """The stage has come to step `done`."""
+        """Move the progress bar to step `done`, with a note behind it."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, note=note)
 
@@ -80,19 +80,19 @@ class Console:
 
 
 def printable(text: str) -> str:
-    """Text on one line: what a terminal would act on, or cannot show, is escaped."""
+    """Return the text with line breaks, control characters and other unprintable ones escaped."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
     )
 
 
 def print_line(text: str) -> None:
-    """One line on stdout.
+    """Print one line on stdout.
 
     Raises
     ------
     OutputError
-        If stdout takes no more, as on a full disk.
+        If stdout cannot be written, as on a full disk.
     """
     try:
         click.echo(printable(text))
@@ -103,14 +103,14 @@ def print_line(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on stdout, on one line."""
+    """Print one JSON object on one line of stdout."""
     from usdenoise.system.provenance import to_json
 
     print_line(to_json(value))
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:
-    """Names and values in two columns on stdout."""
+    """Print names and values in two columns on stdout."""
     rows = list(rows)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -118,7 +118,10 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_rows(headings: list[str], rows: list[list[str]]) -> None:
-    """A table on stdout: the first column to the left, numbers to the right; never wrapped where redirected."""
+    """Print a table on stdout, the first column to the left and the others to the right.
+
+    A redirected table is 200 characters wide, so that its rows are not wrapped.
+    """
     from rich import box
     from rich.console import Console as RichConsole
     from rich.table import Table
@@ -133,5 +136,5 @@ def print_rows(headings: list[str], rows: list[list[str]]) -> None:
 
 
 def summary(mapping: Mapping[str, float]) -> str:
-    """Seconds by stage in one line."""
+    """Return the seconds of all stages in one line."""
     return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in mapping.items())

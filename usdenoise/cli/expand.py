@@ -7,27 +7,55 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table
+from usdenoise.cli.option_groups import Group, GroupedCommand, option
 
 
-@click.command("expand", short_help="Rebuild a filtered stack from its factors.")
+@click.command(
+    "expand",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise expand out/scan_denoised.h5", "Rebuild the stack with the cutoffs of the run"),
+        (
+            "usdenoise expand out/scan_denoised.h5 -o more.mat --low-cutoff 8",
+            "Remove eight components instead, and write a MATLAB file",
+        ),
+    ],
+)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+@option(
+    Group.OUTPUTS,
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What to write: .h5, .mat or .zarr.  [default: <stem>_expanded]",
+    show_default="<stem>_expanded",
+    help="File to write; its suffix .h5, .mat or .zarr sets the format.",
 )
-@click.option("--low-cutoff", "low", type=int, metavar="N", help="First component, in place of the one kept.")
-@click.option(
-    "--high-cutoff", "high", type=int, metavar="N", help="End of the band, in place of the one kept."
+@option(
+    Group.CUTOFFS,
+    "--low-cutoff",
+    "low",
+    type=int,
+    metavar="N",
+    help="Remove the N largest components, instead of as many as the run did.",
+)
+@option(
+    Group.CUTOFFS,
+    "--high-cutoff",
+    "high",
+    type=int,
+    metavar="N",
+    help="Drop components from N on, instead of from the high cutoff of the run.",
 )
 @shared.overwrite_option
 @shared.json_option
 def command(
     file: Path, output: Path | None, low: int | None, high: int | None, overwrite: bool, as_json: bool
 ) -> None:
-    """Rebuild the filtered stack from the factors in FILE, which run --keep-factors wrote."""
+    """Rebuild a filtered stack from the factors in FILE.
+
+    FILE is a result of `usdenoise run --keep-factors`.
+    """
     from usdenoise.jobs.expand_job import expand_to_file
 
     report = expand_to_file(

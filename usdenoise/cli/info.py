@@ -8,15 +8,27 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table
+from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.errors import InputError
 
 
-@click.command("info", short_help="Show what is in a file, and how it will be read.")
+@click.command(
+    "info",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise info scan.h5", "Show the stack that would be read, and its metadata"),
+        ("usdenoise info scan.h5 --axes tzx --frame-rate 500", "Check the options before giving them to run"),
+    ],
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @shared.reading_options
 @shared.json_option
 def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> None:
-    """Show what is in FILE, which stack would be read, and where each piece of metadata comes from."""
+    """Show what is in FILE and how it would be read.
+
+    The list has all stacks in FILE, marks the one that would be read, and says where each piece of metadata
+    comes from: the file, an option, or an assumption.
+    """
     from usdenoise.formats import describe
 
     description = describe(file, frames=frames, **reading)

@@ -1,4 +1,4 @@
-"""The group of commands. Each is loaded when it is called, so that --help stays quick."""
+"""The group of commands. Each command is imported when it is called, so that --help stays fast."""
 
 import os
 import sys
@@ -9,43 +9,45 @@ import click
 
 from usdenoise import __version__
 from usdenoise.cli.console import printable
+from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
 from usdenoise.errors import WANT_OF_MEMORY, DivergedError, UsdenoiseError, is_want_of_memory
 from usdenoise.system.signals import exit_code, terminable
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
-    "batch": "Denoise many acquisitions, resumably.",
-    "compare": "The same acquisition through several methods, side by side.",
+    "batch": "Denoise many acquisitions; the same command resumes.",
+    "compare": "Run several methods on one acquisition, side by side.",
     "expand": "Rebuild a filtered stack from its factors.",
-    "info": "Show what is in a file, and how it will be read.",
-    "simulate": "Make a phantom with known truth.",
+    "info": "Show what is in a file, and how it would be read.",
+    "simulate": "Simulate a phantom with known truth.",
     "reproduce": "Do the paper's experiments, and check its claims.",
 }
+"""Commands with the texts of `usdenoise --help`, which must not import the commands."""
 
 FAILED, DIVERGED, BROKEN_PIPE = 1, 3, 141
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are modules of their own name, and that turns failures into exit codes."""
+class LazyGroup(click.Group, GroupedCommand):
+    """A group whose commands are modules of the same name, and which turns failures into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands, in the order of a first use."""
+        """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of that name."""
+        """Import and return the command of a name, or None where there is none."""
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"usdenoise.cli.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without loading them."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; a known failure is one sentence on stderr and an exit code."""
+        """Run a command, and turn a known failure into one sentence on stderr and an exit code."""
         try:
             with terminable():
                 return super().invoke(ctx)
@@ -72,16 +74,27 @@ def _interruption(error: KeyboardInterrupt) -> str:
 
 
 def _forget_streams() -> None:
-    # Whoever read them has gone; the interpreter would complain when it flushes them at the end.
+    # The reader of stdout has ended; without a new target the interpreter fails when it flushes at exit.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    context_settings={"max_content_width": 100},
+    examples=[
+        ("usdenoise run scan.h5", "Filter one acquisition; the results go to scan-usdenoise"),
+        ("usdenoise run --help", "Show the options and more examples of a command"),
+    ],
 )
-@click.version_option(__version__, prog_name="usdenoise")
+@click.version_option(
+    __version__,
+    prog_name="usdenoise",
+    cls=GroupedOption,
+    group=Group.MESSAGES,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Clutter filtering and denoising of ultrafast Doppler stacks.
 

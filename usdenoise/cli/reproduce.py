@@ -9,36 +9,58 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.option_groups import Group, GroupedCommand, option
 
 WIDTH = 80
 
 
-@click.command("reproduce", short_help="Do the paper's experiments, and check its claims.")
+@click.command(
+    "reproduce",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise reproduce", "List the experiments"),
+        ("usdenoise reproduce one-bit phase -o out --quick", "Do two of them, with fewer seeds"),
+        (
+            "usdenoise reproduce ultrasound --acquisition scan.h5",
+            "Do the ultrasound experiment on your own stack",
+        ),
+    ],
+)
 @click.argument("names", nargs=-1, metavar="[NAME...|all]")
-@click.option(
+@option(
+    Group.OUTPUTS,
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=Path("usdenoise-reproduce"),
-    help="Folder of the results.  [default: usdenoise-reproduce]",
+    show_default=True,
+    help="Folder of the results.",
 )
-@click.option(
+@option(
+    Group.EXPERIMENTS,
     "--seeds",
     "n_seeds",
     type=click.IntRange(1),
     metavar="N",
-    help="Random problems of each 10 x 10 setting.  [default: 10, or 3 with --quick]",
+    show_default="10, or 3 with --quick",
+    help="Random problems of each 10 x 10 setting.",
 )
-@click.option("--quick", is_flag=True, help="Fewer seeds and a small phantom: under three minutes in all.")
-@click.option(
+@option(
+    Group.EXPERIMENTS,
+    "--quick",
+    is_flag=True,
+    help="Use fewer seeds and a small phantom: under three minutes in all.",
+)
+@option(
+    Group.INPUT,
     "--acquisition",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A stack of your own for the ultrasound experiments.",
+    help="Your own stack for the ultrasound experiments, instead of a phantom.",
 )
 @shared.reading_options
-@click.option("--threads", type=click.IntRange(1), help="Threads; by default all processors.")
+@shared.threads_option(Group.EXPERIMENTS)
 @shared.overwrite_option
 @shared.json_option
 @shared.verbosity_options
@@ -55,10 +77,10 @@ def command(
     verbose: int,
     **reading: Any,
 ) -> None:
-    """Do the experiments NAME... of the seed paper, or all of them, and check what is claimed.
+    """Do the paper's experiments NAME..., or all of them, and check the paper's claims.
 
-    Without a name, lists them. Each writes a picture, the curves, a record, and a table of claims that
-    held or did not hold.
+    Without a name, the experiments are listed. Each experiment writes a picture, its curves, a record, and a
+    table that says which claims held.
     """
     from usdenoise.experiments.catalogue import EXPERIMENTS
 
@@ -77,7 +99,9 @@ def command(
     chosen = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
     given = shared.given(reading)
     if given and acquisition is None:
-        raise click.UsageError("options on how to read a stack need one: give --acquisition FILE")
+        raise click.UsageError(
+            "reading options such as --axes are for a stack of your own; give --acquisition FILE"
+        )
 
     from usdenoise.experiments.run_experiments import reproduce
     from usdenoise.experiments.setup import Setup

@@ -9,6 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
+from usdenoise.cli.option_groups import Group, option
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -18,7 +19,7 @@ _GOOD = ("as good as", "the full SVD")
 
 
 class _Narrator:
-    """Tells the console what a job is doing."""
+    """A watcher of a job that shows its progress on the console."""
 
     def __init__(self, console: Console, iterations: int) -> None:
         self._console = console
@@ -41,14 +42,30 @@ class _Narrator:
         )
 
 
-@click.command("run", cls=ConfiguredCommand, short_help="Denoise or clutter-filter one acquisition.")
+@click.command(
+    "run",
+    cls=ConfiguredCommand,
+    examples=[
+        ("usdenoise run scan.h5", "Filter scan.h5 with automatic settings; the results go to scan-usdenoise"),
+        (
+            "usdenoise run scan.h5 -o out --low-cutoff 5 --products power,velocity",
+            "Remove five components as clutter, and map the velocity too",
+        ),
+        (
+            "usdenoise run scan.h5 -o film --window 400 --stride 200 --movie gif",
+            "Filter 400 frames at a time, and make a film of the images",
+        ),
+    ],
+)
 @click.argument("acquisition", type=click.Path(path_type=Path))
-@click.option(
+@option(
+    Group.OUTPUTS,
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the results.  [default: <stem>-usdenoise]",
+    show_default="<stem>-usdenoise",
+    help="Folder of the results.",
 )
 @shared.job_options
 @config_option
@@ -65,10 +82,11 @@ def command(
     verbose: int,
     **values: Any,
 ) -> None:
-    """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames in an HDF5 or MATLAB file.
+    """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
-    Writes the filtered stack, its power Doppler as a picture and as numbers, and a report. ACQUISITION may
-    also be UFF, zea, EchoFrame, AUTC, NumPy or Zarr.
+    The file may be HDF5, MATLAB, UFF, zea, EchoFrame, AUTC, NumPy or Zarr. The results are the filtered stack,
+    its power Doppler image as a picture and as numbers, and a report. Nothing has to be set: the rank and the
+    low cutoff are chosen from the data, and the report says why.
     """
     arguments = shared.job_arguments(preset, values)
     from usdenoise.jobs.run_job import run
@@ -120,5 +138,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         blocks = sequence["blocks"]
         short = "" if blocks[-1]["complete"] else f", the last one of {blocks[-1]['n_frames']}"
         words = f"{len(blocks)} of {sequence['window']} frames every {sequence['stride']}{short}"
-        rows.insert(1, ("blocks", f"{words}; what follows is of block {sequence['worst_block']}, the worst"))
+        rows.insert(
+            1, ("blocks", f"{words}; the lines below are for block {sequence['worst_block']}, the worst")
+        )
     return rows + [("wrote", name) for name in report["output"].values()]

@@ -1,14 +1,15 @@
-"""Shared options, declared once, and their parameter types."""
+"""Options that several commands share, each declared once."""
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import click
 
-from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, PRODUCTS, Output
-from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, make_options, preset_values
+from usdenoise.cli import option_values as read
+from usdenoise.cli.option_groups import Group, option
+from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, Output
+from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, flag, make_options, preset_values
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -17,79 +18,6 @@ READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
 _DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
-
-
-def _high_cutoff(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
-    if value is None or value in ("rank", "none"):
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise click.BadParameter(f"'{value}' is not rank, none or a number") from None
-
-
-def _auto(
-    kind: type[int] | type[float],
-) -> Callable[[click.Context, click.Parameter, str | None], str | int | float | None]:
-    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | float | None:
-        if value is None or value == "auto":
-            return value
-        try:
-            return kind(value)
-        except ValueError:
-            raise click.BadParameter(f"'{value}' is not auto or a number") from None
-
-    return convert
-
-
-def _frames(ctx: click.Context, param: click.Parameter, value: str | None) -> slice | None:
-    if value is None:
-        return None
-    parts = value.split(":")
-    try:
-        numbers = [int(part) if part else None for part in parts]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (2, 3):
-        raise click.BadParameter(f"'{value}' is not A:B or A:B:S, for example 0:400")
-    return slice(*numbers)
-
-
-def _names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    names = tuple(name.strip() for name in value.split(","))
-    unknown = [name for name in names if name not in PRODUCTS]
-    if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(PRODUCTS)}")
-    return names
-
-
-def _positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise click.BadParameter(f"{value:g} is not a positive number")
-    return value
-
-
-def positive_numbers(
-    form: str, separator: str, kind: type[int] | type[float], allowed: range
-) -> Callable[[click.Context, click.Parameter, str | None], tuple[int | float, ...] | None]:
-    """A callback that reads as many positive numbers as are allowed, with a separator between them."""
-
-    def convert(
-        ctx: click.Context, param: click.Parameter, value: str | None
-    ) -> tuple[int | float, ...] | None:
-        if value is None:
-            return None
-        try:
-            numbers = tuple(kind(part) for part in value.lower().split(separator))
-        except ValueError:
-            numbers = ()
-        if len(numbers) not in allowed or not all(number > 0 and math.isfinite(number) for number in numbers):
-            raise click.BadParameter(f"'{value}' is not {form} in positive numbers")
-        return numbers
-
-    return convert
 
 
 def _stack(*decorators: Decorator[Any]) -> Decorator[Any]:
@@ -101,137 +29,250 @@ def _stack(*decorators: Decorator[Any]) -> Decorator[Any]:
     return apply
 
 
-def _estimator(name: str, help_text: str, **settings: Any) -> tuple[str, Decorator[Any]]:
-    """An option of the estimator by its name. It is None unless given, so that a preset can tell."""
+def _estimator(group: Group, name: str, help_text: str, **settings: Any) -> tuple[str, Decorator[Any]]:
+    """Return an option of the estimator with its name. It is None unless given, so that a preset can tell."""
     default = _DEFAULTS[name]
     if name in CHOICES:
         settings.setdefault("type", click.Choice(CHOICES[name]))
-    if default is not None:
-        help_text += f"  [default: {default}]"
-    return name, click.option("--" + name.replace("_", "-"), name, default=None, help=help_text, **settings)
+    return name, option(
+        group,
+        flag(name),
+        name,
+        default=None,
+        show_default=False if default is None else str(default),
+        help=help_text,
+        **settings,
+    )
 
 
 _ESTIMATOR = dict((
-    _estimator("method", "Estimator of the low-rank matrix."),
-    _estimator("rank", "Components to estimate.", metavar="auto|N", callback=_auto(int)),
-    _estimator("sampling", "Fraction of the entries to use.", type=float, metavar="P"),
-    _estimator("seed", "Seed of every random choice.", type=int),
-    _estimator("iterations", "Steps at most.", type=int),
-    _estimator("decay", "Ratio of successive dampings.", type=float, metavar="BETA"),
-    _estimator("damping", "First damping; for precgd sigma_hat, for scaledgd-lambda lambda.", type=float,
-               metavar="ETA0"),
-    _estimator("step", "Step for the sum of squares over the sampling fraction.", type=float, metavar="TAU"),
-    _estimator("alpha", "Step in the paper's units, in place of --step.", type=float),
-    _estimator("init", "First factors."),
-    _estimator("ridge", "Penalty on the factors, in units of the noise's edge.", metavar="auto|X",
-               callback=_auto(float)),
-    _estimator("patience", "Steps without a better held-out error; 0 does all.", type=int),
-    _estimator("low_cutoff", "Components to remove as clutter, counted from the largest.", metavar="auto|N",
-               callback=_auto(int)),
-    _estimator("high_cutoff", "End of the band; none keeps the residual too.", metavar="rank|none|N", callback=_high_cutoff),
-    _estimator("refit", "Fit the factors again to all entries, or use the sample alone."),
-    _estimator("precision", "Precision of the computation."),
-    _estimator("threads", "Threads; by default all processors.", type=int),
+    _estimator(Group.CUTOFFS, "low_cutoff", "Remove the N largest components as clutter. Raise it when haze remains over "
+               "the image, lower it when vessels fade.", metavar="auto|N", callback=read.auto(int)),
+    _estimator(Group.CUTOFFS, "high_cutoff", "Drop components from N on. rank keeps only the estimated ones, for a cleaner "
+               "image of strong blood; none keeps all, the residual too.", metavar="rank|none|N", callback=read.high_cutoff),
+    _estimator(Group.CUTOFFS, "rank", "Number of components to estimate. Raise it when tissue reaches the last one.",
+               metavar="auto|N", callback=read.auto(int)),
+    _estimator(Group.ESTIMATOR, "method", "How the components are estimated. svd is the full SVD: exact, for small stacks "
+               "without missing entries.", metavar="NAME"),
+    _estimator(Group.ESTIMATOR, "sampling", "Fraction of the entries to sample. It decides the quality with --refit none.",
+               type=float, metavar="P"),
+    _estimator(Group.ESTIMATOR, "seed", "Seed of every random choice. The same seed gives the same result.", type=int,
+               metavar="N"),
+    _estimator(Group.ESTIMATOR, "refit", "Fit the factors to all observed entries at the end; none uses the sample alone, "
+               "as the paper does."),
+    _estimator(Group.ESTIMATOR, "precision", "Precision of the stored values; double takes twice the memory.",
+               metavar="NAME"),
+    _estimator(Group.ESTIMATOR, "threads", "Number of threads, all processors unless given. Lower it to leave some to "
+               "others; the result stays the same.", type=int, metavar="N"),
+    _estimator(Group.ADVANCED, "init", "Start of the iteration: all frames of a few pixels, the paper's spectral start, or "
+               "random factors.", metavar="NAME"),
+    _estimator(Group.ADVANCED, "ridge", "Penalty on the factors, in units of the noise edge. A larger one keeps the fit "
+               "smoother when the sample is small.", metavar="auto|X", callback=read.auto(float)),
+    _estimator(Group.ADVANCED, "patience", "Stop after N iterations without a lower held-out error; 0 does all iterations.",
+               type=int, metavar="N"),
+    _estimator(Group.ADVANCED, "iterations", "Largest number of iterations.", type=int, metavar="N"),
+    _estimator(Group.ADVANCED, "decay", "Ratio of each damping to the one before; 1 keeps the damping constant.", type=float,
+               metavar="BETA"),
+    _estimator(Group.ADVANCED, "damping", "First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. "
+               "It follows from the data unless given.", type=float, metavar="ETA0"),
+    _estimator(Group.ADVANCED, "step", "Step for the sum of squares divided by the sampling fraction. Lower it when the "
+               "solver diverges.", type=float, metavar="TAU"),
+    _estimator(Group.ADVANCED, "alpha", "Step in the paper's units; replaces --step.", type=float, metavar="ALPHA"),
 ))  # fmt: skip
 
-_preset_option = click.option(
-    "--preset", type=click.Choice(list(PRESETS)), help="Settings of the paper's experiment."
+_preset_option = option(
+    Group.ESTIMATOR,
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help="Use the settings of the paper's ultrasound experiment, to compare with it; other flags win over them.",
 )
-
-estimator_options = _stack(_ESTIMATOR["method"], _preset_option, *list(_ESTIMATOR.values())[1:])
 
 
 def estimator_subset(*names: str) -> Decorator[Any]:
-    """Some of the estimator's options."""
+    """Return the decorator that adds some of the estimator's options, by their names."""
     return _stack(*(_ESTIMATOR[name] for name in names))
 
 
+estimator_options = _stack(
+    estimator_subset("method"), _preset_option, *(_ESTIMATOR[name] for name in _ESTIMATOR if name != "method")
+)
+
 reading_options = _stack(
-    click.option("--dataset", metavar="NAME", help="The stack's name in the file."),
-    click.option("--axes", metavar="ORDER", help="Letters z x y t in the file's own order, e.g. tzx."),
-    click.option("--frames", metavar="A:B[:S]", callback=_frames, help="Frames to read, as Python counts."),
-    click.option(
+    option(
+        Group.INPUT,
+        "--dataset",
+        metavar="NAME",
+        help="Name of the stack in the file. Needed when the file holds several.",
+    ),
+    option(
+        Group.INPUT,
+        "--axes",
+        metavar="ORDER",
+        help="Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed when the order is "
+        "assumed wrongly.",
+    ),
+    option(
+        Group.INPUT,
+        "--frames",
+        metavar="A:B[:S]",
+        callback=read.frames,
+        help="Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.",
+    ),
+    option(
+        Group.INPUT,
         "--frame-rate",
         "frame_rate_hz",
         type=float,
-        callback=_positive,
+        callback=read.positive,
         metavar="HZ",
-        help="Frames a second, where the file does not say.",
+        help="Frames per second, when the file does not say or is wrong.",
     ),
-    click.option(
+    option(
+        Group.INPUT,
         "--spacing",
         "spacing_mm",
         metavar="MM[,MM[,MM]]",
-        callback=positive_numbers("MM[,MM[,MM]]", ",", float, range(1, 4)),
-        help="Pixel pitch, one or one for each spatial axis.",
+        callback=read.positive_numbers("MM[,MM[,MM]]", ",", float, range(1, 4)),
+        help="Pixel pitch in mm, when the file does not say or is wrong: one number, or one for each spatial axis in "
+        "the file's order.",
     ),
 )
 
 scale_options = _stack(
-    click.option(
+    option(
+        Group.OUTPUTS,
         "--dynamic-range",
         type=float,
-        callback=_positive,
+        callback=read.positive,
         metavar="DB",
-        help="dB shown below the maximum; by default what suits the image.",
+        show_default="suits the image",
+        help="Range of the pictures in dB below the maximum. Set it to compare pictures of different scans.",
     ),
-    click.option(
+    option(
+        Group.OUTPUTS,
         "--db-factor",
         type=click.Choice(["10", "20"]),
         default=None,
-        help="Decibels of power, or the paper's 20 log10 of it.  [default: 10]",
+        show_default="10",
+        help="Pictures show 10 log10 of the power, or 20 log10 as the paper's do.",
     ),
 )
 
 display_options = _stack(
     scale_options,
-    click.option("--cutoff-figure", is_flag=True, help="Draw how the low cutoff was chosen."),
+    option(
+        Group.OUTPUTS,
+        "--cutoff-figure",
+        is_flag=True,
+        help="Draw how the low cutoff was chosen, to check it where it is unsure.",
+    ),
 )
 
 output_options = _stack(
-    click.option(
+    option(
+        Group.OUTPUTS,
         "--products",
-        callback=_names,
+        callback=read.product_names,
         metavar="NAME[,NAME]",
-        help="Of power, directional, velocity.  [default: power]",
+        show_default="power",
+        help="Images to make: power, directional, velocity.",
     ),
-    click.option("--keep-factors", is_flag=True, help="Store U, S and V of the estimate too."),
-    click.option(
-        "--no-stack", is_flag=True, help="Leave the stack out; expand rebuilds it from the factors."
+    option(
+        Group.OUTPUTS,
+        "--keep-factors",
+        is_flag=True,
+        help="Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
     ),
-    click.option(
+    option(
+        Group.OUTPUTS,
+        "--no-stack",
+        is_flag=True,
+        help="Leave out the filtered stack to save disk space. Needs --keep-factors.",
+    ),
+    option(
+        Group.OUTPUTS,
         "--compression",
         type=click.Choice(COMPRESSIONS),
         default=None,
-        help="Of the stack in its file.  [default: none]",
+        show_default="none",
+        help="Compression of the stored stack.",
     ),
-    click.option(
-        "--window", type=int, metavar="N", help="Filter in blocks of N frames: a sequence of images."
+    option(
+        Group.OUTPUTS,
+        "--window",
+        type=int,
+        metavar="N",
+        help="Filter N frames at a time and write a sequence of images. For long acquisitions.",
     ),
-    click.option(
-        "--stride", type=int, metavar="M", help="Frames from block to block.  [default: the window]"
+    option(
+        Group.OUTPUTS,
+        "--stride",
+        type=int,
+        metavar="M",
+        show_default="the window",
+        help="Frames from one window to the next; fewer than the window make windows overlap.",
     ),
-    click.option("--movie", type=click.Choice(MOVIES), help="The sequence as a film."),
-    click.option("--nifti", is_flag=True, help="The sequence as NIfTI with a JSON sidecar."),
+    option(
+        Group.OUTPUTS,
+        "--movie",
+        type=click.Choice(MOVIES),
+        help="Write the sequence as a film. Needs --window.",
+    ),
+    option(
+        Group.OUTPUTS,
+        "--nifti",
+        is_flag=True,
+        help="Write the sequence as NIfTI with a JSON sidecar. Needs --window.",
+    ),
 )
 
-job_options = _stack(estimator_options, reading_options, display_options, output_options)
+job_options = _stack(reading_options, estimator_options, output_options, display_options)
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace results that exist.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+overwrite_option = option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
+json_option = option(
+    Group.MESSAGES,
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the result as one JSON object, for scripts.",
+)
 verbosity_options = _stack(
-    click.option("-q", "--quiet", count=True, help="Say less; twice silences warnings too."),
-    click.option("-v", "--verbose", count=True, help="Say more."),
+    option(
+        Group.MESSAGES,
+        "-q",
+        "--quiet",
+        count=True,
+        help="Print no summary and no notes; twice, no warnings either.",
+    ),
+    option(Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."),
 )
+
+
+def threads_option(group: Group) -> Decorator[Any]:
+    """Return the decorator that adds --threads to a command without an estimator."""
+    return option(
+        group,
+        "--threads",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Number of threads, all processors unless given.",
+    )
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given on the command line."""
+    """Return the options that were given on the command line."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of :func:`usdenoise.jobs.run_job.run` from the values of `job_options`.
+    """Return the keyword arguments of :func:`usdenoise.jobs.run_job.run` for the values of `job_options`.
+
+    Parameters
+    ----------
+    preset : str or None
+        Name of the preset.
+    values : mapping from str to value
+        Values of all other options by their Python names, None where not given.
 
     Raises
     ------

@@ -9,34 +9,81 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.option_groups import Group, GroupedCommand, option
+from usdenoise.cli.option_values import positive_numbers
 
 
-@click.command("simulate", short_help="Make a phantom with known truth.")
+@click.command(
+    "simulate",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise simulate phantom.h5", "Simulate 128 x 96 pixels and 400 frames"),
+        (
+            "usdenoise simulate small.h5 --shape 64x48x200 --clutter-to-blood 50",
+            "Simulate a smaller phantom with stronger clutter",
+        ),
+        (
+            "usdenoise simulate volume.h5 --shape 24x20x16x80 --terms",
+            "Simulate a volume, and store its terms",
+        ),
+    ],
+)
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option(
+@option(
+    Group.PHANTOM,
     "--shape",
     metavar="ZxX[xY]xT",
-    callback=shared.positive_numbers("ZxXxT or ZxXxYxT", "x", int, range(3, 5)),
-    help="Pixels and frames.  [default: 128x96x400]",
+    callback=positive_numbers("ZxXxT or ZxXxYxT", "x", int, range(3, 5)),
+    show_default="128x96x400",
+    help="Pixels in depth, width (and elevation), and frames.",
 )
-@click.option(
-    "--frame-rate", "frame_rate_hz", type=float, metavar="HZ", help="Frames a second.  [default: 1000]"
+@option(
+    Group.PHANTOM,
+    "--frame-rate",
+    "frame_rate_hz",
+    type=float,
+    metavar="HZ",
+    show_default="1000",
+    help="Frames per second.",
 )
-@click.option("--center-frequency", "center_frequency_hz", type=float, metavar="HZ", help="[default: 15e6]")
-@click.option(
+@option(
+    Group.PHANTOM,
+    "--center-frequency",
+    "center_frequency_hz",
+    type=float,
+    metavar="HZ",
+    show_default="15e6",
+    help="Centre frequency of the pulse. The pixel pitch is its wavelength.",
+)
+@option(
+    Group.PHANTOM,
     "--clutter-to-blood",
     "clutter_to_blood_db",
     type=float,
     metavar="DB",
-    help="Tissue over blood.  [default: 40]",
+    show_default="40",
+    help="Mean power of tissue over that of blood. Raise it for a harder phantom.",
 )
-@click.option(
-    "--blood-to-noise", "blood_to_noise_db", type=float, metavar="DB", help="Blood over noise.  [default: 6]"
+@option(
+    Group.PHANTOM,
+    "--blood-to-noise",
+    "blood_to_noise_db",
+    type=float,
+    metavar="DB",
+    show_default="6",
+    help="Mean power of blood over that of noise; inf leaves the noise out.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Same seed, same phantom.  [default: 0]")
-@click.option("--real", is_flag=True, help="Real RF in place of complex IQ.")
-@click.option("--terms", is_flag=True, help="Store tissue, blood and noise apart, too.")
-@click.option("--threads", type=click.IntRange(1), help="Threads; by default all processors.")
+@option(
+    Group.PHANTOM,
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    show_default="0",
+    help="Seed of the phantom. The same seed gives the same phantom.",
+)
+@option(Group.PHANTOM, "--real", is_flag=True, help="Simulate real RF instead of complex IQ.")
+@option(Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack.")
+@shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
 @shared.json_option
 @shared.verbosity_options
@@ -50,9 +97,9 @@ def command(
     verbose: int,
     **values: Any,
 ) -> None:
-    """Simulate an acquisition and write it, with its truth, to the HDF5 file OUT.
+    """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
 
-    The truth is in the group truth: vessel_mask, blood_power (mean over frames) and velocity (axial, in mm/s,
+    The group truth of the file has vessel_mask, blood_power (mean over the frames) and velocity (axial, in mm/s,
     positive towards the probe).
     """
     from usdenoise.jobs.simulate_job import simulate_to_file

@@ -1,0 +1,141 @@
+"""The help pages: groups, columns, examples that run, and defaults that are true."""
+
+import os
+import shlex
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from usdenoise.cli import main
+from usdenoise.cli.main import COMMANDS
+from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
+from usdenoise.phantom import PhantomSettings
+
+SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
+RARE = {"init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha"}
+
+
+def command(name: str) -> GroupedCommand:
+    found = main.get_command(click.Context(main), name)
+    assert isinstance(found, GroupedCommand)
+    return found
+
+
+def page(*names: str, columns: int = 80) -> str:
+    result = CliRunner().invoke(main, [*names, "--help"], terminal_width=columns)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """Lines of a help page below each heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in text.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line.removesuffix(":")
+        elif line:
+            found.setdefault(heading, []).append(line)
+    return found
+
+
+EXAMPLES = [line for name in COMMANDS for line, _ in command(name).examples]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_below_its_heading(name: str) -> None:
+    options = [option for option in command(name).params if isinstance(option, click.Option)]
+    shown = sections(page(name))
+    for option in options:
+        assert isinstance(option, GroupedOption), option.name
+        lines = shown[option.group.value]
+        assert sum(option.opts[-1] in line[: 2 + 25].replace(",", " ").split() for line in lines) == 1, (
+            option.name
+        )
+    assert sum(line.startswith("  -") for lines in shown.values() for line in lines) == len(options)
+
+
+@pytest.mark.parametrize("name", ["run", "batch"])
+def test_rarely_used_options_come_under_the_last_heading(name: str) -> None:
+    assert list(Group)[-1] is Group.ADVANCED
+    assert list(sections(page(name)))[-2:] == ["Advanced", "Examples"]
+    rare = {
+        option.name for option in command(name).params if getattr(option, "group", None) is Group.ADVANCED
+    }
+    assert rare == RARE
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_texts_begin_next_to_their_options_and_fit(name: str, columns: int) -> None:
+    text = page(name, columns=columns)
+    assert max(map(len, text.splitlines())) <= columns
+    options = [line for line in text.splitlines() if line.startswith("  -")]
+    starts = {len(line) - len(line.lstrip()[line.lstrip().index("  ") :].lstrip()) for line in options}
+    assert len(starts) == 1
+    assert starts.pop() <= 30
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_ends_with_examples(name: str) -> None:
+    assert 2 <= len(command(name).examples) <= 3
+    lines = [text for line, comment in command(name).examples for text in (f"  # {comment}", f"  {line}")]
+    assert page(name).splitlines()[-len(lines) :] == lines
+    assert all(line.startswith(f"usdenoise {name}") for line, _ in command(name).examples)
+
+
+def test_the_program_itself_has_examples_and_knows_h() -> None:
+    assert "usdenoise run scan.h5" in "\n".join(sections(page())["Examples"])
+    assert CliRunner().invoke(main, ["-h"]).stdout == page()
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_examples_parse(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, name, *arguments = shlex.split(line)
+    context = command(name).make_context(name, arguments)
+    assert not context.args
+
+
+def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scans").mkdir()
+    for place in ("scan.h5", "scans/scan.h5"):
+        shutil.copy(SAMPLE, tmp_path / place)
+    monkeypatch.chdir(tmp_path)
+    factors = "usdenoise run scan.h5 -o out --keep-factors --no-stack --high-cutoff rank"
+    cheap = [
+        line
+        for line in EXAMPLES
+        if not any(word in line for word in ("--window", "compare", "batch", "reproduce ", "phantom.h5"))
+    ]
+    dry = [line for line in EXAMPLES if "--dry-run" in line]
+    assert len(cheap) >= 8
+    for line in [*(text for text in cheap if "expand" not in text), *dry]:
+        run(line.replace("-o out", "-o cutoff"))
+    run(factors)
+    for line in cheap:
+        if "expand" in line:
+            run(line)
+    assert {"scan-usdenoise", "cutoff", "small.h5", "volume.h5", "more.mat"} <= set(os.listdir())
+
+
+def run(line: str) -> None:
+    result = CliRunner().invoke(main, shlex.split(line)[1:])
+    assert result.exit_code == 0, (line, result.stderr)
+
+
+def test_the_defaults_of_simulate_are_those_of_the_phantom() -> None:
+    defaults = {name: str(value) for name, value in asdict(PhantomSettings()).items()}
+    defaults["shape"] = "x".join(map(str, PhantomSettings().shape))
+    shown = {
+        str(option.name): option.show_default
+        for option in command("simulate").params
+        if isinstance(option, GroupedOption) and isinstance(option.show_default, str)
+    }
+    assert set(shown) == set(defaults) - {"real", "sound_speed_m_s"}
+    for name, text in shown.items():
+        assert text == defaults[name] or float(text) == float(defaults[name])

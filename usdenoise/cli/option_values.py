@@ -1,0 +1,99 @@
+"""Callbacks that check the values of options and convert them from text."""
+
+import math
+from collections.abc import Callable
+
+import click
+
+from usdenoise.jobs.job_options import PRODUCTS
+
+
+def high_cutoff(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
+    """Return "rank", "none" or a number."""
+    if value is None or value in ("rank", "none"):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"'{value}' is not rank, none or a number") from None
+
+
+def auto(
+    kind: type[int] | type[float],
+) -> Callable[[click.Context, click.Parameter, str | None], str | int | float | None]:
+    """Return a callback that reads "auto" or a number of type int or float."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | float | None:
+        if value is None or value == "auto":
+            return value
+        try:
+            return kind(value)
+        except ValueError:
+            raise click.BadParameter(f"'{value}' is not auto or a number") from None
+
+    return convert
+
+
+def frames(ctx: click.Context, param: click.Parameter, value: str | None) -> slice | None:
+    """Return the slice of A:B or A:B:S."""
+    if value is None:
+        return None
+    parts = value.split(":")
+    try:
+        numbers = [int(part) if part else None for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3):
+        raise click.BadParameter(f"'{value}' is not A:B or A:B:S, for example 0:400")
+    return slice(*numbers)
+
+
+def product_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Return the names of products in a list with commas."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    unknown = [name for name in names if name not in PRODUCTS]
+    if unknown:
+        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(PRODUCTS)}")
+    return names
+
+
+def positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Return a number that is positive and finite."""
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value:g} is not a positive number")
+    return value
+
+
+def positive_numbers(
+    form: str, separator: str, kind: type[int] | type[float], allowed: range
+) -> Callable[[click.Context, click.Parameter, str | None], tuple[int | float, ...] | None]:
+    """Return a callback that reads positive numbers from a text.
+
+    Parameters
+    ----------
+    form : str
+        Form of the text, for the error message.
+    separator : str
+        Text between two numbers.
+    kind : type
+        Type of the numbers, int or float.
+    allowed : range
+        Allowed counts of numbers.
+    """
+
+    def convert(
+        ctx: click.Context, param: click.Parameter, value: str | None
+    ) -> tuple[int | float, ...] | None:
+        if value is None:
+            return None
+        try:
+            numbers = tuple(kind(part) for part in value.lower().split(separator))
+        except ValueError:
+            numbers = ()
+        if len(numbers) not in allowed or not all(number > 0 and math.isfinite(number) for number in numbers):
+            raise click.BadParameter(f"'{value}' is not {form} in positive numbers")
+        return numbers
+
+    return convert
