@@ -103,7 +103,7 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
     assert not working.is_free
     told = []
     while not working.is_idle:
-        told += [(event.scan.name, event.kind) for event in working.hear(0.5)]
+        told += [(event.scan.name, event.kind) for event in working.receive(0.5)]
     ends = [number for number, (_, kind) in enumerate(told) if kind == EventKind.DONE]
     assert len(ends) == 2
     # The second says nothing before the first has ended.

@@ -110,7 +110,7 @@ class Pool:
         self._workers.append(_Worker(scan, process, pipe))
         return process.pid
 
-    def hear(self, timeout_s: float) -> list[Event]:
+    def receive(self, timeout_s: float) -> list[Event]:
         """Return the events of the processes, after waiting at most `timeout_s` seconds for the first one."""
         ready = wait([worker.pipe for worker in self._workers], timeout_s)
         events = [
@@ -118,7 +118,7 @@ class Pool:
             for worker in list(self._workers)
             if worker.pipe in ready and (event := self._receive(worker)) is not None
         ]
-        self._let_go()
+        self._admit()
         return events
 
     def stop(self) -> list[Event]:
@@ -139,7 +139,7 @@ class Pool:
         self._workers = []
         return events
 
-    def _let_go(self) -> None:
+    def _admit(self) -> None:
         for worker in self._workers:
             if worker.going or worker.needs is None:
                 continue
@@ -153,7 +153,7 @@ class Pool:
                 try:
                     worker.pipe.send(None)
                 except OSError:
-                    # The process has died; the next hear() finds the end of its pipe.
+                    # The process has died; the next receive() finds the end of its pipe.
                     continue
                 worker.going, worker.began = True, time.monotonic()
 

@@ -286,7 +286,7 @@ def _run(
             remove_leftovers(scan.folder)
             states[scan] = file_state(scan.path)
             watcher.started(scan, pool.start(scan))
-        for event in pool.hear(_TICK_S):
+        for event in pool.receive(_TICK_S):
             if not event.is_last:
                 watcher.progress(event.scan, " ".join(map(str, (event.kind, *event.values))))
                 continue

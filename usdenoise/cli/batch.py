@@ -98,8 +98,8 @@ def command(
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
     Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
-    results, unless their input, the options or the version changed. The threads are shared by the scans that run
-    at a time. The tables batch.csv and batch.json and the picture contact_sheet.png are written to the top of
+    results, unless their input, the options or the version changed. --threads is divided among the scans that
+    run at a time. The tables batch.csv and batch.json and the picture contact_sheet.png are written to the top of
     DIR.
     """
     selection: dict[str, Any] = {

@@ -66,8 +66,8 @@ _ESTIMATOR = dict((
                "others; the result stays the same.", type=int, metavar="N"),
     _estimator(Group.ADVANCED, "init", "Start of the iteration: all frames of a few pixels, the paper's spectral start, or "
                "random factors.", metavar="NAME"),
-    _estimator(Group.ADVANCED, "ridge", "Penalty on the factors, in units of the noise edge. A larger one keeps the fit "
-               "smoother when the sample is small.", metavar="auto|X", callback=read.auto(float)),
+    _estimator(Group.ADVANCED, "ridge", "Penalty on the factors, in units of the noise edge. A larger one shrinks "
+               "weak components more.", metavar="auto|X", callback=read.auto(float)),
     _estimator(Group.ADVANCED, "patience", "Stop after N iterations without a lower held-out error; 0 does all iterations.",
                type=int, metavar="N"),
     _estimator(Group.ADVANCED, "iterations", "Largest number of iterations.", type=int, metavar="N"),
