@@ -56,7 +56,9 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     assert set(report["output"]) == {"sequence", "power_doppler_png", "power_doppler_tif", "movie", "report"}
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
     assert re.search(
-        r"^blocks +4 of 16 frames every 8; the lines below are for block \d, the worst$", table, re.MULTILINE
+        r"^windows +4 of 16 frames every 8; the lines below are for window \d, the worst$",
+        table,
+        re.MULTILINE,
     )
 
 

@@ -142,12 +142,13 @@ def _print_plan(decisions: Any, as_json: bool) -> None:
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.batch import Status
+    from usdenoise.pipeline.clutter_cutoff import CutoffCertainty
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
-    unsure = [row.scan for row in report.rows if row.cutoff_certainty == "unsure"]
+    unsure = [row.scan for row in report.rows if row.cutoff_certainty == CutoffCertainty.UNSURE]
     if unsure:
         rows.append(("look at", f"{', '.join(unsure)}: the low cutoff is unsure"))
     return rows + [("wrote", name) for name in summary["output"].values()]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
     from usdenoise.stack.acquisition import Acquisition
 
-_GOOD = ("as good as", "the full SVD")
-
 
 class _Narrator:
     """A watcher of a job that shows its progress on the console."""
@@ -90,6 +88,8 @@ def command(
     """
     arguments = shared.job_arguments(preset, values)
     from usdenoise.jobs.run_job import run
+    from usdenoise.pipeline.clutter_cutoff import CutoffCertainty
+    from usdenoise.pipeline.fit_quality import Verdict
 
     with Console(quiet, verbose) as console:
         report = run(
@@ -105,9 +105,9 @@ def command(
             f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
             "from the low-rank model"
         )
-    if not report["verdict"].startswith(_GOOD):
+    if not Verdict.from_code(report["fit"]).is_good:
         console.warn(report["verdict"])
-    if report["cutoff"]["certainty"] == "unsure":
+    if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
         console.warn(
             f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
         )
@@ -135,10 +135,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]
     if (sequence := report.get("sequence")) is not None:
-        blocks = sequence["blocks"]
-        short = "" if blocks[-1]["complete"] else f", the last one of {blocks[-1]['n_frames']}"
-        words = f"{len(blocks)} of {sequence['window']} frames every {sequence['stride']}{short}"
-        rows.insert(
-            1, ("blocks", f"{words}; the lines below are for block {sequence['worst_block']}, the worst")
-        )
+        windows = sequence["blocks"]
+        short = "" if windows[-1]["complete"] else f", the last one of {windows[-1]['n_frames']}"
+        words = f"{len(windows)} of {sequence['window']} frames every {sequence['stride']}{short}"
+        worst = f"the lines below are for window {sequence['worst_block']}, the worst"
+        rows.insert(1, ("windows", f"{words}; {worst}"))
     return rows + [("wrote", name) for name in report["output"].values()]
