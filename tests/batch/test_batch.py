@@ -77,7 +77,7 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     }  # fmt: skip
     assert list(rows(out)) == ["night/scan1.h5", "scan2.h5", "scan3.h5", "scan10.h5"]
     failed = rows(out)["scan3.h5"]
-    assert re.fullmatch(r"\S+scan3.h5 is corrupt: .*; copy or write it anew", failed["error"])
+    assert re.fullmatch(r"\S+scan3.h5 is corrupt: .*; copy or write it again", failed["error"])
     assert failed["failure"] == "input"
 
 

@@ -376,7 +376,7 @@ def test_chunks_that_were_never_written(tmp_path: Path) -> None:
     tracemalloc.start()
     began = time.perf_counter()
     try:
-        with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it anew"):
+        with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it again"):
             load(path)
         assert time.perf_counter() - began < 1
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
@@ -396,7 +396,7 @@ def test_bytes_that_were_never_written(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("iq", shape=(10**6, 1000, 1250), dtype="c8")
-    with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it anew"):
+    with pytest.raises(InputError, match=r"claims 10000000000000 bytes.*holds 0 of them.*write it again"):
         load(path)
 
 
@@ -424,7 +424,7 @@ def test_a_v5_header_that_claims_far_more(shape: tuple[int, int, int], tmp_path:
     path = patched_v5(tmp_path / "x.mat", shape)
     began = time.perf_counter()
     with pytest.raises(
-        InputError, match=r"'IQ' in .* claims .* bytes.*can hold; it is corrupt: write it anew"
+        InputError, match=r"'IQ' in .* claims .* bytes.*can hold, so it is corrupt; write it again"
     ):
         load(path)
     assert time.perf_counter() - began < 1
@@ -502,7 +502,7 @@ CLAIMS: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "EchoFrame": (
         lambda folder: dat_of_echoframe(folder / "x.dat", 2**31),
-        "is truncated: 2147483648 blocks .*holds 1000; copy it anew",
+        "is truncated: 2147483648 blocks .*holds 1000; copy it again",
     ),
     "Zarr": (
         lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, (1, 1000, 1250)),
@@ -536,7 +536,7 @@ def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Pat
 def test_a_truncated_dat_of_autc(left: int, tmp_path: Path) -> None:
     path = dat_of_autc(tmp_path / "x.dat", 3)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it anew|neither)"):
+    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it again|neither)"):
         load(path)
 
 
@@ -544,7 +544,7 @@ def test_a_truncated_dat_of_autc(left: int, tmp_path: Path) -> None:
 def test_a_truncated_dat_of_echoframe(left: int, tmp_path: Path) -> None:
     path = dat_of_echoframe(tmp_path / "x.dat", 2)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it anew|neither)"):
+    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it again|neither)"):
         load(path)
 
 
@@ -577,7 +577,7 @@ def test_a_zarr_with_missing_chunks(tmp_path: Path) -> None:
 
     root = zarr.open_group(tmp_path / "x.zarr", mode="w")
     root.create_array("iq", shape=IQ.shape, chunks=(2, 4, 3), dtype="c8")[:6] = IQ[:6]
-    with pytest.raises(InputError, match=r"1 of 5 chunks of 'iq' in .* are missing.*write it anew"):
+    with pytest.raises(InputError, match=r"1 of 5 chunks of 'iq' in .* are missing.*write it again"):
         load(tmp_path / "x.zarr")
 
 
@@ -771,7 +771,7 @@ def test_truncated_hdf5(key: str, left: float, tmp_path: Path) -> None:
     raw = valid_bytes(key, tmp_path)
     path = tmp_path / DAMAGED[key][0]
     path.write_bytes(raw[: int(left * len(raw))])
-    with pytest.raises(InputError, match=r"x\.h5 is (truncated|corrupt).*copy or write it anew"):
+    with pytest.raises(InputError, match=r"x\.h5 is (truncated|corrupt).*copy or write it again"):
         load(path)
 
 

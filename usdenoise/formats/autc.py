@@ -1,7 +1,8 @@
-"""AUTC's bf*part*.dat files: blocks of frames, each behind a header of its own.
+"""AUTC's bf*part*.dat files: blocks of frames, each with a header.
 
-Ten 32-bit numbers (index from 1, number of items, n_z, n_x, n_frames, five unused), then complex64
-(n_x, n_z, n_frames). (Layout: ConfUSIus.) A folder of parts is one acquisition, in the order of the index.
+A header is ten 32-bit numbers: index from 1, number of items, n_z, n_x, n_frames, and five unused ones. The values
+follow as complex64 (n_x, n_z, n_frames). (Layout: ConfUSIus.) A folder of parts is one acquisition, and its blocks
+are in the order of their indices.
 """
 
 import struct
@@ -21,7 +22,7 @@ _MOST_PIXELS = 1 << 24
 
 
 def recognise(head: bytes) -> bool:
-    """Whether the head of a file is that of an AUTC file."""
+    """Check whether the first bytes of a file are a header of AUTC."""
     if len(head) < _HEADER.size:
         return False
     index, _, n_z, n_x, n_frames, *_ = _HEADER.unpack_from(head)
@@ -30,12 +31,19 @@ def recognise(head: bytes) -> bool:
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What an AUTC file, or a folder of them, offers: one stack, mapped to memory.
+    """Open an AUTC file or a folder of them, whose one stack is mapped to memory.
+
+    Parameters
+    ----------
+    path : Path
+        The file or the folder.
+    n_axes : int or None
+        Number of axes that the user named.
 
     Raises
     ------
     InputError
-        If a part is truncated, or the parts differ in their shape.
+        If a part is truncated, if there is no block of frames, or if blocks differ in their number of pixels.
     """
     parts = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
     blocks: list[tuple[int, StoredArray]] = []
@@ -66,7 +74,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
 
 def _blocks(path: Path) -> list[tuple[int, StoredArray]]:
-    """The blocks of one part, with their indices."""
+    """Return the blocks of one file with their indices."""
     size, position = path.stat().st_size, 0
     if size == 0:
         return []
@@ -79,14 +87,14 @@ def _blocks(path: Path) -> list[tuple[int, StoredArray]]:
             if not recognise(head):
                 raise InputError(
                     f"{path} is truncated or corrupt: at byte {position} there is no header of an AUTC block; "
-                    "copy it anew"
+                    "copy it again"
                 )
             index, _, n_z, n_x, n_frames, *_ = _HEADER.unpack(head)
             end = position + _HEADER.size + n_x * n_z * n_frames * 8
             if end > size:
                 raise InputError(
-                    f"{path} is truncated: block {index} of {n_x} x {n_z} x {n_frames} ends at byte {end}, and the "
-                    f"file at {size}; copy it anew"
+                    f"{path} is truncated: block {index} of {n_x} x {n_z} x {n_frames} ends at byte {end}, but the "
+                    f"file at {size}; copy it again"
                 )
             values = mapped[position + _HEADER.size : end].view("<c8").reshape(n_x, n_z, n_frames)
             blocks.append((index, from_array(values)))

@@ -1,6 +1,6 @@
-"""What an opened file offers: arrays that could be the stack, however their axes and parts are laid out."""
+"""Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,15 @@ from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.stored import StoredArray, joined, paired, without_axes
 
 Found = Mapping[str, tuple[Any, str]]
-"""Name in the file -> (value, where it stands)."""
+"""Metadata of a stack: name in the file -> (value, place of the value in the file)."""
 
-# Lower-case names of the real and the imaginary part, and what they make; None takes the group's name.
+MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
+"""Most numbers and characters of an array that counts as metadata: four numbers are one for each axis."""
+
+STRUCTS = ("UF", "PData")
+"""Structs of MATLAB in which PALA keeps the scales of a stack."""
+
+# Lower-case names of the real and the imaginary part, and the name of the complex array; None takes the group's.
 _PARTS = (
     ("idata", "qdata", "IQData"),
     ("riq", "iiq", "IQ"),
@@ -31,19 +37,20 @@ class Stack:
     Attributes
     ----------
     name : str
-        As --dataset takes it.
+        Name of the stack, as --dataset takes it.
     array : StoredArray
-        With the axes and the type that the stack would have.
+        The values, with the axes and the type that the stack would have.
     layout : str
-        How it is stored, where that is not one plain array.
+        How the values are stored, in words; empty (the default) for one plain array.
     time_last : bool or None
-        Whether the format's habit puts time last; None where it has none.
+        Whether the format usually puts time last; None (the default) for a format without a usual order.
     metadata : callable
-        What the file says near it. With True whatever else is attached is read too, to be carried.
+        Takes a bool and returns the metadata of the stack. With True it also reads the values that say nothing
+        about axes or scales, because they are copied to the output.
     check : callable
-        Raises an InputError where the file does not hold what its header claims.
+        Raises an InputError if the file holds less than its header claims.
     assumptions : tuple of str
-        What had to be guessed about the layout, each with the option that overrides it.
+        Sentences on what was guessed about the layout, each with the option that overrides the guess.
     """
 
     name: str
@@ -56,26 +63,26 @@ class Stack:
 
     @property
     def candidate(self) -> Candidate:
-        """What is shown of it."""
+        """The stack as a person is shown it."""
         return Candidate(self.name, self.array.shape, str(self.array.dtype), self.layout)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """An opened file.
+    """Contents of an opened file.
 
     Attributes
     ----------
     container : str
-        The format, in words.
+        Format of the file, in words.
     stacks : tuple of Stack
-        Everything that could be the stack.
+        All arrays that could be the stack.
     every : mapping
-        All arrays, each with a word on what it is, to explain a refusal.
+        Name of each array -> its number of axes, type and shape in words. Error messages list them.
     look_up : callable
-        A stack that is not listed, by its name: None where there is none.
+        Takes a name and returns a stack that is not in `stacks`; None if no array of that name could be one.
     find : callable
-        Any array by its name, with what is said near it: None where there is none.
+        Takes the name of any array and returns the array with its metadata; None if there is no such array.
     """
 
     container: str
@@ -86,24 +93,27 @@ class Contents:
 
 
 def describe_array(array: StoredArray) -> str:
-    """A word on an array that a refusal can use."""
+    """Return the number of axes, the type and the shape of an array as text for error messages."""
     return f"{len(array.shape)}-D {array.dtype}" + (f" ({shape_text(array.shape)})" if array.shape else "")
 
 
 def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> Stack | None:
-    """The array as a stack of 3 or 4 axes, or None where it cannot be one.
+    """Return an array as a stack of 3 or 4 axes, or None if it cannot be one.
 
-    Axes of length 1 are dropped where more than 3 are there. A real array of 4 or 5 axes of which either
-    the first or the last has length 2 is I and Q apart.
+    An array of more than 3 axes loses axes of length 1 until 3 or 4 axes are left. A real array of 4 to 6 axes is
+    taken as I and Q along its first or last axis, if exactly one of these two axes has length 2.
 
     Parameters
     ----------
-    name, array
-        As stored.
+    name : str
+        Name of the array in the file.
+    array : StoredArray
+        The array as it is stored.
     n_axes : int or None
-        Number of axes that the user named, which decides between several readings.
+        Number of axes that the user named. If the array can be read in several ways, the first with this number
+        of axes is taken; with None the first of all.
     **more
-        Fields of :class:`Stack`.
+        Further fields of :class:`Stack`.
     """
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
@@ -133,7 +143,7 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
-    """The array with as many axes of length 1 dropped as leave 3 or 4 axes, the fewest axes first."""
+    """Yield the array with 3 axes, then with 4, where dropping its first axes of length 1 can leave that number."""
     single = [axis for axis, n in enumerate(array.shape) if n == 1]
     for n_left in (3, 4):
         n_dropped = len(array.shape) - n_left
@@ -146,18 +156,19 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
 def pair_parts(
     arrays: Mapping[str, StoredArray], scale: Callable[[str], float | None]
 ) -> list[tuple[str, StoredArray, str, tuple[str, str]]]:
-    """Real and imaginary parts that are stored under two names.
+    """Return the complex arrays whose real and imaginary parts are stored under two names.
 
     Parameters
     ----------
     arrays : mapping
-        By full name.
+        Full name -> array.
     scale : callable
-        Value of a small array by its full name in lower case; None where there is none.
+        Takes the full name of an array of one number in lower case, and returns the number; None if there is no
+        such array.
 
     Returns
     -------
-    list of (name, array, layout, names of the parts)
+    list of (name, array, layout, names of the two parts)
     """
     by_lower = {name.lower(): name for name in arrays}
     found = []
@@ -183,20 +194,46 @@ def pair_parts(
     return found
 
 
+def stacks_of(
+    arrays: Mapping[str, StoredArray],
+    scale: Callable[[str], float | None],
+    make: Callable[[str, StoredArray, tuple[str, ...], str], Stack | None],
+    done: Collection[str] = (),
+) -> list[Stack | None]:
+    """Return the stacks that arrays make: pairs of real and imaginary parts first, then the other arrays.
+
+    Parameters
+    ----------
+    arrays : mapping
+        Full name -> array.
+    scale : callable
+        As for :func:`pair_parts`.
+    make : callable
+        Takes a name, an array, the names of the arrays in which it is stored, and its layout in words (empty for
+        one plain array); returns the stack, or None if the array cannot be one.
+    done : collection of str, default none
+        Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
+    """
+    pairs = pair_parts(arrays, scale)
+    used = {part for *_, parts in pairs for part in parts}.union(done)
+    made = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
+    return made + [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
+
+
 def pitch(coordinates: Any, unit_mm: float) -> float | None:
-    """Spacing in mm of evenly spaced coordinates, None where they are too few, uneven or no numbers.
+    """Return the spacing in mm of coordinates, or None if they are fewer than two, uneven or not finite.
 
     Parameters
     ----------
     coordinates : (n,) array
-        Positions.
+        Positions of the pixels along one axis.
     unit_mm : float
-        Their unit in mm.
+        Unit of the positions in mm.
     """
     steps = np.diff(np.asarray(coordinates, np.float64).reshape(-1)) * unit_mm
     if len(steps) == 0 or not np.isfinite(steps).all():
         return None
     mean = float(np.mean(steps))
     even = np.abs(steps - mean).max() <= 0.02 * abs(mean)
-    # Where 8 digits hold, those of single-precision coordinates go no further.
+    # Coordinates in single precision have no more than 7 significant digits.
     return float(f"{abs(mean):.7g}") if mean and even else None

@@ -1,11 +1,8 @@
-"""What is in a file, before anything large is read."""
+"""Description of a file from its headers: the possible stacks, their scales, and the guess of their axes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-RESULTS_AND_TRUTH = ("truth/", "usdenoise/", "#refs#/", "power_doppler", "unobserved")
-"""Names in our own files, and a group of MATLAB's, that are read only when they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -15,13 +12,13 @@ class Candidate:
     Attributes
     ----------
     name : str
-        As --dataset takes it.
+        Name of the dataset or variable, as --dataset takes it.
     shape : tuple of int
-        In the order in which the file's own software shows it (MATLAB's order for .mat files).
+        Lengths of the axes, in the order in which the file's own software shows them (MATLAB's for .mat files).
     dtype : str
-        Of the values.
+        Type of the values.
     layout : str
-        How it is stored, where that is not one plain array.
+        How the values are stored, in words; empty (the default) for one plain array.
     """
 
     name: str
@@ -32,17 +29,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Metadata:
-    """Scales and axes found beside a stack, each with where it came from.
+    """Axes and scales of a stack, each with its source.
 
     Attributes
     ----------
     values : mapping
         Any of "axes" (str), "frame_rate_hz", "center_frequency_hz", "sound_speed_m_s" (float) and
-        "spacing_mm" (mapping from axis letter).
+        "spacing_mm" (axis letter -> pixel pitch in mm).
     sources : mapping
-        For each of them: "file: …", "option" or "assumed".
+        Name of each of these values -> "file: …", "option" or "assumed".
     attributes : mapping
-        Whatever else was attached to the stack.
+        All other attributes of the stack, which are copied to the output.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -52,20 +49,22 @@ class Metadata:
 
 @dataclass(frozen=True)
 class FileDescription:
-    """What ``usdenoise info`` shows.
+    """Description of a file, as ``usdenoise info`` shows it.
 
     Attributes
     ----------
-    path, container : str
-        The file, and the format it is in.
+    path : str
+        Path of the file.
+    container : str
+        Format of the file, in words.
     candidates : tuple of Candidate
-        Everything that could be the stack.
+        All datasets or variables that could be the stack.
     chosen : Candidate or None
-        What would be read; None where the choice is the user's.
+        The one that would be read; None if `problem` says why none would be.
     problem : str or None
-        Why nothing would be read.
+        Error message of reading the file; None if it can be read.
     metadata : Metadata
-        Of the chosen one.
+        Axes and scales of the chosen one.
     """
 
     path: str
@@ -77,11 +76,18 @@ class FileDescription:
 
 
 def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
-    """Axis letters for a shape that says nothing else.
+    """Return axis letters for a stack of which only the shape is known.
 
-    Time is the last axis by MATLAB's habit (`time_last`). Otherwise it is the first or the last: whichever
-    is the longest of all; failing that, the one that differs when all others are equal; failing that, the
-    last.
+    Time is the first or the last axis. The spatial axes are called z, x and y in their order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of 3 or 4 axes.
+    time_last : bool or None
+        Whether time is the last axis, as MATLAB users usually have it. With None it is the longer one of the first
+        and the last axis if that one is longer than all others. Otherwise time is the first axis if all other axes
+        have one length, and the last axis if not, or if the first and the last axis have the same length.
     """
     spatial = "zxy"[: len(shape) - 1]
     if time_last is None:
@@ -97,5 +103,5 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape for people: 200 x 130 x 2400."""
+    """Return a shape as text for people, such as 200 x 130 x 2400."""
     return " x ".join(str(n) for n in shape)

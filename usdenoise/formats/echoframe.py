@@ -1,7 +1,8 @@
-"""EchoFrame's .dat files, whose shape stands in ScanParameters.mat beside them.
+"""EchoFrame's .dat files, whose shape is given by ScanParameters.mat in the same folder.
 
-Five 64-bit numbers (of which the second is the header's length in bytes, the third the number of blocks,
-the fifth the padding after each block), then blocks of complex64 (volumes, x, 1, z). (Layout: ConfUSIus.)
+A file begins with five 64-bit numbers. The second is the header's length in bytes, the third the number of blocks,
+and the fifth the bytes of padding after each block. Blocks of complex64 (volumes, x, 1, z) follow. (Layout:
+ConfUSIus.)
 """
 
 import struct
@@ -24,7 +25,7 @@ _HEADER = struct.Struct("<5Q")
 
 
 def recognise(path: Path, head: bytes) -> bool:
-    """Whether the head of a file is that of an EchoFrame file."""
+    """Check whether the first bytes of a file are those of an EchoFrame file of this length."""
     if len(head) < _HEADER.size:
         return False
     _, header_size, n_blocks, _, padding = _HEADER.unpack_from(head)
@@ -36,19 +37,26 @@ def recognise(path: Path, head: bytes) -> bool:
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What an EchoFrame file offers: one stack, mapped to memory and read where it is touched.
+    """Open an EchoFrame file, whose one stack is mapped to memory and read only where it is used.
+
+    Parameters
+    ----------
+    path : Path
+        The .dat file.
+    n_axes : int or None
+        Number of axes that the user named.
 
     Raises
     ------
     InputError
-        If the parameters are missing or do not say the shape, or the file is shorter than they and its
-        header claim.
+        If ScanParameters.mat is missing or does not give the shape, or if the .dat file is shorter than its header
+        and this shape say.
     """
     parameters = path.parent / PARAMETERS
     if not parameters.exists():
         raise InputError(
-            f"{path} looks like a file of EchoFrame, whose shape stands in {PARAMETERS}, and that is not beside "
-            "it; put it there"
+            f"{path} looks like a file of EchoFrame, but {PARAMETERS}, which gives its shape, is not in the same "
+            "folder; put it there"
         )
     with open_file(parameters) as file:
         shape, found = _parameters(file, path)
@@ -60,8 +68,8 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     size = path.stat().st_size
     if size < needed:
         raise InputError(
-            f"{path} is truncated: {n_blocks} blocks of {n_volumes} x {n_x} x {n_z} need {needed} bytes, and it "
-            f"holds {size}; copy it anew, or check that {PARAMETERS} belongs to it"
+            f"{path} is truncated: {n_blocks} blocks of {n_volumes} x {n_x} x {n_z} need {needed} bytes, but it "
+            f"holds {size}; copy it again, or check that {PARAMETERS} belongs to it"
         )
     step = block_bytes + padding
     mapped = np.memmap(path, np.uint8, "r")
@@ -84,14 +92,14 @@ def _parameters(file: h5py.File, path: Path) -> tuple[tuple[int, int, int], Foun
     n_volumes = numbers(file.get("ReceiveSpec/nRepeats"))
     if n_volumes is None or any(axis is None for axis in axes.values()) or not 0 < n_volumes[0] < 1 << 31:
         raise InputError(
-            f"{PARAMETERS} beside {path} lacks ReconSpec/xAxis, ReconSpec/zAxis or ReceiveSpec/nRepeats, which say "
-            "its shape; check that it is the right file"
+            f"{PARAMETERS} next to {path} lacks ReconSpec/xAxis, ReconSpec/zAxis or ReceiveSpec/nRepeats, which give "
+            "the shape of the stack; check that it is the right file"
         )
     cropped = small_number(file.get("ReconSpec/cropBF"))
     region = numbers(file.get("ReconSpec/croppingROI"))
     if cropped and region is not None and len(region) == 4:
         first_z, last_z, first_x, last_x = (int(edge) for edge in region)
-        # Counted from 1, the last one included.
+        # The edges count from 1 as in MATLAB, and the last pixel belongs to the region.
         axes = {"x": axes["x"][first_x - 1 : last_x], "z": axes["z"][first_z - 1 : last_z]}
     shape = (int(n_volumes[0]), len(axes["x"]), len(axes["z"]))
     found: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of EchoFrame")}

@@ -1,4 +1,4 @@
-"""NumPy's .npy and .npz files, read without ever unpickling."""
+"""Reading of NumPy's .npy and .npz files. Pickled objects are never loaded."""
 
 import math
 import zipfile
@@ -11,30 +11,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.contents import (
+    MAX_METADATA_ITEMS,
+    Contents,
+    Found,
+    Stack,
+    arranged,
+    describe_array,
+    stacks_of,
+)
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
 
-_MAX_METADATA_ITEMS = 4
-_DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it anew"
+_DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
 @contextmanager
 def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What a .npy file offers: one array, mapped to memory and read where it is touched.
+    """Open a .npy file, whose one array is mapped to memory and read only where it is used.
+
+    An array of pickled objects is listed, but is no stack.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    n_axes : int or None
+        Number of axes that the user named.
 
     Raises
     ------
     InputError
-        If it holds pickled objects, or less than its header claims.
+        If the file is damaged, or holds less than its header claims.
     """
     with guard(path, _DAMAGED):
         with path.open("rb") as file:
             shape, fortran, dtype = _header(file)
             offset = file.tell()
-        every = {"iq": _word(shape, dtype)}
+        every = {"iq": _in_words(shape, dtype)}
         stack: Stack | None = None
         if not dtype.hasobject and not dtype.names:
             _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
@@ -47,12 +63,19 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
 @contextmanager
 def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What a .npz file offers: an array a member. Small ones are metadata.
+    """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    n_axes : int or None
+        Number of axes that the user named.
 
     Raises
     ------
     InputError
-        If it is damaged, or a member claims more than it holds.
+        If the file is damaged, or a member claims more than it holds.
     """
     with (
         guard(path, _DAMAGED),
@@ -67,28 +90,21 @@ def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
                 continue
             with archive.open(member) as file:
                 shape, _, dtype = _header(file)
-            every[name] = _word(shape, dtype)
+            every[name] = _in_words(shape, dtype)
             if dtype.hasobject or dtype.names:
                 continue
             array = _member(path, archive, member, shape, dtype)
-            if 0 < math.prod(shape) <= _MAX_METADATA_ITEMS:
+            if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = array.read((slice(None),) * len(shape))
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
                 small[name] = (text, f"array {name}")
             else:
                 arrays[name] = array
-        pairs = pair_parts(arrays, lambda lower: _number(small, lower))
-        used = {part for *_, parts in pairs for part in parts}
 
-        def metadata(carried: bool) -> Found:
-            return small
+        def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+            return arranged(name, array, n_axes, layout=layout, metadata=lambda carried: small)
 
-        made = [arranged(name, array, n_axes, layout=how, metadata=metadata) for name, array, how, _ in pairs]
-        made += [
-            arranged(name, array, n_axes, metadata=metadata)
-            for name, array in arrays.items()
-            if name not in used
-        ]
+        made = stacks_of(arrays, lambda lower: _number(small, lower), make)
         yield Contents("NumPy .npz", tuple(stack for stack in made if stack is not None), every)
 
 
@@ -108,7 +124,7 @@ def _member(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> StoredArray:
-    # Before any array of this size is made for the values to go to.
+    # Checked here, before memory of this size is taken for the values.
     possible = min(member.file_size, min(member.compress_size, path.stat().st_size) * MAX_EXPANSION)
     _check_size(path, f"'{member.filename}'", shape, dtype, possible)
 
@@ -124,12 +140,12 @@ def _check_size(path: Path, what: str, shape: tuple[int, ...], dtype: np.dtype[A
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > held:
         raise InputError(
-            f"{what} in {path} claims {claimed} bytes {shape_text(shape)}, and the file holds {held}; "
-            "it is truncated or corrupt: write it anew"
+            f"{what} in {path} claims {claimed} bytes {shape_text(shape)}, but the file holds {held}, "
+            "so it is truncated or corrupt; write it again"
         )
 
 
-def _word(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def _in_words(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     if dtype.hasobject:
         return f"{len(shape)}-D pickled objects"
     return describe_array(StoredArray(shape, dtype, lambda index: np.empty(0)))

@@ -1,7 +1,8 @@
-"""What stands near a stack in an HDF5 file: attributes and small datasets.
+"""Metadata of a stack in an HDF5 file: attributes and small datasets near it.
 
-Values of variable length live in heaps whose damage can make the HDF5 library loop without end. They are
-read only where they are needed: under the names that we know, and on the stack itself when it is carried.
+HDF5 stores values of variable length in heaps, and a damaged heap can make its library loop without end. Such
+values are read only under the names of axes and scales, and on the stack itself when its attributes are copied to
+the output.
 """
 
 from collections.abc import Iterator
@@ -10,35 +11,44 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.formats.contents import Found
+from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.formats.metadata import is_known
 
-_MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
 UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
+"""Errors that h5py raises on an item that it cannot open or convert."""
+
+# Attributes that describe the storage in the file, and nothing of the stack.
 _OWN = ("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")
-_STRUCTS = ("UF", "PData")
 
 
 def items(group: h5py.Group) -> Iterator[Any]:
-    """What a group holds by hard links; soft ones may lead in circles, external ones elsewhere."""
+    """Yield the items of a group that are hard links.
+
+    Soft links are left out because they may lead in circles, external ones because they lead to other files.
+    """
     for name in group:
         try:
             if isinstance(group.get(name, getlink=True), h5py.HardLink):
                 yield group[name]
         except UNREADABLE:
-            # What cannot be opened, or has a name that is no text, is not what we look for.
+            # An item that cannot be opened, or whose name is no text, is neither a stack nor metadata.
             continue
 
 
 def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
-    """Attributes and small datasets that may describe a stack, the nearest first.
+    """Return attributes and small datasets that may describe a stack.
+
+    Of several with one name the nearest to the stack is returned: its own attributes come first, then those of its
+    group and the small datasets there, then those of the root, then the structs of PALA.
 
     Parameters
     ----------
-    file, dataset
-        The stack in its file.
+    file : h5py.File
+        The open file.
+    dataset : h5py.Dataset
+        The stack in this file.
     carried : bool
-        Whether values that do not describe it are read as well, to be carried to the output.
+        Whether attributes that say nothing about axes or scales are read as well, to be copied to the output.
     """
     found: dict[str, tuple[Any, str]] = {}
 
@@ -55,7 +65,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
         for item in items(owner):
             if isinstance(item, h5py.Dataset):
                 _add_small(item, add)
-    for struct in _STRUCTS:
+    for struct in STRUCTS:
         if struct in file and isinstance(file[struct], h5py.Group):
             for item in items(file[struct]):
                 if isinstance(item, h5py.Dataset):
@@ -64,17 +74,13 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
 
 
 def small_number(item: Any) -> float | None:
-    """The number that a dataset of one element holds."""
-    try:
-        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and item.size == 1:
-            return float(np.asarray(item[()]).reshape(-1)[0])
-    except UNREADABLE:
-        return None
-    return None
+    """Return the number in a dataset of one element; None if the item is no such dataset."""
+    values = numbers(item, most=1)
+    return None if values is None else float(values[0])
 
 
 def numbers(item: Any, most: int = 1 << 16) -> Any:
-    """The numbers of a dataset as a flat float64 array, None where it is none, or holds more than `most`."""
+    """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
     try:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most:
             return np.asarray(item[()], np.float64).reshape(-1)
@@ -84,7 +90,7 @@ def numbers(item: Any, most: int = 1 << 16) -> Any:
 
 
 def text_attribute(item: Any, name: str) -> str:
-    """An attribute as text without the zeros that end it in C; empty where there is none."""
+    """Return an attribute as text without the zero bytes that end it in C; empty if it is missing."""
     value = dict(_attributes(item, True, only=name)).get(name, "")
     value = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size else value
     text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
@@ -109,7 +115,7 @@ def _add_small(item: h5py.Dataset, add: Any) -> None:
     name = item.name.strip("/")
     try:
         text = item.attrs.get("MATLAB_class") == b"char"
-        most = _MAX_TEXT if text else _MAX_METADATA_ITEMS
+        most = MAX_TEXT if text else MAX_METADATA_ITEMS
         small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= most
         value: Any = np.asarray(item[()]).reshape(-1) if small else None
         if small and text:

@@ -1,4 +1,4 @@
-"""Phantom files."""
+"""Writing of phantom files: a simulated stack with its truth."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,17 +22,19 @@ def write_phantom(
     Parameters
     ----------
     path : Path
-        Written as HDF5.
+        The HDF5 file to write.
     blocks : iterable of mappings
-        Consecutive frames: "iq", and any terms of it, which go to truth/. Each (n, n_z, n_x[, n_y]).
+        Consecutive frames: name -> (n, n_z, n_x[, n_y]) array. "iq" is the stack; the terms that it is the sum of
+        may have any other name, and are written to truth/.
     n_frames : int
-        Number of frames in all.
+        Number of frames of all blocks together.
     truth : mapping
-        Arrays of the spatial shape. They may be filled while the blocks are made.
+        Name -> array of the spatial shape, written after the last block. The arrays may be filled while the blocks
+        are made.
     attributes : mapping
         Attributes of the stack.
     provenance : str
-        JSON text on what made this file.
+        JSON text on the software and the options that made the file.
     """
     with create_file(path) as file:
         start = 0

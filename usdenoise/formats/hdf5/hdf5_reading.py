@@ -1,8 +1,9 @@
-"""HDF5 files of h5py users, of MATLAB 7.3, and our own: what they hold, and reading it in slabs."""
+"""Reading of HDF5 files: those of h5py users, of MATLAB 7.3, of UFF and zea, and our own."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_metadata import UNREADABLE, items, nearby, small_number
 from usdenoise.formats.matlab import matlab_v73
@@ -20,6 +21,7 @@ from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
+"""Lower-case names of the two members of a compound that are known as real and imaginary part."""
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def open_file(path: Path) -> Iterator[h5py.File]:
     Raises
     ------
     InputError
-        If it is truncated or corrupt, on opening or while it is read.
+        If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
     """
     try:
         with h5py.File(path, "r") as file:
@@ -37,16 +39,16 @@ def open_file(path: Path) -> Iterator[h5py.File]:
     except (UsdenoiseError, MemoryError):
         raise
     except Exception as error:
-        # h5py turns damage into errors of every kind: of the file, of keys, of types, of text.
+        # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
         reason = "truncated" if "truncated" in str(error) else "corrupt"
         raise InputError(
-            f"{path} is {reason}: the HDF5 library could not read it; copy or write it anew"
+            f"{path} is {reason}: the HDF5 library could not read it; copy or write it again"
         ) from error
 
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What an HDF5 file offers.
+    """Open an HDF5 file and list its contents.
 
     Parameters
     ----------
@@ -58,92 +60,159 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     Raises
     ------
     InputError
-        As :func:`open_file`.
+        If the file is truncated or corrupt.
     """
     with open_file(path) as file:
         yield _contents(file, path, n_axes)
 
 
-def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
-    turned = matlab_v73.is_matlab(file)
-    found = datasets(file)
-    every: dict[str, str] = {}
-    arrays: dict[str, StoredArray] = {}
-    for name, dataset in found.items():
-        try:
-            array = stored_array(dataset)
-        except (TypeError, ValueError):
-            every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
-            continue
-        array = reversed_axes(array) if turned else array
-        kind = matlab_v73.special_class(dataset)
-        every[name] = f"a MATLAB {kind}" if kind else _word(dataset, array)
-        if not kind:
-            arrays[name] = array
+@dataclass(frozen=True)
+class _Survey:
+    """Datasets of an open file, each once.
 
-    def stack(name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Any) -> Stack | None:
+    Attributes
+    ----------
+    file : h5py.File
+        The open file.
+    path : Path
+        Path of the file, for error messages.
+    n_axes : int or None
+        Number of axes that the user named.
+    is_matlab : bool
+        Whether MATLAB wrote the file, so that its axes are reversed and time is the last of them.
+    found : mapping
+        Full name -> dataset.
+    every : dict
+        Full name -> type and shape of the dataset in words.
+    arrays : dict
+        Full name -> array, for the datasets that can be read as one.
+    """
+
+    file: h5py.File
+    path: Path
+    n_axes: int | None
+    is_matlab: bool
+    found: Mapping[str, h5py.Dataset]
+    every: dict[str, str]
+    arrays: dict[str, StoredArray]
+
+    def array(self, dataset: h5py.Dataset) -> StoredArray:
+        """Return a dataset as an array with its axes in the order of the software that wrote it."""
+        array = stored_array(dataset)
+        return reversed_axes(array) if self.is_matlab else array
+
+    def stack(
+        self, name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Any
+    ) -> Stack | None:
+        """Return an array as a stack, or None if it cannot be one.
+
+        Parameters
+        ----------
+        name : str
+            Name of the stack.
+        array : StoredArray
+            Values of the stack.
+        parts : tuple of h5py.Dataset
+            Datasets in which the values are stored. Metadata is read at the first of them.
+        **more
+            Further fields of :class:`Stack`.
+        """
+
         def check() -> None:
             for part in parts:
-                check_stored(part, path)
+                check_stored(part, self.path)
 
         return arranged(
             name,
             array,
-            n_axes,
-            time_last=True if turned else None,
-            metadata=lambda carried: nearby(file, parts[0], carried),
+            self.n_axes,
+            time_last=True if self.is_matlab else None,
+            metadata=lambda carried: nearby(self.file, parts[0], carried),
             check=check,
             **more,
         )
 
-    container = "MATLAB 7.3 (HDF5)" if turned else "HDF5"
-    stacks: list[Stack | None] = []
-    for name, cell in matlab_v73.cells(file, found, stored_array).items():
-        every[name] = describe_array(cell.array)
-        arrays[name] = cell.array
-        stacks.append(stack(name, cell.array, cell.parts, layout=cell.layout))
-    special, names = uff.stacks(file, stack, stored_array)
-    container = uff.CONTAINER if special else container
-    if not special:
-        special, names = zea.stacks(file, found, stack, stored_array)
-        container = zea.CONTAINER if special else container
-    stacks += special
-    joined_names = {made.name for made in stacks if made is not None} | names
-    for made, array, layout, parts in pair_parts(
-        {name: array for name, array in arrays.items() if name not in names},
-        lambda lower: _number(found, lower),
-    ):
-        joined_names |= {*parts}
-        sources = tuple(found[part] for part in parts if part in found)
-        stacks.append(stack(made, array, sources, layout=layout))
-    stacks += [
-        stack(name, array, (found[name],), assumptions=_member_note(found[name]))
-        for name, array in arrays.items()
-        if name not in joined_names
-    ]
-
-    def look_up(name: str) -> Stack | None:
-        # A link that the survey does not follow; the library gives up on one that leads in a circle.
+    def look_up(self, name: str) -> Stack | None:
+        """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
         try:
-            item = file.get(name)
+            item = self.file.get(name)
         except UNREADABLE:
+            # The library gives up on a link that leads in a circle.
             return None
-        if not isinstance(item, h5py.Dataset) or name in every:
+        if not isinstance(item, h5py.Dataset) or name in self.every:
             return None
-        array = stored_array(item)
-        return stack(name, reversed_axes(array) if turned else array, (item,))
+        return self.stack(name, self.array(item), (item,))
 
-    def find(name: str) -> tuple[StoredArray, Found] | None:
-        if name not in arrays:
+    def find(self, name: str) -> tuple[StoredArray, Found] | None:
+        """Return an array with its metadata, once the file holds what its header claims; None if it is missing."""
+        if name not in self.arrays:
             return None
-        check_stored(found[name], path)
-        return arrays[name], nearby(file, found[name], True)
+        check_stored(self.found[name], self.path)
+        return self.arrays[name], nearby(self.file, self.found[name], True)
 
-    return Contents(container, tuple(s for s in stacks if s is not None), every, look_up, find)
+
+def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
+    survey = _survey(file, path, n_axes)
+    cells = _cell_stacks(survey)
+    container, special, names = _toolbox_stacks(survey)
+    done = names | {stack.name for stack in (*cells, *special) if stack is not None}
+    stacks = (*cells, *special, *_other_stacks(survey, names, done))
+    return Contents(
+        container, tuple(s for s in stacks if s is not None), survey.every, survey.look_up, survey.find
+    )
+
+
+def _survey(file: h5py.File, path: Path, n_axes: int | None) -> _Survey:
+    """Describe all datasets of a file, and take those that hold numbers as arrays."""
+    survey = _Survey(file, path, n_axes, matlab_v73.is_matlab(file), datasets(file), {}, {})
+    for name, dataset in survey.found.items():
+        try:
+            array = survey.array(dataset)
+        except (TypeError, ValueError):
+            survey.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
+            continue
+        kind = matlab_v73.special_class(dataset)
+        survey.every[name] = f"a MATLAB {kind}" if kind else _in_words(dataset, array)
+        if not kind:
+            survey.arrays[name] = array
+    return survey
+
+
+def _cell_stacks(survey: _Survey) -> list[Stack | None]:
+    """Return the cells of MATLAB as stacks, and list them among the arrays of the file."""
+    stacks = []
+    for name, cell in matlab_v73.cells(survey.file, survey.found, stored_array).items():
+        survey.every[name] = describe_array(cell.array)
+        survey.arrays[name] = cell.array
+        stacks.append(survey.stack(name, cell.array, cell.parts, layout=cell.layout))
+    return stacks
+
+
+def _toolbox_stacks(survey: _Survey) -> tuple[str, list[Stack | None], set[str]]:
+    """Return the container, the stacks in the layout of UFF or zea, and the names of the datasets in them."""
+    stacks, names = uff.stacks(survey.file, survey.stack, stored_array)
+    if stacks:
+        return uff.CONTAINER, stacks, names
+    stacks, names = zea.stacks(survey.file, survey.found, survey.stack, stored_array)
+    if stacks:
+        return zea.CONTAINER, stacks, names
+    return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], names
+
+
+def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stack | None]:
+    """Return the stacks of all arrays except `names`; those in `done` are only taken as parts of a pair."""
+
+    def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+        sources = tuple(survey.found[part] for part in parts)
+        assumptions = _member_note(sources[0]) if len(parts) == 1 else ()
+        return survey.stack(name, array, sources, layout=layout, assumptions=assumptions)
+
+    arrays = {name: array for name, array in survey.arrays.items() if name not in names}
+    return stacks_of(arrays, lambda lower: _number(survey.found, lower), make, done)
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """All datasets by their full names, each once."""
+    """Return all datasets by their full names, each once."""
     found: dict[str, h5py.Dataset] = {}
     seen = set()
     waiting = [file["/"]]
@@ -161,7 +230,7 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
 
 
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
-    """A dataset, with the two members of a compound taken as a complex number."""
+    """Return a dataset as an array; a compound of two equal numbers becomes a complex number."""
     dtype = np.dtype(dataset.dtype)
     order = _member_order(dtype)
     if order is None:
@@ -178,12 +247,20 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
 
 
 def check_stored(dataset: h5py.Dataset, path: Path) -> None:
-    """Check that the file holds what its header claims, before memory is asked for.
+    """Check that the file holds what the header of a dataset claims, before memory of that size is taken.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset. A virtual one passes, because its values are in other files.
+    path : Path
+        Path of the file, for the message.
 
     Raises
     ------
     InputError
-        If chunks, or bytes of an uncompressed dataset, are missing, or compressed ones are far too few.
+        If chunks are missing, if an uncompressed dataset has fewer bytes than its shape needs, or if a compressed
+        one has fewer than any compressor could make of them.
     """
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     if dataset.is_virtual:
@@ -197,12 +274,12 @@ def check_stored(dataset: h5py.Dataset, path: Path) -> None:
     if not complete:
         raise InputError(
             f"'{dataset.name.strip('/')}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
-            f"file holds {held} of them; it was not written to its end: write it anew"
+            f"file holds {held} of them, so it was not written to its end; write it again"
         )
 
 
 def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
-    """Names of the real and the imaginary member of a compound that is a complex number."""
+    """Return the names of the real and the imaginary member of a compound; None if it is no complex number."""
     if not dtype.names or len(dtype.names) != 2:
         return None
     first, second = dtype.names
@@ -223,11 +300,11 @@ def _member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
     )
 
 
-def _word(dataset: h5py.Dataset, array: StoredArray) -> str:
+def _in_words(dataset: h5py.Dataset, array: StoredArray) -> str:
     if array.dtype.names:
         return f"{len(array.shape)}-D compound" + (f" ({shape_text(array.shape)})" if array.shape else "")
     return describe_array(array)
 
 
-def _number(found: dict[str, h5py.Dataset], lower: str) -> float | None:
+def _number(found: Mapping[str, h5py.Dataset], lower: str) -> float | None:
     return next((small_number(item) for name, item in found.items() if name.lower() == lower), None)

@@ -1,24 +1,29 @@
-"""Cells of MATLAB: an acquisition in blocks, one in each element."""
+"""Cells of MATLAB that hold an acquisition in blocks of frames, one block in each element."""
 
 from collections.abc import Sequence
 
 from usdenoise.formats.stored import StoredArray, concatenated, with_last_axis, without_axes
 
+MOST_CELLS = 4096
+"""Most elements of a cell or struct that is searched for a stack."""
+
 
 def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
-    """Blocks of frames one after the other along their last axis, which is time.
+    """Concatenate blocks of frames along their last axis, which is time.
 
-    Elements with two axes are single frames. Axes of length 1 are dropped beforehand.
+    Of several elements, one with two axes is a single frame, and the inner axes of length 1 behind the first two
+    are dropped.
 
     Parameters
     ----------
     arrays : sequence of StoredArray
-        In MATLAB's order of axes.
+        Elements of the cell, with their axes in MATLAB's order.
 
     Returns
     -------
     StoredArray or None
-        None where the elements are no numbers, or differ in more than their numbers of frames.
+        None if there is no element, if one is not numeric, if they differ in more than their numbers of frames,
+        or if fewer than 3 axes are left.
     """
     if not arrays or any(array.dtype.kind not in "fciu" for array in arrays):
         return None
@@ -32,6 +37,6 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
 
 
 def _without_single(array: StoredArray) -> StoredArray:
-    # MATLAB drops single axes at the end by itself; those within are of other loops.
+    # MATLAB drops axes of length 1 at the end itself. An inner one belongs to another loop of the acquisition.
     single = [axis for axis, n in enumerate(array.shape) if n == 1 and 2 <= axis < len(array.shape) - 1]
     return without_axes(array, single) if single else array

@@ -1,4 +1,4 @@
-"""MATLAB files before 7.3, read through scipy.io."""
+"""Reading of MATLAB files before 7.3 through scipy.io."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,28 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts
+from usdenoise.formats.contents import (
+    MAX_METADATA_ITEMS,
+    MAX_TEXT,
+    STRUCTS,
+    Contents,
+    Found,
+    Stack,
+    arranged,
+    describe_array,
+    stacks_of,
+)
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.matlab.matlab_cells import blocks
+from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
 _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
-_MOST_CELLS = 4096
-_MAX_METADATA_ITEMS, _MAX_TEXT = 4, 64
-_STRUCTS = ("UF", "PData")
-_DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it anew"
+_DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What a version 4 to 7 file offers.
+    """Open a MATLAB file of version 4 to 7 and list its contents.
 
-    Variables are read whole, when their values are first needed. Cells and structs have to be read to
-    know what is in them; that is done where no plain variable can be the stack, or when one is asked for.
+    A variable is read whole when its values are first needed. The content of cells and structs is only known once
+    they are read. They are read if no plain variable can be the stack, or if the user names one of them.
 
     Parameters
     ----------
@@ -42,7 +49,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     Raises
     ------
     InputError
-        If it is truncated or corrupt.
+        If the file is truncated or corrupt.
     """
     from scipy.io import whosmat
 
@@ -58,7 +65,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             if place < len(is_complex) and is_complex[place]:
                 dtype = complex_dtype(dtype)
             arrays[name] = _variable(path, name, tuple(shape), dtype)
-        elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= _MOST_CELLS:
+        elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
     def stack(name: str, array: StoredArray, **more: Any) -> Stack | None:
@@ -76,24 +83,23 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         match = [array for name, array in arrays.items() if name.lower() == lower]
         return float(match[0].read((slice(0, 1, 1),) * 2).item()) if match else None
 
-    def stacks_of(arrays: Mapping[str, StoredArray], layout: str) -> list[Stack]:
-        pairs = pair_parts(arrays, scale)
-        used = {part for *_, parts in pairs for part in parts}
-        made = [stack(name, array, layout=how) for name, array, how, _ in pairs]
-        made += [stack(name, array, layout=layout) for name, array in arrays.items() if name not in used]
+    def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> list[Stack]:
+        made = stacks_of(
+            arrays, scale, lambda name, array, parts, layout: stack(name, array, layout=layout or place)
+        )
         return [one for one in made if one is not None]
 
-    stacks = stacks_of(arrays, "")
+    stacks = stacks_in(arrays, "")
     inner: dict[str, StoredArray] = {}
     if not stacks:
         inner = _inside(path, nested)
         every |= {name: describe_array(array) for name, array in inner.items()}
-        stacks = stacks_of(inner, "within a cell or struct")
+        stacks = stacks_in(inner, "within a cell or struct")
 
     def look_up(name: str) -> Stack | None:
         if name.split("/")[0] not in nested or inner:
             return None
-        found = stacks_of(_inside(path, nested), "within a cell or struct")
+        found = stacks_in(_inside(path, nested), "within a cell or struct")
         return next((one for one in found if one.name == name), None)
 
     def find(name: str) -> tuple[StoredArray, Found] | None:
@@ -114,7 +120,7 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
             values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
         if values.shape != shape:
             raise InputError(
-                f"'{name}' in {path} is corrupt: its header and its data disagree; write it anew"
+                f"'{name}' in {path} is corrupt: its header and its data disagree; write it again"
             )
         return values
 
@@ -126,12 +132,12 @@ def _check_claim(path: Path, name: str, array: StoredArray) -> None:
     if array.nbytes > held * MAX_EXPANSION:
         raise InputError(
             f"'{name}' in {path} claims {array.nbytes} bytes {shape_text(array.shape)}, more than the "
-            f"file of {held} bytes can hold; it is corrupt: write it anew"
+            f"file of {held} bytes can hold, so it is corrupt; write it again"
         )
 
 
 def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
-    """The arrays of numbers in cells and structs, by their places."""
+    """Return the arrays of numbers in the named cells and structs: path of the array, such as UF/IQ -> array."""
     from scipy.io import loadmat
 
     if not names:
@@ -160,7 +166,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
 
 def _nearby(path: Path) -> Found:
-    """Fields of the structs UF and PData (PALA), and numeric scalars of the file."""
+    """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
     from scipy.io import loadmat, whosmat
 
     found: dict[str, tuple[Any, str]] = {}
@@ -168,8 +174,8 @@ def _nearby(path: Path) -> Found:
         small = [
             name
             for name, shape, kind in whosmat(str(path))
-            if int(np.prod(shape, dtype=object)) <= (_MAX_TEXT if kind == "char" else _MAX_METADATA_ITEMS)
-            and (kind not in ("cell", "struct") or name in _STRUCTS)
+            if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
+            and (kind not in ("cell", "struct") or name in STRUCTS)
         ]
         values = (
             loadmat(str(path), variable_names=small, squeeze_me=True, struct_as_record=True) if small else {}

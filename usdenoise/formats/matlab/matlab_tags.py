@@ -1,7 +1,7 @@
-"""A walk over the tags of a version 5 MATLAB file, before scipy reads it.
+"""Check of the tags of a version 5 MATLAB file, before scipy reads the file.
 
-scipy looks the type of an element up in a table without a check of its length, so a damaged tag can end
-the process. What is wrong is found here first. (Layout: MathWorks, MAT-File Format, 2019.)
+scipy uses the type of an element as an index into a table without checking the table's length, so a damaged tag can
+end the process. This check finds such a tag first. (Layout: MathWorks, MAT-File Format, 2019.)
 """
 
 import struct
@@ -12,7 +12,8 @@ from typing import BinaryIO
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _MATRIX, _COMPRESSED = 14, 15
 _HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 16
-# mxDOUBLE to mxUINT64: flags, dimensions, name and one or two parts. Others may hold further matrices.
+# Classes mxDOUBLE to mxUINT64. Such an array has 4 elements (flags, dimensions, name, real part), or 5 if it is
+# complex. Arrays of other classes may hold further matrices.
 _NUMBERS, _DEEPEST = range(6, 16), 8
 _COMPLEX_FLAG = 0x08
 
@@ -22,7 +23,7 @@ class DamagedTagError(ValueError):
 
 
 class _Plain:
-    """The bytes of a file from its position on."""
+    """Bytes of a file from its current position on."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -35,7 +36,7 @@ class _Plain:
 
 
 class _Unpacked:
-    """The bytes that a compressed element expands to, a piece at a time."""
+    """Bytes to which a compressed element expands, a piece at a time."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file, self._left = file, length
@@ -67,14 +68,15 @@ class _Unpacked:
 
 
 def check_tags(path: Path) -> list[bool]:
-    """Check the types and lengths of the elements of a version 5 file; other versions pass.
+    """Check the types and lengths of the elements of a version 5 file, and return which variables are complex.
 
-    Compressed arrays of numbers are checked at their heads only, since their checksum guards the rest.
+    Files of other versions pass. Of a compressed array of numbers only the head is checked, because a checksum
+    guards the rest.
 
     Returns
     -------
     list of bool
-        For each variable in the order of the file, whether it is complex; empty for other versions.
+        For each variable, in the order of the file, whether it is complex. The list is empty for other versions.
 
     Raises
     ------
@@ -84,7 +86,7 @@ def check_tags(path: Path) -> list[bool]:
     complex_flags = []
     with path.open("rb") as file:
         header = file.read(128)
-        # As scipy tells version 4: by a zero among the first bytes, whatever the text says.
+        # scipy takes a file as version 4 if one of its first 4 bytes is zero, whatever its header says.
         if len(header) < 128 or 0 in header[:4]:
             return []
         order = "<" if header[126:128] == b"IM" else ">"
@@ -109,7 +111,7 @@ def check_tags(path: Path) -> list[bool]:
 
 
 def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: int) -> bool:
-    """Walk over the elements of one matrix, and tell whether it is complex."""
+    """Check the elements of one matrix, and return whether it is complex."""
     if depth > _DEEPEST:
         raise DamagedTagError("cells or structs within one another without end")
     kind_of_array, is_complex = 0, False
@@ -120,7 +122,7 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
             raise DamagedTagError("an element runs past the end of its matrix")
         kind, size, rest = _element(tag, order)
         left -= 8 + rest
-        # What stands last may lack its padding.
+        # The last element may lack its padding of up to 7 bytes.
         if left < -7:
             raise DamagedTagError("an element runs past the end of its matrix")
         if number == 0:
@@ -136,7 +138,7 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
         else:
             stream.skip(rest)
         number += 1
-    # scipy reads the imaginary part wherever the flag promises one.
+    # scipy reads an imaginary part whenever the flag says so, even if the file has none.
     if kind_of_array in _NUMBERS and number != 4 + is_complex:
         raise DamagedTagError(f"an array of {number} elements")
     stream.skip(max(left, 0))
@@ -144,7 +146,7 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
 
 
 def _element(tag: bytes, order: str) -> tuple[int, int, int]:
-    """Type and length of an element, and the bytes behind its tag; a small one keeps its data in the tag."""
+    """Return the type and length of an element, and its bytes behind the tag; a small one has its data in the tag."""
     kind, length = struct.unpack(order + "II", tag)
     rest = -(-length // 8) * 8
     if kind >> 16:
@@ -153,5 +155,5 @@ def _element(tag: bytes, order: str) -> tuple[int, int, int]:
             raise DamagedTagError(f"small element of {length} bytes")
     if kind not in _NUMERIC | {_MATRIX}:
         raise DamagedTagError(f"element of type {kind}")
-    # Matrices within matrices are not padded.
+    # A matrix within a matrix has no padding.
     return kind, length, length if kind == _MATRIX else rest

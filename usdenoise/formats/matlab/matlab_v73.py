@@ -1,15 +1,14 @@
-"""What is MATLAB's own in a version 7.3 file: reversed axes, classes, cells that refer to their elements."""
+"""Features of a version 7.3 file that are specific to MATLAB: reversed axes, classes, cells of references."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import h5py
 
-from usdenoise.formats.hdf5.hdf5_metadata import items
-from usdenoise.formats.matlab.matlab_cells import blocks
+from usdenoise.formats.hdf5.hdf5_metadata import UNREADABLE, items
+from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
 
-MOST_CELLS = 4096
 _NUMERIC = ("double", "single", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
@@ -20,11 +19,11 @@ class Cell:
     Attributes
     ----------
     array : StoredArray
-        The blocks one after the other, in MATLAB's order of axes.
+        The blocks concatenated along time, with their axes in MATLAB's order.
     parts : tuple of h5py.Dataset
-        Where they are.
+        Datasets of the blocks, in the order of time.
     layout : str
-        The same in words.
+        Layout in words, such as "cell of 4".
     """
 
     array: StoredArray
@@ -33,19 +32,19 @@ class Cell:
 
 
 def is_matlab(file: h5py.File) -> bool:
-    """Whether MATLAB wrote the file (or it is laid out so): axes are reversed, structs are groups."""
+    """Check whether a file is laid out as MATLAB writes it: axes are reversed, and structs are groups."""
     return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in items(file))
 
 
 def special_class(dataset: h5py.Dataset) -> str | None:
-    """The class of a variable that is no array of numbers: cell, table, function_handle, …; None for one."""
+    """Return the MATLAB class (cell, table, function_handle, …) of a variable; None if it is an array of numbers."""
     try:
         if "MATLAB_class" not in dataset.attrs:
             return None
         kind = bytes(dataset.attrs["MATLAB_class"]).decode("ascii", errors="replace")
         if "MATLAB_empty" in dataset.attrs:
             return f"{kind} without elements"
-    except (KeyError, OSError, RuntimeError, TypeError, ValueError):
+    except UNREADABLE:
         return None
     plain = kind in _NUMERIC and "MATLAB_object_decode" not in dataset.attrs
     return None if plain else kind
@@ -56,7 +55,7 @@ def cells(
     found: Mapping[str, h5py.Dataset],
     stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> dict[str, Cell]:
-    """The cells of a file whose elements are arrays that can follow one another."""
+    """Return the cells of a file whose elements can be concatenated: full name -> cell."""
     made = {}
     for name, dataset in found.items():
         if special_class(dataset) != "cell" or not 0 < (dataset.size or 0) <= MOST_CELLS:

@@ -1,4 +1,4 @@
-"""Writing files that MATLAB's load opens: version 5 through scipy.io, 7.3 through h5py."""
+"""Writing of files that MATLAB's load opens: version 5 through scipy.io, 7.3 through h5py."""
 
 import re
 import struct
@@ -10,26 +10,27 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
+from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
+from usdenoise.formats.layout import chunk_shape
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
-"""Largest variable of a version 5 file, less room for its header."""
+"""Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
 
 
 def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
-    """Write variables to a file that MATLAB's load opens: version 5 where each fits, otherwise 7.3.
+    """Write a file that MATLAB's load opens: version 5 if every variable fits into it, otherwise 7.3.
 
-    A slash in a name makes a struct with that field. What MATLAB does not allow in a name becomes an
+    A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
     underscore.
 
     Parameters
     ----------
     path : Path
-        Written.
+        The file to write.
     variables : mapping
-        Arrays, or text.
-    compress : bool
-        Whether variables are compressed.
+        Name -> array or text.
+    compress : bool, default False
+        Whether the variables are compressed.
     """
     named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
     sizes: dict[str, int] = {}
@@ -50,15 +51,25 @@ def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compre
         for struct_name in structs:
             place = place.setdefault(struct_name, {})
         place[last] = value
-    # The name is temporary and has no suffix to add to.
+    # The file is written under a temporary name, to which savemat would add .mat.
     savemat(
         str(path), nested, appendmat=False, oned_as="column", do_compression=compress, long_field_names=True
     )
 
 
 def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
-    """Write a MATLAB 7.3 file: HDF5 with a user block, axes reversed, complex as {real, imag}."""
-    with path.open("w+b") as whole, h5py.File(whole, "w", userblock_size=512, rdcc_nbytes=0) as file:
+    """Write a MATLAB 7.3 file: HDF5 with a user block, reversed axes, and complex numbers as {real, imag}.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+    variables : mapping
+        Name -> array or text. Each part of a name must be a name that MATLAB allows.
+    compress : bool, default False
+        Whether arrays of three axes or more are compressed.
+    """
+    with create_file(path, user_block_bytes=512) as file:
         for name, value in variables.items():
             if isinstance(value, str):
                 data: NDArray[Any] = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
@@ -90,10 +101,7 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
         chunks=chunk_shape(reverse.shape, axes[::-1], dtype.itemsize) if value.ndim > 2 else None,
         compression="gzip" if compress and value.ndim > 2 else None,
     )
-    rows = max(1, SLAB_BYTES // max(1, reverse[0].nbytes))
-    rows = rows if dataset.chunks is None else -(-rows // dataset.chunks[0]) * dataset.chunks[0]
-    for start in range(0, len(reverse), rows):
-        dataset[start : start + rows] = np.ascontiguousarray(reverse[start : start + rows]).view(dtype)
+    write_slabs(dataset, reverse, seen_as=dtype)
     return dataset
 
 

@@ -1,1 +1,1 @@
-"""Zarr groups."""
+"""Zarr groups, such as those of ConfUSIus and xarray."""

@@ -1,4 +1,4 @@
-"""Zarr groups, those of ConfUSIus among them; the package zarr is loaded when one is read."""
+"""Reading of Zarr groups, such as those of ConfUSIus. The package zarr is imported when one is read."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pair_parts, pitch
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pitch, stacks_of
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.output_folder import MAX_EXPANSION
@@ -19,20 +19,20 @@ from usdenoise.formats.stored import Index, StoredArray
 
 _MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-# ConfUSIus numbers slices along z and depth along y.
+# ConfUSIus calls the slice axis z and the depth axis y.
 _CONFUSIUS = {"time": "t", "t": "t", "z": "y", "y": "z", "x": "x"}
 _LONG_NAMES = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", "time": "t"}
-_DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it anew"
+_DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """What a Zarr group offers.
+    """Open a Zarr group or a single Zarr array and list its contents.
 
     Parameters
     ----------
     path : Path
-        Its folder.
+        Folder of the group.
     n_axes : int or None
         Number of axes that the user named.
 
@@ -55,7 +55,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             for part in parts:
                 _check_stored(path, part, members[part])
 
-        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str = "") -> Stack | None:
+        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
             first = members[parts[0]]
             names = _dimensions(first)
             made = arranged(name, array, n_axes, layout=layout, check=lambda: check(parts))
@@ -66,10 +66,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
                 made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape)
             )
 
-        pairs = pair_parts(arrays, lambda lower: _number(members, lower))
-        used = {part for *_, parts in pairs for part in parts}
-        made = [stack(name, array, parts, how) for name, array, how, parts in pairs]
-        made += [stack(name, array, (name,)) for name, array in arrays.items() if name not in used]
+        made = stacks_of(arrays, lambda lower: _number(members, lower), stack)
         stacks = tuple(one for one in made if one is not None)
 
         def find(name: str) -> tuple[StoredArray, Found] | None:
@@ -82,12 +79,17 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
 
 def import_zarr(path: Path) -> Any:
-    """The package zarr.
+    """Import the package zarr.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the Zarr group, for the message.
 
     Raises
     ------
     InputError
-        If it is not installed.
+        If the package is not installed.
     """
     try:
         import zarr
@@ -104,31 +106,31 @@ def _stored(path: Path, array: Any) -> StoredArray:
             return np.asarray(array[index])
         except MemoryError as error:
             raise InputError(
-                f"a chunk of {path} claims more memory than there is; take fewer frames with --frames, or write "
-                "it anew in smaller chunks"
+                f"a chunk of {path} needs more memory than is available; take fewer frames with --frames, or "
+                "write the file again in smaller chunks"
             ) from error
 
     return StoredArray(tuple(array.shape), np.dtype(array.dtype), read)
 
 
 def _check_stored(path: Path, name: str, array: Any) -> None:
-    # Zarr fills chunks that are not there with a constant, and says nothing. Files are counted first, since
-    # zarr goes through all chunks that are claimed.
+    # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because zarr
+    # itself goes through every chunk that the header claims, which may be millions.
     files = [file for file in (path / array.path).rglob("*") if file.is_file()]
     grid = zip(array.shape, array.shards or array.chunks, strict=True)
     missing = max(math.prod(-(-n // chunk) for n, chunk in grid) - len(files), 0)
     missing = missing or array.nchunks - array.nchunks_initialized
     if missing > 0:
         raise InputError(
-            f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it anew, or "
-            "write it anew with its empty chunks"
+            f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
+            "write it again with its empty chunks"
         )
     claimed = max(math.prod(array.chunks) * np.dtype(array.dtype).itemsize, array.nbytes)
     held = sum(file.stat().st_size for file in files)
     if claimed > held * MAX_EXPANSION:
         raise InputError(
-            f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but {held} bytes are there; "
-            "it is corrupt: write it anew"
+            f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but its files hold {held}, "
+            "so it is corrupt; write it again"
         )
 
 
@@ -148,20 +150,18 @@ def _nearby(
     dimensions: tuple[str, ...] | None,
     shape: tuple[int, ...],
 ) -> Found:
-    found: dict[str, tuple[Any, str]] = {}
-    for key, value in dict(array.attrs).items():
-        if not key.startswith("_ARRAY"):
-            plain = np.asarray(value) if isinstance(value, list) else value
-            found[key] = (plain, f"attribute {key} of {name}")
+    group = name.rpartition("/")[0]
+    found = {
+        key: (value, f"attribute {key} of {name}")
+        for key, value in _attributes(array).items()
+        if not key.startswith("_ARRAY")
+    }
     if not isinstance(root, type(array)):
-        group = name.rpartition("/")[0]
         for owner in (root[group], root) if group else (root,):
-            for key, value in dict(owner.attrs).items():
-                plain = np.asarray(value) if isinstance(value, list) else value
-                found.setdefault(key, (plain, f"attribute {key} of the group"))
+            for key, value in _attributes(owner).items():
+                found.setdefault(key, (value, f"attribute {key} of the group"))
     if dimensions is None:
         return found
-    group = name.rpartition("/")[0]
     coordinates = {
         dimension: members[place]
         for dimension in dimensions
@@ -169,7 +169,7 @@ def _nearby(
     }
     letters = _letters(dimensions, array.shape, coordinates)
     if letters is not None:
-        # Axes of length 1 are dropped as the stack's were.
+        # The axes of length 1 that the stack has lost lose their letters as well.
         singles = [axis for axis, n in enumerate(array.shape) if n == 1][: len(array.shape) - len(shape)]
         kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
         if "axes" not in found and len(kept) == len(shape):
@@ -192,10 +192,18 @@ def _nearby(
     return found
 
 
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of an array or group, with lists as arrays."""
+    return {
+        key: np.asarray(value) if isinstance(value, list) else value
+        for key, value in dict(owner.attrs).items()
+    }
+
+
 def _letters(
     dimensions: tuple[str, ...], shape: tuple[int, ...], coordinates: Mapping[str, Any]
 ) -> str | None:
-    """Our axis letters for named dimensions, None where a name means nothing to us."""
+    """Return the axis letters z, x, y and t of named dimensions; None if a name is unknown or a letter repeats."""
     letters = []
     for dimension in dimensions:
         long_name = (
@@ -205,7 +213,7 @@ def _letters(
     lengths = dict(zip(dimensions, shape, strict=True))
     plain_names = lengths.get("y", 1) == 1 and lengths.get("z", 1) > 1
     if plain_names and "z" in dimensions:
-        # Depth is what is never one pixel: here z is depth.
+        # The depth axis always has more than one pixel, so in this file z is depth.
         letters = ["t" if name.lower() in ("t", "time") else name.lower() for name in dimensions]
     joined = "".join(letters)
     return (

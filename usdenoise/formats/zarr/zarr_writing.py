@@ -1,4 +1,4 @@
-"""Writing results as a Zarr group that ConfUSIus and xarray open."""
+"""Writing of results as a Zarr group that ConfUSIus and xarray open."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
 from usdenoise.formats.zarr.zarr_reading import import_zarr
 from usdenoise.stack.acquisition import Acquisition
 
-# ConfUSIus numbers slices along z and depth along y.
+# ConfUSIus calls the slice axis z and the depth axis y.
 _DIMENSIONS = {"t": "time", "z": "y", "x": "x", "y": "z"}
 _LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
 
@@ -31,25 +31,25 @@ class _Content(Protocol):
 def write_zarr(
     path: Path, stack: Acquisition, dtype: np.dtype[Any], described: Mapping[str, Any], content: _Content
 ) -> None:
-    """Write a stack and results as a Zarr group, with coordinates where the scales are known.
+    """Write a stack and results as a Zarr group, with coordinates for the axes whose scale is known.
 
     Parameters
     ----------
     path : Path
-        The folder that is made.
+        Folder of the group, which is created.
     stack : Acquisition
-        Filtered.
+        The filtered stack.
     dtype : numpy.dtype
-        In which it is stored.
+        Type in which the stack is stored.
     described : mapping
-        Its attributes.
+        Attributes of the stack.
     content : ResultFile
-        What else goes into the file.
+        Images, factors and provenance for the same group, and whether the stack itself is stored.
     """
     zarr = import_zarr(path)
     codec = {"compressors": zarr.codecs.GzipCodec(level=4) if content.compression == "gzip" else None}
     root = zarr.open_group(str(path), mode="w")
-    # A chunk of zeros is data, and missing chunks are refused on reading.
+    # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
     whole = {"write_empty_chunks": True}
     if content.with_stack:
         array = root.create_array(
