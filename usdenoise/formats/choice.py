@@ -1,4 +1,4 @@
-"""Which of the arrays of a file is the stack."""
+"""Choice of the stack among the arrays of a file."""
 
 import numpy as np
 
@@ -9,30 +9,30 @@ from usdenoise.formats.description import shape_text
 RESULTS_AND_TRUTH = (
     "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "unobserved", "factors/",
     "directional_power", "axial_velocity")  # fmt: skip
-"""Names in our own files, and groups of MATLAB's, that are read only when they are asked for."""
+"""Beginnings of names in our own files, and of groups of MATLAB, that are read only if the user names them."""
 
 _PREFERRED = ("iq", "iqdata", "iq_data")
 
 
 def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
-    """The stack to read.
+    """Return the stack to read.
 
-    A name that is asked for must be there. Otherwise a single candidate called iq or IQData (in any case)
-    is taken, then a single complex one, then a single one of any kind.
+    Without a name from the user this is the only candidate called iq, IQData or iq_data (in upper or lower case). If
+    none or several are called so it is the only complex candidate, and failing that the only candidate.
 
     Parameters
     ----------
     contents : Contents
-        Of the file.
+        Contents of the file.
     wanted : str or None
-        The user's choice.
+        Name of the stack that the user gave with --dataset; None for the choice above.
     path : str
-        For the message.
+        Path of the file, for the message.
 
     Raises
     ------
     InputError
-        If the name is not there or cannot be a stack, if there is no candidate, or more than one.
+        If there is no stack of the name `wanted`, if there is no candidate, or if several remain.
     """
     every = contents.every
     unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
@@ -66,12 +66,21 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
 
 
 def check_not_power(stack: Stack, path: str) -> None:
-    """Check that a stack is no power Doppler already: real, and nowhere negative in a sample of its slabs.
+    """Check that a stack is not power Doppler, which is real and nowhere negative.
+
+    The first and the middle slab are read. A stack that is zero in both of them passes.
+
+    Parameters
+    ----------
+    stack : Stack
+        The stack to read.
+    path : str
+        Path of the file, for the message.
 
     Raises
     ------
     InputError
-        If it is.
+        If the stack is real, and its two slabs hold positive values and no negative one.
     """
     array = stack.array
     if array.dtype.kind == "c":

@@ -1,4 +1,4 @@
-"""Which format a file is in: by its first bytes, and by its name only where they do not tell."""
+"""Recognition of the format of a file by its first bytes, and by its name only for formats without a signature."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,19 +11,30 @@ from usdenoise.formats.contents import Contents
 Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
-"""How the names of acquisitions end, for finding them in a folder; what a file is, its content says."""
+"""Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 def opener(path: Path) -> Opener:
-    """What opens a file or folder.
+    """Return the function that opens a file or folder and lists its contents.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder.
+
+    Returns
+    -------
+    callable
+        Takes the path and the number of axes that the user named (or None), and returns a context manager that
+        gives the :class:`Contents`.
 
     Raises
     ------
     InputError
-        If it is missing, unreadable, or of no format that is known.
+        If the path is missing, unreadable, or of no known format.
     """
     if path.is_dir():
         return _of_folder(path)
@@ -44,7 +55,7 @@ def opener(path: Path) -> Opener:
         return _load("numpy_files", "open_npy")
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
         return _load("numpy_files", "open_npz")
-    # Their heads are numbers without a signature: only a file of that name is looked at.
+    # The headers of EchoFrame and AUTC have no signature, so that any other file of numbers could be taken for one.
     if suffix == ".dat":
         from usdenoise.formats import autc, echoframe
 
@@ -59,12 +70,12 @@ def opener(path: Path) -> Opener:
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a path is a folder with a Zarr group or array."""
+    """Check whether a path is the folder of a Zarr group or array."""
     return path.is_dir() and any((path / mark).is_file() for mark in _ZARR_MARKS)
 
 
 def is_acquisition_folder(path: Path) -> bool:
-    """Whether a folder is one acquisition, not a place where files of acquisitions are."""
+    """Check whether a folder is one acquisition, as opposed to a folder of files with one acquisition each."""
     from usdenoise.formats import autc
 
     return is_zarr(path) or (path.is_dir() and any(path.glob(autc.PATTERN)))

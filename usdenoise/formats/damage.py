@@ -1,4 +1,4 @@
-"""Damaged files: whatever the libraries raise on them becomes one sentence."""
+"""Damaged files: any error that a library raises on one becomes an error message of one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,21 @@ from usdenoise.errors import InputError, UsdenoiseError
 
 @contextmanager
 def guard(path: Path, what: str) -> Iterator[None]:
-    """Turn what a library raises on a damaged file into the sentence that a path is `what`; our own errors pass.
+    """Turn any error that a library raises on a damaged file into an InputError.
+
+    Errors of usdenoise itself and a lack of memory pass unchanged.
+
+    Parameters
+    ----------
+    path : Path
+        The file, with which the message begins.
+    what : str
+        Rest of the message: what is wrong with the file, and what to do.
 
     Raises
     ------
     InputError
-        With that sentence.
+        If the library raised an error.
     """
     try:
         yield

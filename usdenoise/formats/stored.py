@@ -1,7 +1,7 @@
-"""Arrays that are still on disk, and how one layout is seen as another without reading it.
+"""Arrays that are still on disk, and views of them in another layout, which read nothing until values are needed.
 
-A layout (reversed axes, I and Q apart, a cell of blocks, …) is a function from stored arrays to a stored
-array: what is asked of the result is asked of the parts, slab by slab.
+A layout (reversed axes, I and Q apart, a cell of blocks, …) is a function from stored arrays to a stored array. When
+a slab of the result is read, only the slabs of the parts that it needs are read.
 """
 
 import math
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Index = tuple[slice, ...]
+"""One slice for each axis, with bounds within the shape and a positive step."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class StoredArray:
 
     Attributes
     ----------
-    shape, dtype
-        Of the values, as `read` gives them.
+    shape : tuple of int
+        Shape of the array.
+    dtype : numpy.dtype
+        Type of the values that `read` returns.
     read : callable
-        Gives the values for one slice an axis. The slices have bounds within the shape and positive steps.
-    slow : int
-        The axis along which slabs are consecutive bytes, or nearly so.
+        Takes an :data:`Index` and returns the values in it.
+    slow : int, default 0
+        Axis across which to read slab by slab: a slab of it is consecutive bytes of the file, or nearly so.
     """
 
     shape: tuple[int, ...]
@@ -37,18 +40,18 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values."""
+        """Number of bytes of all values."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type of the complex numbers whose parts are of `dtype`; integers and half floats make complex64."""
+    """Return the type of complex numbers whose parts are of `dtype`; for integers and half floats complex64."""
     narrow = dtype.kind in "iu" or dtype == np.float16
     return np.dtype(np.complex64 if narrow else np.result_type(dtype, np.complex64))
 
 
 def from_array(values: NDArray[Any]) -> StoredArray:
-    """An array in memory, or mapped to it."""
+    """Return an array in memory, or one mapped to it, as a stored array."""
     fortran = values.flags.f_contiguous and not values.flags.c_contiguous
     return StoredArray(
         values.shape, values.dtype, lambda index: np.asarray(values[index]), values.ndim - 1 if fortran else 0
@@ -58,16 +61,23 @@ def from_array(values: NDArray[Any]) -> StoredArray:
 def loaded_when_read(
     shape: tuple[int, ...], dtype: np.dtype[Any], load: Callable[[], NDArray[Any]]
 ) -> StoredArray:
-    """An array of a container that gives it only as a whole: read once, when it is first needed.
+    """Return an array of a container that cannot be read in slabs: it is loaded once, when first needed.
 
-    What is loaded may be of a smaller type; slabs of it come as `dtype`.
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the array.
+    dtype : numpy.dtype
+        Type of the slabs.
+    load : callable
+        Returns the whole array. Its type may be a smaller one, which is converted slab by slab.
     """
     whole = cache(load)
     return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype, copy=False), len(shape) - 1)
 
 
 def reversed_axes(array: StoredArray) -> StoredArray:
-    """The array as software of the other memory order shows it."""
+    """Return the array with its axes in reverse, as software of the other memory order (C or Fortran) shows it."""
     return StoredArray(
         array.shape[::-1],
         array.dtype,
@@ -77,7 +87,7 @@ def reversed_axes(array: StoredArray) -> StoredArray:
 
 
 def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
-    """The array without axes of length 1."""
+    """Return the array without the axes `axes`, each of length 1."""
     kept = [axis for axis in range(len(array.shape)) if axis not in axes]
 
     def read(index: Index) -> NDArray[Any]:
@@ -91,14 +101,14 @@ def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
 
 
 def with_last_axis(array: StoredArray) -> StoredArray:
-    """The array with an axis of length 1 behind the others."""
+    """Return the array with one more axis, of length 1, as the last one."""
     return StoredArray(
         (*array.shape, 1), array.dtype, lambda index: array.read(index[:-1])[..., None], array.slow
     )
 
 
 def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> StoredArray:
-    """Complex numbers whose parts are two arrays of one shape, times a scale."""
+    """Return the complex array with two arrays of one shape as its parts, multiplied by `scale`."""
     dtype = complex_dtype(np.result_type(real.dtype, imaginary.dtype))
 
     def read(index: Index) -> NDArray[Any]:
@@ -112,7 +122,7 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
 
 
 def paired(array: StoredArray, axis: int) -> StoredArray:
-    """Complex numbers whose parts lie along an axis of length 2."""
+    """Return the complex array whose real and imaginary parts are the two slabs of an axis of length 2."""
     dtype = complex_dtype(array.dtype)
     axis %= len(array.shape)
 
@@ -128,7 +138,7 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
 
 
 def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
-    """Arrays one after the other along an axis; their other axes agree."""
+    """Concatenate arrays along an axis. Their other axes have the same lengths."""
     axis %= len(parts[0].shape)
     starts = np.concatenate([[0], np.cumsum([part.shape[axis] for part in parts])])
     dtype = np.result_type(*(part.dtype for part in parts))
@@ -151,7 +161,7 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
-    """The array with an axis seen as two, the second of which is the faster."""
+    """Return the array with one axis split into two of the given lengths, the second of them the faster one."""
     fast = lengths[1]
 
     def read(index: Index) -> NDArray[Any]:
@@ -168,7 +178,7 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
 
 
 def everything(array: StoredArray) -> NDArray[Any]:
-    """All values of an array."""
+    """Read all values of an array."""
     return array.read(tuple(slice(0, n, 1) for n in array.shape))
 
 

@@ -1,7 +1,7 @@
 """USTB's Ultrasound File Format: groups of the class uff.beamformed_data.
 
-(Layout: the USTB toolbox, www.ustb.no.) Seen through h5py the axes are frame, wave, channel, pixel, and
-pixels run down the columns of the image.
+(Layout: the USTB toolbox, www.ustb.no.) In h5py the axes are frame, wave, channel and pixel. The pixels are numbered
+down the columns of the image: z is the fast axis.
 """
 
 from collections.abc import Callable
@@ -22,23 +22,24 @@ def stacks(
     make: Callable[..., Stack | None],
     stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> tuple[list[Stack | None], set[str]]:
-    """The beamformed data of a UFF file as stacks.
+    """Return the beamformed data of a UFF file as stacks.
 
     Parameters
     ----------
     file : h5py.File
-        Open.
+        The open file.
     make : callable
-        Makes a stack of a name, an array, and the datasets it is in.
+        Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
+        stack, or None if the array cannot be one.
     stored_array : callable
-        A dataset as an array.
+        Takes a dataset and returns it as an array.
 
     Returns
     -------
     stacks : list
-        Empty where the file is no UFF file.
+        One for each group of beamformed data; empty if the file is no UFF file.
     names : set of str
-        Datasets that are used up.
+        Full names of the datasets in these stacks.
     """
     made: list[Stack | None] = []
     names: set[str] = set()
@@ -69,7 +70,7 @@ def _image(
     arrays = [stored_array(part) for part in parts]
     array = joined(arrays[0], arrays[1]) if apart else arrays[0]
     n_x, n_z = len(axes["x"]), len(axes["z"])
-    # Trailing axes of length 1 may be missing, and with them the waves and channels.
+    # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
     pixels = [axis for axis, n in enumerate(array.shape) if n == n_x * n_z]
     others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
     if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
@@ -95,5 +96,5 @@ def _image(
 
 
 def _with(stack: Stack | None, found: Found) -> Stack | None:
-    # Of what stands near it, the frame rate is that of the display.
+    # The usual search near the dataset would take the frame rate of the display for that of the acquisition.
     return None if stack is None else replace(stack, metadata=lambda carried: found)

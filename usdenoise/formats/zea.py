@@ -1,7 +1,7 @@
 """Files of zea (github.com/tue-bmd/zea): beamformed data with I and Q along the last axis.
 
-Newer files keep the values in a group with the position of each pixel beside them; in older ones the
-dataset stands alone.
+In newer files data/beamformed_data is a group of the values and the position of each pixel. In older files it is a
+dataset with the values alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,9 +27,25 @@ def stacks(
     make: Callable[..., Stack | None],
     stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> tuple[list[Stack | None], set[str]]:
-    """The beamformed data of a zea file as a stack; arguments and result as for UFF.
+    """Return the beamformed data of a zea file as a stack.
 
-    Axes are frame, z, x[, y], channel: two channels are I and Q, one is RF.
+    The axes are frame, z, x[, y] and channel. Two channels are I and Q, one is RF.
+
+    Parameters
+    ----------
+    file : h5py.File
+        The open file.
+    found : mapping
+        Full name -> dataset.
+    make, stored_array : callables
+        As for :func:`usdenoise.formats.uff.stacks`.
+
+    Returns
+    -------
+    stacks : list
+        The one stack; empty if the file is no zea file.
+    names : set of str
+        Full names of the datasets that are no stack by themselves.
     """
     name = _NEW if _NEW in found else _OLD
     dataset = found.get(name)
@@ -75,7 +91,7 @@ def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
 
 
 def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
-    """Pixel pitch from the positions along the edges of the grid."""
+    """Return the pixel pitch in mm along each spatial axis, from the positions along the edges of the grid."""
     spatial = axes.replace("t", "")
     if coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f":
         return None
