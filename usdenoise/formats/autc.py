@@ -58,7 +58,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         )
     siblings = len(list(path.parent.glob(PATTERN))) if path.is_file() else 1
     notes = (
-        (f"{path.name} is one of {siblings} parts; give the folder in place of it to read them all",)
+        (f"{path.name} is one of {siblings} parts; give the folder instead to read them all",)
         if siblings > 1
         else ()
     )
