@@ -8,13 +8,15 @@ import errno
 import re
 from collections.abc import Iterable
 
-_FLAG = re.compile(r"(?<![^\s(])--([a-z][a-z-]*)")
+_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(?:--([a-z][a-z-]*)|-(o)\b)")
+"""A flag. One that follows a command, as in "usdenoise run --keep-factors", is part of a command line to type."""
 
 _PYTHON_NAMES = {
     "frame-rate": "frame_rate_hz",
     "spacing": "spacing_mm",
     "no-stack": "stack=False",
     "output": "folder",
+    "o": "folder",
     "set": "parameters",
 }
 """Parameters of Python that are not called as their flags."""
@@ -29,7 +31,7 @@ class UsdenoiseError(Exception):
         return super().__str__()
 
     def __str__(self) -> str:
-        return _FLAG.sub(lambda found: _python_name(found[1]), super().__str__())
+        return _FLAG.sub(_python_name, super().__str__())
 
 
 class InputError(UsdenoiseError):
@@ -78,5 +80,6 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         raise OptionError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}")
 
 
-def _python_name(flag: str) -> str:
-    return _PYTHON_NAMES.get(flag, flag.replace("-", "_"))
+def _python_name(found: re.Match[str]) -> str:
+    flag = found[1] or found[2]
+    return found[0] if flag is None else _PYTHON_NAMES.get(flag, flag.replace("-", "_"))

@@ -37,7 +37,7 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 # Every interpreter imports this module when it starts. It makes the job on scan2 stand still at a stage.
 SLOW = """
 import time
-import usdenoise.jobs.run_job as job
+import usdenoise.jobs.image_job as job
 
 def stand_still(name, at):
     work = getattr(job, name)
@@ -119,7 +119,7 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
 def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     at = {"load": "load", "solve": "denoise", "write": "power_doppler_png"}[stage]
     script = (
-        "import os, signal, sys; import usdenoise.jobs.run_job as job; from usdenoise.cli import main\n"
+        "import os, signal, sys; import usdenoise.jobs.image_job as job; from usdenoise.cli import main\n"
         f"work = job.{at}\n"
         f"def told(*arguments, **settings):\n    done = work(*arguments, **settings)\n"
         f"    os.kill(os.getpid(), {int(number)})\n    return done\n"
@@ -312,7 +312,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_path: Path) -> None:
     script = (
-        "import os, sys; import usdenoise.jobs.run_job as job; from usdenoise.cli import main\nload = job.load\n"
+        "import os, sys; import usdenoise.jobs.image_job as job; from usdenoise.cli import main\nload = job.load\n"
         f"def changed(path, **settings):\n    acquisition = load(path, **settings)\n    {CHANGES[change]}\n"
         "    return acquisition\njob.load = changed\nmain()\n"
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.cli import main
 from usdenoise.formats.tiff import read_tiff
-from usdenoise.jobs import run_job as job
+from usdenoise.jobs import image_job
 
 FLAWS = ("none", "constant pixels", "equal frames", "holes", "infinite", "zeros", "one entry", "all equal")
 TYPES = (
@@ -34,7 +34,7 @@ TYPES = (
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of a small job, and has tests of its own."""
-    monkeypatch.setattr(job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+    monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
 
 
 @st.composite

@@ -11,7 +11,7 @@ from tests.batch.shared import write_scan
 from usdenoise.cli import main
 from usdenoise.cli.config_file import find_config, read_config
 from usdenoise.errors import OptionError
-from usdenoise.jobs import run_job as job
+from usdenoise.jobs import image_job
 
 KNOWN = ("rank", "low-cutoff", "spacing", "cutoff-figure", "pattern")
 
@@ -19,7 +19,7 @@ KNOWN = ("rank", "low-cutoff", "spacing", "cutoff-figure", "pattern")
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing has tests of its own."""
-    monkeypatch.setattr(job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+    monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     [
         (("--no-stack",), "nothing is kept; add --keep-factors to --no-stack"),
         (("--movie", "gif"), "--movie is for a sequence; give --window"),
-        (("--window", "99"), "window 99 is more than the 40 frames.*--window"),
+        (("--window", "99"), "window 99 is longer than the 40 frames of the stack; lower --window"),
         (("--window", "9", "--stride", "10"), "stride 10 must be from 1 to the window.*--stride"),
     ],
 )

@@ -210,7 +210,7 @@ def test_parameters_reach_their_method(acquisition):
         ({"sampling": [1.5]}, "outside"),
         ({"timeout": 0}, "timeout 0 must be positive"),
         ({"rank": 0}, "rank 0 must be at least 1"),
-        ({"signal": np.ones((40, 32), bool)}, "give --signal and --background"),
+        ({"signal": np.ones((40, 32), bool)}, "give signal and background"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_work(acquisition, arguments, sentence):

@@ -59,7 +59,7 @@ def test_of_a_picture_with_opacity_the_colours_count(tmp_path):
         ("rect:1,2,3", "needs 4 numbers for zx images"),
         ("rect:1,2,3,a", "needs 4 numbers"),
         ("circle:1,nan,3", "needs 3 numbers"),
-        ("rect:1,1,2,2mm", "is in mm, but the pixel pitch is not known; give --spacing"),
+        ("rect:1,1,2,2mm", "is in mm, but the pixel pitch is not known; give spacing_mm"),
         ("rect:100,100,200,200", "holds no pixel of the 6 x 8 image"),
     ],
 )

@@ -159,7 +159,7 @@ def test_several_candidates_are_listed(suffix: str, tmp_path: Path) -> None:
         scipy.io.savemat(path, {"A": MATLAB_IQ, "B": MATLAB_IQ})
     else:
         write_hdf5(path, A=MATLAB_IQ, B=MATLAB_IQ)
-    with pytest.raises(InputError, match="several stacks: A 4 x 3 x 9, B 4 x 3 x 9; pick one with --dataset"):
+    with pytest.raises(InputError, match="several stacks: A 4 x 3 x 9, B 4 x 3 x 9; pick one with dataset"):
         load(path)
     assert describe(path).chosen is None
     assert [candidate.name for candidate in describe(path).candidates] == ["A", "B"]
@@ -171,7 +171,7 @@ def test_several_candidates_are_listed(suffix: str, tmp_path: Path) -> None:
 
 def test_several_called_iq(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", **{"a/iq": IQ, "b/IQ": IQ})
-    with pytest.raises(InputError, match=r"several stacks: a/iq .*, b/IQ .*--dataset"):
+    with pytest.raises(InputError, match=r"several stacks: a/iq .*, b/IQ .*dataset"):
         load(path)
 
 
@@ -197,7 +197,7 @@ def test_not_a_stack(key: str, tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", IQ=values)
     with pytest.raises(InputError, match=f"holds no stack.*numeric with 3 axes.*IQ .{what}.*right file"):
         load(path)
-    with pytest.raises(InputError, match=f"'IQ' in .* is {what}.*numeric with 3 axes.*--dataset"):
+    with pytest.raises(InputError, match=f"'IQ' in .* is {what}.*numeric with 3 axes.*dataset"):
         load(path, dataset="IQ")
 
 
@@ -244,11 +244,11 @@ def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     [
         (IQ[0], "zx", InputError, r"2-D \(4 x 3\).*3 axes"),
         (IQ[:, :, :, None, None], "tzxy", InputError, "5-D"),
-        (np.full((3, 4, 5), "a"), "tzx", InputError, "not numbers.*--dataset"),
+        (np.full((3, 4, 5), "a"), "tzx", InputError, "not numbers.*dataset"),
         (IQ[:0], "tzx", InputError, "empty"),
-        (IQ[:1], "tzx", InputError, "one frame.*at least two.*--axes"),
+        (IQ[:1], "tzx", InputError, "one frame.*at least two.*axes"),
         (IQ, None, OptionError, "give axes"),
-        (IQ, "tzz", InputError, "axes 'tzz'.*distinct.*--axes"),
+        (IQ, "tzz", InputError, "axes 'tzz'.*distinct.*axes"),
     ],
 )
 def test_arrays_are_checked_as_files_are(
@@ -293,12 +293,12 @@ def test_axes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("axes", "says"),
     [
-        ("abc", "axes 'abc' must be distinct letters of z, x, y and t.*--axes"),
+        ("abc", "axes 'abc' must be distinct letters of z, x, y and t.*axes"),
         ("TZX", "axes 'TZX' must be distinct letters"),
         ("tzz", "axes 'tzz' must be distinct letters"),
         ("zxy", "with t among them"),
         ("", "axes '' must be distinct letters"),
-        ("tz", r"names 2 axes, but the data have 3 \(9 x 4 x 3\); give --axes one letter for each"),
+        ("tz", r"names 2 axes, but the data have 3 \(9 x 4 x 3\); give axes one letter for each"),
         ("tzxy", "names 4 axes, but the data have 3"),
     ],
 )
@@ -323,7 +323,7 @@ def test_axes_of_the_file_that_do_not_fit(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
     with h5py.File(path, "r+") as file:
         file["iq"].attrs["axes"] = "time"
-    with pytest.raises(InputError, match=r"axes 'time'.*--axes"):
+    with pytest.raises(InputError, match=r"axes 'time'.*axes"):
         load(path)
     assert load(path, axes="tzx").axes == "tzx"
 
@@ -331,20 +331,20 @@ def test_axes_of_the_file_that_do_not_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axes", [None, "zxt"])
 def test_one_frame(axes: str | None, tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ.transpose(2, 1, 0)[..., :1])
-    with pytest.raises(InputError, match=r"holds 1 frame, .*at least two; check --axes"):
+    with pytest.raises(InputError, match=r"holds 1 frame, .*at least two; check axes"):
         load(path, axes=axes)
 
 
 @pytest.mark.parametrize(
     ("frames", "says"),
     [
-        (slice(0, 1), "--frames leaves 1 of 9 frames.*at least two; widen --frames"),
-        (slice(8, None), "--frames leaves 1 of 9 frames"),
-        (slice(0, 9, 9), "--frames leaves 1 of 9 frames"),
-        (slice(5, 5), "--frames leaves 0 of 9 frames"),
-        (slice(100, 200), "--frames leaves 0 of 9 frames"),
-        (slice(None, None, -1), "the step -1 of --frames must be positive"),
-        (slice(None, None, 0), "the step 0 of --frames must be positive"),
+        (slice(0, 1), "frames leaves 1 of 9 frames.*at least two; widen frames"),
+        (slice(8, None), "frames leaves 1 of 9 frames"),
+        (slice(0, 9, 9), "frames leaves 1 of 9 frames"),
+        (slice(5, 5), "frames leaves 0 of 9 frames"),
+        (slice(100, 200), "frames leaves 0 of 9 frames"),
+        (slice(None, None, -1), "the step -1 of frames must be positive"),
+        (slice(None, None, 0), "the step 0 of frames must be positive"),
     ],
     ids=str,
 )
@@ -360,7 +360,7 @@ def test_too_few_frames(frames: slice, says: str, tmp_path: Path) -> None:
 def test_too_many_pitches(spacing: tuple[float, ...], tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
     with pytest.raises(
-        InputError, match=f"{len(spacing)} pixel pitches do not fit the 2 spatial axes zx.*--spacing"
+        InputError, match=f"{len(spacing)} pixel pitches do not fit the 2 spatial axes zx.*spacing_mm"
     ):
         load(path, spacing_mm=spacing)
 
@@ -693,9 +693,7 @@ POWER = (np.abs(IQ) ** 2).astype(np.float32)
 )
 def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
-    with pytest.raises(
-        InputError, match=r"nowhere negative: it is power Doppler already.*--dataset to filter"
-    ):
+    with pytest.raises(InputError, match=r"nowhere negative: it is power Doppler already.*dataset to filter"):
         load(path)
     description = describe(path)
     assert "power Doppler already" in str(description.problem)

@@ -18,6 +18,7 @@ from usdenoise.formats.hdf5.hdf5_writing import create_file
 from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.formats.results import ResultFile, write_result
+from usdenoise.jobs import image_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.expand_job import expand_to_file
 from usdenoise.jobs.job_options import Output
@@ -30,7 +31,7 @@ RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", se
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("power_doppler_png", "directional_png", "velocity_png"):
-        monkeypatch.setattr(job, name, lambda *args, **kwargs: b"picture")
+        monkeypatch.setattr(image_job, name, lambda *args, **kwargs: b"picture")
 
 
 def run(path: Path, **more: Any) -> Path:
@@ -93,7 +94,7 @@ def test_expand_writes_a_file(suffix: str, tmp_path: Path) -> None:
     back = load(report["output"], axes="tzxy")
     assert np.array_equal(back.iq, expand(written).iq)
     assert back.frame_rate_hz == 500.0
-    with pytest.raises(OutputError, match="exists; give --overwrite"):
+    with pytest.raises(OutputError, match="exists; give overwrite"):
         expand_to_file(written, tmp_path / f"y{suffix}")
     expand_to_file(written, tmp_path / f"y{suffix}", overwrite=True)
 
@@ -112,7 +113,7 @@ def test_what_expand_refuses(tmp_path: Path) -> None:
         "output"
     ]["denoised"]
     for low, high in ((0, 4), (2, 2), (-1, 2)):
-        with pytest.raises(OptionError, match=r"is empty or beyond the rank 3 .*--high-cutoff"):
+        with pytest.raises(OptionError, match=r"is empty or beyond the rank 3 .*high_cutoff"):
             expand(kept, low, high)
     with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
         expand_to_file(kept, tmp_path / "y.txt")
@@ -126,7 +127,7 @@ def test_what_expand_refuses(tmp_path: Path) -> None:
 
 def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
     with pytest.raises(
-        OptionError, match=r"do not hold the residual.*with --no-stack give --high-cutoff rank"
+        OptionError, match=r"do not hold the residual.*with stack=False give high_cutoff rank"
     ):
         run(as_h5(tmp_path), output=Output(keep_factors=True, stack=False))
 
@@ -134,17 +135,17 @@ def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"stack": False}, "nothing is kept; add --keep-factors"),
+        ({"stack": False}, "nothing is kept; add keep_factors"),
         ({"products": ("power", "color")}, "product 'color' is not known; choose among power, directional"),
         ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
         ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
-        ({"movie": "gif"}, "--movie is for a sequence; give --window"),
-        ({"nifti": True}, "--nifti is for a sequence; give --window"),
-        ({"stride": 3}, "--stride is for a sequence; give --window"),
-        ({"window": 1}, "window 1 must be at least 2 frames; change --window"),
-        ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change --stride"),
+        ({"movie": "gif"}, "movie is for a sequence; give window"),
+        ({"nifti": True}, "nifti is for a sequence; give window"),
+        ({"stride": 3}, "stride is for a sequence; give window"),
+        ({"window": 1}, "window 1 must be at least 2 frames; change window"),
+        ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change stride"),
         ({"window": 9, "stride": 0}, "stride 0 must be from 1"),
-        ({"window": 9, "keep_factors": True}, "factors of its own.*leave out --keep-factors or --window"),
+        ({"window": 9, "keep_factors": True}, "factors of its own.*leave out keep_factors or window"),
     ],
 )
 def test_outputs_that_contradict_each_other(given: dict[str, Any], says: str) -> None:

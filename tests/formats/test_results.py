@@ -23,7 +23,9 @@ from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
+from usdenoise.jobs import image_job, job_frame
 from usdenoise.jobs import run_job as job
+from usdenoise.jobs.progress import Silence
 from usdenoise.phantom import Phantom, Terms
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
@@ -36,7 +38,7 @@ _RNG = np.random.default_rng(2)
 def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of a small job: only the tests that ask for `pictures` do it."""
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+        monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
 
 
 @pytest.fixture
@@ -441,7 +443,7 @@ def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path)
     path = write(tmp_path / "x.h5", "iq", IQ)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("precious")
-    with pytest.raises(OutputError, match=rf"{name} exists; give --overwrite to replace it, or .* -o"):
+    with pytest.raises(OutputError, match=rf"{name} exists; give overwrite to replace it, or .* folder"):
         run(path)
     assert os.listdir(tmp_path / "out") == [name]
     assert (tmp_path / "out" / name).read_text() == "precious"
@@ -450,7 +452,7 @@ def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path)
     assert (tmp_path / "out" / name).read_bytes() != b"precious"
 
 
-class Fails(job.Silence):
+class Fails(Silence):
     """A watcher in whose time the job comes to an end."""
 
     def __init__(self, stage: str) -> None:
@@ -478,7 +480,7 @@ def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pyt
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(job, step, full)
+    monkeypatch.setattr(job_frame if step == "write_result" else image_job, step, full)
     path = write(tmp_path / "x.h5", "iq", IQ)
     with pytest.raises(
         OutputError, match=r"could not be written to .*out \(No space left.*\).*another folder"
@@ -487,7 +489,7 @@ def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pyt
     assert os.listdir(tmp_path) == ["x.h5"]
 
 
-class Limits(job.Silence):
+class Limits(Silence):
     """A watcher that lets files grow no further than this, as on a disk that fills up."""
 
     def __init__(self, limit: int) -> None:
@@ -534,7 +536,7 @@ def test_a_disk_that_fills_up_while_writing(suffix: str, limit: int, tmp_path: P
 def test_a_folder_that_cannot_be_made(below: tuple[str, ...], tmp_path: Path) -> None:
     path = write(tmp_path / "x.h5", "iq", IQ)
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(OutputError, match=r"folder .*file.* cannot be made .*choose another one with -o"):
+    with pytest.raises(OutputError, match=r"folder .*file.* cannot be made .*choose another one with folder"):
         job.run(path, tmp_path.joinpath("file", *below), options=OPTIONS)
     assert (tmp_path / "file").read_text() == "precious"
 
@@ -542,14 +544,14 @@ def test_a_folder_that_cannot_be_made(below: tuple[str, ...], tmp_path: Path) ->
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
-    with pytest.raises(OutputError, match=r"cannot be written; choose another one with -o"):
+    with pytest.raises(OutputError, match=r"cannot be written; choose another one with folder"):
         run(write(tmp_path / "x.h5", "iq", IQ))
 
 
 def test_no_temporary_name_is_seen_by_a_reader(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
-    class Looks(job.Silence):
+    class Looks(Silence):
         def stage(self, name: str) -> None:
             seen.append(sorted(n for n in os.listdir(tmp_path / "out") if not n.startswith(".")))
 

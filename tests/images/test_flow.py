@@ -15,15 +15,15 @@ from usdenoise.stack.acquisition import Acquisition
 
 def test_power_doppler_is_the_mean_square_magnitude():
     iq = np.array([[3 + 4j, 0], [0, 2j]], np.complex64)
-    assert np.array_equal(power_doppler(iq), np.float32([12.5, 2.0]))
+    assert np.array_equal(power_doppler(iq, -1), np.float32([12.5, 2.0]))
     assert np.array_equal(power_doppler(iq, axis=0), np.float32([12.5, 2.0]))
-    assert np.array_equal(power_doppler(np.float32([[1, -3]])), np.float32([5.0]))
+    assert np.array_equal(power_doppler(np.float32([[1, -3]]), 1), np.float32([5.0]))
 
 
 def test_power_doppler_sums_in_double_precision():
     iq = np.full((1, 20_000_000 // 1000), 1e-3, np.float32)
     iq[0, 0] = 100
-    assert power_doppler(iq)[0] == pytest.approx((1e4 + 19999e-6) / 20000, rel=1e-7)
+    assert power_doppler(iq, -1)[0] == pytest.approx((1e4 + 19999e-6) / 20000, rel=1e-7)
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(10, [0, -10, -20]), (20, [0, -20, -40])])
@@ -58,13 +58,13 @@ def tones(frames, *frequencies):
 
 @pytest.mark.parametrize("frames", [64, 65])
 def test_directional_power_of_tones(frames):
-    up, down = directional_power(tones(frames, 8 / frames, -8 / frames, 0.0))
+    up, down = directional_power(tones(frames, 8 / frames, -8 / frames, 0.0), -1)
     assert up == pytest.approx([1, 0, 4.5], abs=1e-5)
     assert down == pytest.approx([0, 4, 4.5], abs=1e-5)
 
 
 def test_half_the_frame_rate_has_no_direction():
-    up, down = directional_power(tones(64, 0.5))
+    up, down = directional_power(tones(64, 0.5), -1)
     assert up == pytest.approx([0.5])
     assert down == pytest.approx([0.5])
 
@@ -89,7 +89,7 @@ def test_directions_add_up_to_the_power_and_swap_under_conjugation(iq, scale, ax
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_doppler_frequency_of_a_tone(frequency, scale):
     iq = (scale * tones(40, frequency, frequency)).astype(np.complex64)
-    assert doppler_frequency(iq) == pytest.approx([frequency] * 2, abs=1e-5)
+    assert doppler_frequency(iq, -1) == pytest.approx([frequency] * 2, abs=1e-5)
     assert doppler_frequency(iq.T, 0) == pytest.approx([frequency] * 2, abs=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_doppler_frequency_equals_a_textbook_loop():
         for x in range(3):
             lag_one = sum(iq[z, x, t + 1] * iq[z, x, t].conjugate() for t in range(19))
             expected[z, x] = np.arctan2(lag_one.imag, lag_one.real) / (2 * np.pi)
-    assert doppler_frequency(iq) == pytest.approx(expected, abs=1e-6)
+    assert doppler_frequency(iq, -1) == pytest.approx(expected, abs=1e-6)
 
 
 def test_axial_velocity_by_its_scales():
@@ -125,6 +125,6 @@ def test_axial_velocity_by_its_scales():
 @pytest.mark.parametrize("names", [("directional",), ("velocity",)])
 def test_a_real_stack_has_no_direction(names):
     with pytest.raises(
-        OptionError, match=r"needs complex IQ, and this stack is real; leave it out of --products"
+        OptionError, match=r"needs complex IQ, and this stack is real; leave it out of products"
     ):
         doppler_products(Acquisition(np.ones((2, 3, 4)), "zxt"), names)

@@ -115,7 +115,7 @@ def test_fast_leading_component_is_no_tissue():
     choice = chosen(model, 8)
     assert choice.low == 0
     assert choice.reason is CutoffReason.TOO_FAST
-    assert "+0.30 cycles a frame, which is too fast for tissue" in choice.sentence
+    assert "-0.30 cycles a frame, which is too fast for tissue" in choice.sentence
 
 
 def test_tissue_up_to_the_last_component_is_said():

@@ -1,14 +1,14 @@
 """Loading an acquisition: recognise the container, choose the stack, read it and record what was assumed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, check_names
 from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.containers import opener
 from usdenoise.formats.contents import Contents, Stack
@@ -70,6 +70,8 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
     InputError
         If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
         stack, or if that stack is power Doppler, which has no phase left to filter by.
+    OptionError
+        If an option is unknown.
 
     Examples
     --------
@@ -180,7 +182,7 @@ def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterat
     InputError
         For the same reasons as :func:`load`.
     """
-    path, how = Path(path), ReadOptions(**options)
+    path, how = Path(path), _read_options(options)
     with _opened(path, how) as contents:
         stack, metadata = _picked(contents, path, how, carried=True)
         n_frames = stack.array.shape[metadata.values["axes"].index("t")]
@@ -207,7 +209,7 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
     InputError
         If the file is missing, damaged or of an unknown format.
     """
-    path, how = Path(path), ReadOptions(**options)
+    path, how = Path(path), _read_options(options)
     metadata, chosen, problem = Metadata(), None, None
     with _opened(path, how) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
@@ -217,6 +219,11 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
         except InputError as error:
             problem = error.command_line_text
         return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)
+
+
+def _read_options(options: Mapping[str, Any]) -> ReadOptions:
+    check_names(options, [field.name for field in fields(ReadOptions)])
+    return ReadOptions(**options)
 
 
 def _opened(path: Path, how: ReadOptions) -> AbstractContextManager[Contents]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition
+from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition, time_axis_of
 
 _ROWS_A_BLOCK = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.
@@ -38,7 +38,9 @@ class Product:
     formula: str
 
 
-def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def directional_power(
+    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the mean power at positive and at negative Doppler frequencies.
 
     With S_k the discrete Fourier transform of s over its N frames, each is a sum of |S_k|^2 / N^2: one over
@@ -47,10 +49,12 @@ def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.floa
 
     Parameters
     ----------
-    iq : complex array
-        Filtered stack.
-    axis : int
-        Time axis of `iq`; the last one by default.
+    stack : Acquisition or complex array
+        Filtered stack. An array needs `axis` or `axes`.
+    axis : int, optional
+        Number of the time axis of an array.
+    axes : str, optional
+        One letter for each axis of an array, t for time; for example "tzx".
 
     Returns
     -------
@@ -60,7 +64,8 @@ def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.floa
     Raises
     ------
     OptionError
-        If the stack is real: its spectrum is the same at positive and negative frequencies.
+        If the stack is real: its spectrum is the same at positive and negative frequencies. Also if the time axis
+        of an array is not given.
 
     Examples
     --------
@@ -70,11 +75,12 @@ def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.floa
     >>> import usdenoise
     >>> time = np.arange(40)
     >>> iq = np.stack([np.exp(0.2j * np.pi * time), 2 * np.exp(-0.2j * np.pi * time)])
-    >>> positive, negative = usdenoise.directional_power(iq)
+    >>> positive, negative = usdenoise.directional_power(iq, axis=1)
     >>> positive.round(3).tolist(), negative.round(3).tolist()
     ([1.0, 0.0], [0.0, 4.0])
     """
-    n_frames = iq.shape[axis]
+    iq, time = time_axis_of(stack, axis, axes)
+    n_frames = iq.shape[time]
     share = np.zeros(n_frames)
     share[np.fft.fftfreq(n_frames) > 0] = 1.0
     share[0] = 0.5
@@ -85,11 +91,13 @@ def directional_power(iq: NDArray[Any], axis: int = -1) -> tuple[NDArray[np.floa
         spectrum = np.abs(np.fft.fft(block, axis=1)) ** 2 / n_frames**2
         return np.stack([spectrum @ share, spectrum @ (1 - share)])
 
-    positive, negative = _by_pixel(halves, iq, axis, "directional power").astype(np.float32)
+    positive, negative = _by_pixel(halves, iq, time, "directional power").astype(np.float32)
     return positive, negative
 
 
-def doppler_frequency(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
+def doppler_frequency(
+    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+) -> NDArray[np.float32]:
     """Return the mean Doppler frequency in cycles per frame, arg(sum_t s(t+1) conj(s(t))) / (2 pi).
 
     This is the phase of the lag-one autocorrelation (Kasai et al., IEEE Trans. Sonics Ultrason. 32(3):458,
@@ -97,10 +105,12 @@ def doppler_frequency(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
 
     Parameters
     ----------
-    iq : complex array
-        Filtered stack.
-    axis : int
-        Time axis of `iq`; the last one by default.
+    stack : Acquisition or complex array
+        Filtered stack. An array needs `axis` or `axes`.
+    axis : int, optional
+        Number of the time axis of an array.
+    axes : str, optional
+        One letter for each axis of an array, t for time; for example "tzx".
 
     Returns
     -------
@@ -117,7 +127,8 @@ def doppler_frequency(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
         lagged: NDArray[np.complex128] = np.einsum("ij,ij->i", block[:, 1:], block[:, :-1].conj())
         return lagged
 
-    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, axis, "axial velocity")
+    iq, time = time_axis_of(stack, axis, axes)
+    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, time, "axial velocity")
     return (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
 
 
@@ -155,7 +166,7 @@ def axial_velocity(acquisition: Acquisition) -> Product:
     >>> velocity.values.round(3).tolist(), velocity.unit
     ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
-    cycles = doppler_frequency(acquisition.iq, acquisition.axes.index("t"))
+    cycles = doppler_frequency(acquisition)
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
     rate, center = acquisition.frame_rate_hz, acquisition.center_frequency_hz
     if rate is None:
@@ -191,7 +202,7 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
     """
     made = {}
     if "directional" in names:
-        halves = directional_power(acquisition.iq, acquisition.axes.index("t"))
+        halves = directional_power(acquisition)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
             made[f"directional_power_{sign}"] = Product(values, POWER_UNIT, formula)

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.stack.acquisition import Acquisition, time_axis_of
+
 POWER_UNIT = "square of the stack's unit"
 """Unit of power Doppler, as result files state it."""
 
@@ -12,22 +14,33 @@ POWER_FORMULA = "mean over frames of |s|^2"
 """Formula of power Doppler, as result files state it."""
 
 
-def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
+def power_doppler(
+    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+) -> NDArray[np.float32]:
     """Return the power Doppler image: the mean power over frames, mean_t |s(t)|^2.
 
     The sum is taken in double precision.
 
     Parameters
     ----------
-    iq : complex or real array
-        Filtered stack.
-    axis : int
-        Time axis of `iq`; the last one by default.
+    stack : Acquisition, or complex or real array
+        Filtered stack. An array needs `axis` or `axes`.
+    axis : int, optional
+        Number of the time axis of an array.
+    axes : str, optional
+        One letter for each axis of an array, t for time; for example "tzx".
 
     Returns
     -------
     float32 array of the spatial shape
         Linear power, in the squared unit of the stack.
+
+    Raises
+    ------
+    OptionError
+        If the time axis of an array is not given.
+    InputError
+        If `axes` does not fit the array.
 
     Examples
     --------
@@ -36,10 +49,11 @@ def power_doppler(iq: NDArray[Any], axis: int = -1) -> NDArray[np.float32]:
     >>> import numpy as np
     >>> import usdenoise
     >>> iq = np.array([[3 + 4j, 0], [0, 2j]])
-    >>> usdenoise.power_doppler(iq).tolist()
+    >>> usdenoise.power_doppler(iq, axis=-1).tolist()
     [12.5, 2.0]
     """
-    frames = np.moveaxis(iq, axis, 0)
+    values, time = time_axis_of(stack, axis, axes)
+    frames = np.moveaxis(values, time, 0)
     total = np.zeros(frames.shape[1:], np.float64)
     for frame in frames:
         total += frame.real.astype(np.float64) ** 2

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
@@ -127,6 +127,42 @@ class Acquisition:
     def spatial_axes(self) -> str:
         """The axes without t, in the stack's own order."""
         return self.axes.replace("t", "")
+
+
+def time_axis_of(
+    stack: Acquisition | NDArray[Any], axis: int | None, axes: str | None
+) -> tuple[NDArray[Any], int]:
+    """Return the values of a stack and the number of its time axis.
+
+    Parameters
+    ----------
+    stack : Acquisition or array
+        An acquisition knows its time axis; an array needs `axis` or `axes`.
+    axis : int or None
+        Number of the time axis.
+    axes : str or None
+        Axis letters, t among them.
+
+    Raises
+    ------
+    OptionError
+        If the time axis of an array is not given, or is no axis of it.
+    InputError
+        If `axes` does not fit the array.
+    """
+    if isinstance(stack, Acquisition):
+        return stack.iq, stack.axes.index("t")
+    values = without_mask(stack)
+    if axes is not None:
+        check_axes(axes, values.shape)
+        return values, axes.index("t")
+    if axis is None:
+        raise OptionError(
+            "an array does not say which axis is time; give axes, for example axes='tzx', or axis"
+        )
+    if not -values.ndim <= axis < values.ndim:
+        raise OptionError(f"axis {axis} is no axis of an array of shape {_shape(values.shape)}; change axis")
+    return values, axis
 
 
 def without_mask(values: Any) -> NDArray[Any]:
