@@ -1,16 +1,22 @@
 """The design holds: who may import whom, style, types, and options that are declared once."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
+from collections import Counter
 from dataclasses import Field, fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from usdenoise.cli import main
+from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.options import CHOICES, DenoiseOptions, flag
 
 ROOT = Path(__file__).parents[1]
@@ -68,10 +74,82 @@ def test_every_shared_option_of_the_contract_is_there(name: str, run_help: str) 
     assert f"--{name}" in run_help
 
 
+SOURCES = sorted((ROOT / "usdenoise").rglob("*.py"))
+MOST_LINES, MOST_BODY_LINES, MOST_ENTRIES, MOST_LAYERS = 400, 60, 20, 11
+
+
 def test_no_file_is_a_design_question() -> None:
-    long = {
-        str(path.relative_to(ROOT)): count
-        for path in (ROOT / "usdenoise").rglob("*.py")
-        if (count := len(path.read_text().splitlines())) > 400
-    }
-    assert long == {}
+    counts = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {path: count for path, count in counts.items() if count > MOST_LINES} == {}
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its signature and its docstring."""
+    body = function.body
+    if ast.get_docstring(function) is not None and len(body) > 1:
+        body = body[1:]
+    return (function.end_lineno or 0) - body[0].lineno + 1
+
+
+def test_no_function_is_a_design_question() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and body_lines(node) > MOST_BODY_LINES
+    ]
+    assert long == []
+
+
+def test_the_house_has_few_rooms_and_floors() -> None:
+    entries = [path for path in (ROOT / "usdenoise").iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= MOST_ENTRIES
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract for contract in contracts if contract["type"] == "layers")
+    assert len(layers["layers"]) <= MOST_LAYERS
+    # Every room is on a floor, and no import is excepted.
+    rooms = {path.stem for path in entries if not path.stem.startswith("__") and path.suffix in ("", ".py")}
+    assert {room.removeprefix("usdenoise.") for row in layers["layers"] for room in row.split(" | ")} == rooms
+    assert not any("ignore_imports" in contract for contract in contracts)
+
+
+def test_files_of_different_rooms_have_different_names() -> None:
+    names = Counter(path.name for path in SOURCES if not path.name.startswith("__"))
+    # A command of the command line is a module of its own name, and a room may have that name as well.
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+PHASES = (
+    "check_entries",
+    "estimate_components",
+    "draw_pixel_subset",
+    "fit_sample",
+    "choose_low_cutoff",
+    "fit_all_pixels",
+    "keep_band",
+    "judge_fit",
+)
+
+
+def test_the_array_goes_through_four_rooms_and_each_phase_once() -> None:
+    calls: list[tuple[str, str]] = []
+    package = str(ROOT / "usdenoise")
+
+    def follow(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            room = Path(frame.f_code.co_filename).relative_to(package).parts[0]
+            calls.append((room, frame.f_code.co_name))
+
+    stack = np.random.default_rng(0).standard_normal((40, 30, 60)).astype(np.float32)
+    # Imports are no part of the way, and so is the thread pool.
+    denoise(stack, axes="zxt", threads=1)
+    sys.setprofile(follow)
+    try:
+        denoise(stack, axes="zxt", threads=1)
+    finally:
+        sys.setprofile(None)
+    rooms = {room for room, _ in calls}
+    # The system is asked for memory and threads; errors.py checks the names of options.
+    assert rooms - {"system", "errors.py"} == {"pipeline", "completion", "linalg", "stack"}
+    counts = Counter(name for _, name in calls)
+    assert {phase: counts[phase] for phase in PHASES} == dict.fromkeys(PHASES, 1)

@@ -50,10 +50,10 @@ class DivergedError(UsdenoiseError):
     """The solver left the finite numbers."""
 
 
-WANT_OF_MEMORY = "the memory is not enough for this stack; take fewer frames with --frames"
+OUT_OF_MEMORY = "the memory is not enough for this stack; take fewer frames with --frames"
 
 
-def is_want_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception of the language or of a library means that there was no more memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM

@@ -174,7 +174,7 @@ def test_random_configurations_never_diverge():
             5000,
             True,
             Verdict.CLOSE_TO_FULL_SVD,
-            "close to the full SVD: the sample's own fit missed by 1.16",
+            "close to the full SVD: the error of the sample's own fit is 1.16 times",
         ),
         (9.0, 5000, True, Verdict.NOT_FITTED, "the sample was not fitted: its error is 8"),
         (1.03, 5000, False, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),

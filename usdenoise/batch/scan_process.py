@@ -14,13 +14,13 @@ from typing import Any
 from usdenoise.batch.table import Failure, outcome
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import (
-    WANT_OF_MEMORY,
+    OUT_OF_MEMORY,
     DivergedError,
     InputError,
     OptionError,
     OutputError,
     command_line_text,
-    is_want_of_memory,
+    is_out_of_memory,
 )
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
@@ -122,8 +122,8 @@ def _follow_parent() -> None:
 
 def _failure(error: Exception) -> tuple[Failure, str]:
     """Return the kind of a failure and its sentence."""
-    if is_want_of_memory(error):
-        return Failure.MEMORY, f"{WANT_OF_MEMORY}, or fewer scans at once with --jobs"
+    if is_out_of_memory(error):
+        return Failure.MEMORY, f"{OUT_OF_MEMORY}, or fewer scans at once with --jobs"
     for family, kind in _KINDS.items():
         if isinstance(error, family):
             return kind, command_line_text(error)

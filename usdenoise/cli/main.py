@@ -10,7 +10,7 @@ import click
 from usdenoise import __version__
 from usdenoise.cli.console import printable
 from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
-from usdenoise.errors import WANT_OF_MEMORY, DivergedError, UsdenoiseError, is_want_of_memory
+from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
 from usdenoise.system.signals import exit_code, terminable
 
 COMMANDS = {
@@ -61,9 +61,9 @@ class LazyGroup(click.Group, GroupedCommand):
             _forget_streams()
             ctx.exit(BROKEN_PIPE)
         except Exception as error:
-            if not is_want_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
-            code, message = FAILED, WANT_OF_MEMORY
+            code, message = FAILED, OUT_OF_MEMORY
         click.echo(f"usdenoise: {printable(message)}", err=True)
         ctx.exit(code)
 

@@ -1,4 +1,4 @@
-"""First factors: spectral, random, small random, or given ones filled up to the rank (warm)."""
+"""The first factors: spectral, random, small random, or given ones (a warm start)."""
 
 from functools import partial
 from typing import Any
@@ -13,15 +13,20 @@ from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import squared_norm
 
 OVERSAMPLING = 10
+"""Columns of the range finder beyond the rank (Halko, Martinsson and Tropp advise 5 to 10)."""
+
 POWER_PASSES = 3
+"""Power iterations of the range finder, each one pass over the sampled entries."""
+
 SMALL = 1e-6
+"""Rms of the product of small random factors, relative to the rms of the data."""
 
 
 def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) -> Factors:
-    """Balanced factors of the best rank-r approximation of P_O(M) / p.
+    """Return balanced factors of the best rank-r approximation of P_O(M) / p.
 
-    By a randomized range finder with power passes, each orthonormalised (Halko, Martinsson and Tropp, SIAM
-    Review 2011), on the side of the columns, so that nothing larger than a block is ever factorised.
+    A randomized range finder with orthonormalised power iterations (Halko, Martinsson and Tropp, SIAM Review 53(2),
+    2011) finds the column space of the transpose, so that nothing larger than a row block is factorised.
 
     Parameters
     ----------
@@ -30,7 +35,7 @@ def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) ->
     rank : int
         Number of columns of each factor.
     rng : numpy.random.Generator
-        For the test vectors.
+        Draws the test vectors.
 
     Returns
     -------
@@ -44,24 +49,24 @@ def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) ->
     for _ in range(POWER_PASSES):
         basis = orthonormal(_normal_product(problem, basis))
     images = _product(problem, basis)
-    # B = A Q is tall: its right singular vectors and values come from its small Gram matrix.
-    squares, turn = np.linalg.eigh(gram(images))
-    squares, turn = squares[::-1][:rank], turn[:, ::-1][:, :rank]
+    # B = A Q is tall: its small Gram matrix gives its right singular vectors and its singular values.
+    squares, rotation = np.linalg.eigh(gram(images))
+    squares, rotation = squares[::-1][:rank], rotation[:, ::-1][:, :rank]
     singular = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
-    u = images.astype(turn.dtype) @ (turn / np.sqrt(singular))
-    v = basis.astype(turn.dtype) @ (turn * np.sqrt(singular))
+    u = images.astype(rotation.dtype) @ (rotation / np.sqrt(singular))
+    v = basis.astype(rotation.dtype) @ (rotation * np.sqrt(singular))
     density = problem.density
     return tuple((factor / np.sqrt(density)).astype(problem.matrix.dtype) for factor in (u, v))
 
 
 def largest_singular_value(problem: CompletionProblem, rng: np.random.Generator) -> float:
-    """Largest singular value of P_O(M) / p, from below and to a few per cent."""
+    """Return a lower bound of the largest singular value of P_O(M) / p, right to a few per cent."""
     v = spectral(problem, 1, rng)[1]
     return float(gram(v)[0, 0].real)
 
 
 def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scale: float = 1.0) -> Factors:
-    """Gaussian factors whose product has `scale` times the rms of the sampled entries."""
+    """Return Gaussian factors whose product has `scale` times the rms of the sampled entries."""
     rms = np.sqrt(sum(_map_loss(problem)) / problem.sample.n_fitted)
     size = np.sqrt(scale * rms / np.sqrt(rank))
     m, n = problem.shape
@@ -72,12 +77,23 @@ def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scal
 
 
 def small(problem: CompletionProblem, rank: int, rng: np.random.Generator) -> Factors:
-    """Gaussian factors close to zero: their product has a millionth of the rms of the data."""
+    """Return Gaussian factors close to zero: their product has a millionth of the rms of the data."""
     return random(problem, rank, rng, SMALL)
 
 
 def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factors: Factors) -> Factors:
-    """Given factors, with small random columns added up to the rank.
+    """Return given factors, with small random columns added up to the rank.
+
+    Parameters
+    ----------
+    problem : CompletionProblem
+        Gives the matrix and the sample.
+    rank : int
+        Number of columns of the result.
+    rng : numpy.random.Generator
+        Draws the columns that are added.
+    factors : pair of arrays, (m, r) and (n, r)
+        Factors of an earlier estimate, r at most the rank.
 
     Raises
     ------
@@ -99,7 +115,7 @@ def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factor
 
 
 def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
-    """Standard Gaussian array, circular and of unit total variance where `dtype` is complex."""
+    """Return a standard Gaussian array; a complex one is circular and has a total variance of 1."""
     if np.issubdtype(dtype, np.complexfloating):
         pairs = rng.standard_normal((*shape, 2)) / np.sqrt(2)
         values: NDArray[Any] = pairs.view(np.complex128)[..., 0]

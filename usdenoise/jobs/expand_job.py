@@ -1,4 +1,4 @@
-"""From stored factors back to the filtered stack."""
+"""Rebuild a filtered stack from its stored factors."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +21,10 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
     Parameters
     ----------
     path : str or Path
-        Written with ``keep_factors``.
+        Result file with the group "factors", as a job with ``keep_factors`` writes it.
     low, high : int, optional
-        Another band than the one that was kept. Where the residual was kept (``high_cutoff`` "none"), it is
-        not in the factors: the band ends at the rank.
+        First component, and the one after the last; by default the band that was kept. The residual, which
+        ``high_cutoff="none"`` keeps, is not in the factors: the band ends at the rank.
 
     Returns
     -------
@@ -75,10 +75,10 @@ def expand_to_file(
     Parameters
     ----------
     path : str or Path
-        Written with ``keep_factors``.
+        Result file with the group "factors", as a job with ``keep_factors`` writes it.
     output : str or Path, optional
-        The file to write: .h5, .mat or .zarr; by default ``<stem>_expanded`` beside where the command runs, in
-        the format of the input.
+        File to write, .h5, .mat or .zarr; by default ``<stem>_expanded`` in the current folder, in the format of
+        the input.
     low, high : int, optional
         As for :func:`expand`.
     overwrite : bool

@@ -1,4 +1,4 @@
-"""What a job writes beside or in place of the filtered stack; declared once, like the denoiser's options."""
+"""The options of a job apart from the denoiser's: what it writes, and how its pictures look."""
 
 from dataclasses import dataclass
 
@@ -11,32 +11,32 @@ COMPRESSIONS = ("none", "gzip")
 
 @dataclass(frozen=True)
 class Output:
-    """What :func:`usdenoise.jobs.run_job.run` writes.
+    """What a job writes next to, or instead of, the filtered stack.
 
     Attributes
     ----------
     compression : str
-        "none" or "gzip", of the stack in its file.
+        Compression of the stack in its file: "none" or "gzip".
     keep_factors : bool
-        Whether U, S and V of the low-rank estimate are stored, in the group factors.
+        Whether U, S and V of the low-rank estimate are stored, in the group "factors".
     stack : bool
-        Whether the filtered stack is stored. Without it the factors rebuild it: see
-        :func:`usdenoise.jobs.expand_job.expand`.
+        Whether the filtered stack is stored. :func:`usdenoise.expand` rebuilds it from the factors.
     products : tuple of str
-        Any of "power", "directional" and "velocity".
+        Images to write: any of "power", "directional" and "velocity".
     window : int or None
-        Frames a block, each with its own subspace: the result is a sequence of images in place of the stack.
+        Frames of a window. The result is a sequence of images, one for each window, instead of the stack; each
+        window has a clutter subspace of its own. With None all frames are filtered together.
     stride : int or None
-        Frames from one block to the next, at most `window`, which is the default.
+        Frames from one window to the next, at most `window`; None means `window`.
     movie : str or None
-        "gif" or "mp4": the power Doppler of the sequence as a film.
+        Format of a film of the sequence: "gif" or "mp4"; None for no film.
     nifti : bool
         Whether the power Doppler of the sequence is written as NIfTI, with its JSON sidecar.
 
     Raises
     ------
     OptionError
-        If a value is outside its range, or they contradict each other.
+        If a value is outside its range, or values contradict each other.
     """
 
     compression: str = "none"
@@ -66,13 +66,13 @@ class Output:
             wanted = {"stride": self.stride, "movie": self.movie, "nifti": self.nifti}
             for name, value in wanted.items():
                 if value:
-                    raise OptionError(f"--{name} is for a sequence; give --window the frames of its blocks")
+                    raise OptionError(f"--{name} is for a sequence; give --window its frames")
             return
         if self.window < 2:
             raise OptionError(f"window {self.window} must be at least 2 frames; change --window")
         if self.keep_factors:
             raise OptionError(
-                "a sequence has factors of its own in each block, which are not stored; leave out --keep-factors or "
+                "each window of a sequence has factors of its own, which are not stored; leave out --keep-factors or "
                 "--window"
             )
         if self.stride is not None and not 1 <= self.stride <= self.window:
@@ -84,16 +84,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Display:
-    """How power Doppler pictures look.
+    """Options of the pictures.
 
     Attributes
     ----------
     dynamic_range : float or None
-        dB below the maximum that are shown; None suits it to the image.
+        Range below the maximum that the colours cover, in dB; None chooses it from the image.
     db_factor : float
-        10 for decibels of power, 20 for the paper's formula.
+        Factor of log10 of the power: 10 for decibels of power, 20 for the formula of the paper.
     cutoff_figure : bool
-        Whether to draw how the low cutoff was chosen, as ``<stem>_cutoff.png``.
+        Whether a figure shows how the low cutoff was chosen, ``<stem>_cutoff.png``.
     """
 
     dynamic_range: float | None = None

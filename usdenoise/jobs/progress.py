@@ -1,4 +1,4 @@
-"""What a job shows, and what it tells its caller on the way."""
+"""What a job tells its caller while it runs."""
 
 from typing import Protocol
 
@@ -7,26 +7,26 @@ from usdenoise.stack.acquisition import Acquisition
 
 
 class Watcher(Protocol):
-    """What a job tells its caller on the way."""
+    """An object whose methods a job calls while it runs."""
 
     def stage(self, name: str) -> None:
-        """A stage begins: load, solve or write."""
+        """Note that a stage begins: "load", "solve" or "write"."""
 
     def loaded(self, acquisition: Acquisition) -> None:
-        """The acquisition was read."""
+        """Note that the acquisition, or the first frames of a sequence, were read."""
 
     def iteration(self, line: Iteration) -> None:
-        """The solver made a step."""
+        """Note that the solver made a step."""
 
 
 class Silence:
-    """A watcher that keeps it all to itself."""
+    """A watcher that does nothing."""
 
     def stage(self, name: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def loaded(self, acquisition: Acquisition) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def iteration(self, line: Iteration) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""One job: settings in, a phantom file with its truth out."""
+"""Simulate a phantom: settings in, a file with the stack and its truth out."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -15,7 +15,8 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.system.provenance import record, to_json
 
-FRAMES_A_BLOCK = 32
+FRAMES_PER_BLOCK = 32
+"""Frames that are simulated and written together: 25 MB of complex64 at 200 x 130 pixels, with their terms."""
 
 
 def simulate_to_file(
@@ -28,18 +29,18 @@ def simulate_to_file(
     command: list[str] | None = None,
     on_frames: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Simulate an acquisition and write it, block by block.
+    """Simulate an acquisition, and write it in blocks of frames.
 
     Parameters
     ----------
     path : str or Path
         HDF5 file to write.
     settings : PhantomSettings
-        What to simulate.
+        Size, scales and levels of the phantom.
     terms : bool
-        Whether tissue, blood and noise are stored apart as well (truth/tissue, truth/blood, truth/noise).
+        Whether tissue, blood and noise are also stored one by one (truth/tissue, truth/blood, truth/noise).
     threads : int, optional
-        Threads; by default all processors.
+        Number of threads; by default one for each processor.
     overwrite : bool
         Whether an existing file may be replaced.
     command : list of str, optional
@@ -65,7 +66,7 @@ def simulate_to_file(
 
         def blocks() -> Iterator[dict[str, NDArray[Any]]]:
             done = 0
-            for block in phantom.blocks(FRAMES_A_BLOCK):
+            for block in phantom.blocks(FRAMES_PER_BLOCK):
                 weight = len(block.iq) / settings.n_frames
                 blood_power[...] += np.float32(weight) * power_doppler(block.blood, axis=0)
                 yield asdict(block) if terms else {"iq": block.iq}

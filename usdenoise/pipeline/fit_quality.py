@@ -22,10 +22,13 @@ class Verdict(Enum):
     AS_FULL_SVD = "as good as the full SVD"
     AS_SAMPLE_ALLOWS = "as good as the sample allows"
     CLOSE_TO_FULL_SVD = (
-        "close to the full SVD: the sample's own fit missed by {ratio:.2f} times what its size allows, and the refit "
-        "to all entries mends most of that"
+        "close to the full SVD: the error of the sample's own fit is {ratio:.2f} times what its size allows, and the "
+        "refit to all entries removes most of the difference"
     )
-    NOT_FITTED = "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice}, or raise the iterations"
+    NOT_FITTED = (
+        "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice}, or raise the "
+        "iterations"
+    )
     TOO_FEW_SAMPLES = "too few samples for this rank: {per_pixel:.0f} a pixel for rank {rank}; {advice}"
 
     @property

@@ -1,4 +1,4 @@
-"""What made a file: software, parameters, input, and environment."""
+"""Provenance of a file: software, parameters, input and environment."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def software() -> dict[str, str]:
-    """Versions of what computed the numbers."""
+    """Return the versions of the software that the numbers depend on."""
     return {
         "usdenoise": version("usdenoise"),
         "numpy": version("numpy"),
@@ -21,7 +21,7 @@ def software() -> dict[str, str]:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON text of a value, with null for numbers that JSON does not have (NaN and infinities)."""
+    """Return a value as JSON text, with null for NaN and infinities, which JSON does not have."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
@@ -34,12 +34,12 @@ def _finite(value: Any) -> Any:
 
 
 def requested(**arguments: Any) -> dict[str, Any]:
-    """What was asked of a job, as JSON has it: two jobs with equal ones make equal results of one input.
+    """Return the arguments of a job in JSON types. Jobs with equal ones make equal results from the same input.
 
     Parameters
     ----------
     **arguments
-        Dataclasses, mappings and plain values. `threads` is left out: results do not depend on it.
+        Dataclasses, mappings and plain values. `threads` is left out, since results do not depend on it.
     """
     return {name: _plain(value) for name, value in arguments.items()}
 
@@ -59,14 +59,14 @@ def _plain(value: Any) -> Any:
 def record(
     command: list[str] | None, parameters: Mapping[str, Any], source: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Provenance of an output file.
+    """Return the provenance of an output file.
 
     Parameters
     ----------
     command : list of str or None
-        The command line, None for a library call.
+        The command line; None for a library call.
     parameters : mapping
-        The effective options, the seed among them.
+        The options as used, the seed among them.
     source : mapping or None
         The input's path, digest, dataset, shape, axes and type; None where nothing was read.
     """

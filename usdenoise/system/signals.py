@@ -1,4 +1,4 @@
-"""Being told to stop: which signals end a job, how to finish what must not be cut in two, and what need not finish."""
+"""Signals that end a job, and blocks of code that they must not interrupt."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ class Terminated(KeyboardInterrupt):
     Attributes
     ----------
     number : int
-        The signal.
+        Number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -24,42 +24,44 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(error: KeyboardInterrupt) -> int:
-    """What a shell expects of a process that a signal ended: 130 for SIGINT, 143 for SIGTERM."""
+    """Return the exit code of a process that a signal ended, as shells have it: 130 for SIGINT, 143 for SIGTERM."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
 def raise_terminated(number: int, frame: FrameType | None) -> None:
-    """Handler of a signal: leave what is being done, as Ctrl-C does."""
+    """Raise :class:`Terminated`, as the handler of a signal."""
     raise Terminated(number)
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise :class:`Terminated` meanwhile, unless they are ignored as under nohup."""
+    """Let SIGTERM and SIGHUP raise :class:`Terminated` in the context, unless they are ignored, as under nohup."""
     if not _in_main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in ENDING}
-    heard = [number for number in ENDING if before[number] == signal.SIG_DFL]
-    for number in heard:
+    handled = [number for number in ENDING if before[number] == signal.SIG_DFL]
+    for number in handled:
         signal.signal(number, raise_terminated)
     try:
         yield
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, before[number])
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP wait until the block has ended."""
+    """Delay SIGINT, SIGTERM and SIGHUP until the context has ended."""
     if not _in_main_thread():
         yield
         return
     waiting: list[int] = []
-    # Masking them would not do: any thread of a BLAS can receive a signal, and Python then handles it here.
-    heard = [number for number in (signal.SIGINT, *ENDING) if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda got, frame: waiting.append(got)) for number in heard}
+    # A mask would not help: any thread of a BLAS can receive the signal, and Python then handles it in this one.
+    handled = [number for number in (signal.SIGINT, *ENDING) if callable(signal.getsignal(number))]
+    before = {
+        number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in handled
+    }
     try:
         yield
     finally:

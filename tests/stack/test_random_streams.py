@@ -1,0 +1,27 @@
+"""Random streams have the numbers that they always had, and no two of one generator share a state."""
+
+import numpy as np
+
+from usdenoise.stack.random_streams import RandomStream, TileStream
+
+
+def test_a_stream_is_keyed_by_seed_and_number() -> None:
+    numbers = {"START": 1, "PIXEL_SUBSET": 2, "RANGE_FINDER": 3, "SAMPLED_PIXELS": 4}
+    assert {stream.name: int(stream) for stream in RandomStream} == numbers
+    for stream in RandomStream:
+        expected = np.random.default_rng([7, numbers[stream.name]])
+        assert stream.generator(7).integers(1 << 60) == expected.integers(1 << 60)
+
+
+def test_a_tile_stream_is_keyed_by_seed_number_and_tile() -> None:
+    assert {stream.name: int(stream) for stream in TileStream} == {"COUNTS": 0, "FITTED": 1, "HELD_OUT": 2}
+    for stream in TileStream:
+        expected = np.random.Generator(np.random.SFC64(np.random.SeedSequence([7, int(stream), 5])))
+        assert stream.generator(7, 5).integers(1 << 60) == expected.integers(1 << 60)
+
+
+def test_streams_differ() -> None:
+    generators = [stream.generator(3) for stream in RandomStream]
+    generators += [stream.generator(3, tile) for stream in TileStream for tile in range(4)]
+    draws = [int(generator.integers(1 << 62)) for generator in generators]
+    assert len(set(draws)) == len(draws)

@@ -1,0 +1,151 @@
+"""Two calls of the library at once leave the settings of the process as they found them."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import usdenoise
+from usdenoise.jobs.run_job import run
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.system.blas_threads import blas_on_one_thread
+from usdenoise.system.process_wide import ProcessWideSetting
+from usdenoise.system.switch_interval import SHORT_INTERVAL_S, short_switch_interval
+
+
+def blas_threads() -> list[int]:
+    return sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+
+def overlapping(
+    outer: Callable[[], AbstractContextManager[None]], inner: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Enter one context in a thread, another one here, and leave the first before the second."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with outer():
+            entered.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait(60)
+    with inner():
+        leave.set()
+        thread.join()
+
+
+def test_the_last_of_overlapping_contexts_restores_the_setting() -> None:
+    values = [5]
+
+    def change() -> Callable[[], None]:
+        before, values[0] = values[0], 1
+        return lambda: values.__setitem__(0, before)
+
+    setting = ProcessWideSetting(change)
+    overlapping(setting.changed, setting.changed)
+    assert values == [5]
+
+
+def test_what_appears_later_is_changed_too_and_restored() -> None:
+    values = {"first": 5}
+    changed: set[str] = set()
+
+    def change() -> Callable[[], None]:
+        before = dict(values)
+        changed.update(values)
+        values.update(dict.fromkeys(values, 1))
+        return lambda: values.update(before)
+
+    setting = ProcessWideSetting(change, lambda: set(values) != changed)
+    with setting.changed():
+        values["second"] = 7
+        with setting.changed():
+            assert values == {"first": 1, "second": 1}
+        assert values == {"first": 1, "second": 1}
+    assert values == {"first": 5, "second": 7}
+
+
+def test_an_error_inside_restores_the_setting() -> None:
+    before = sys.getswitchinterval()
+
+    def fail() -> None:
+        with short_switch_interval(), blas_on_one_thread():
+            raise RuntimeError("inside")
+
+    with threadpool_limits(4, user_api="blas"):
+        threads = blas_threads()
+        with pytest.raises(RuntimeError, match="inside"):
+            fail()
+        assert blas_threads() == threads
+    assert sys.getswitchinterval() == before
+
+
+def test_overlapping_contexts_of_blas_and_of_the_switch_interval() -> None:
+    with threadpool_limits(4, user_api="blas"):
+        threads, interval = blas_threads(), sys.getswitchinterval()
+        overlapping(blas_on_one_thread, blas_on_one_thread)
+        overlapping(short_switch_interval, short_switch_interval)
+        assert blas_threads() == threads
+        assert sys.getswitchinterval() == interval
+        with short_switch_interval():
+            assert sys.getswitchinterval() == pytest.approx(SHORT_INTERVAL_S)
+
+
+CONCURRENT = """
+import signal, sys, threading
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+import scipy.linalg
+import usdenoise
+from usdenoise.jobs.run_job import run
+from usdenoise.pipeline.options import DenoiseOptions
+
+def state():
+    pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return pools, sys.getswitchinterval(), [signal.getsignal(number) for number in numbers]
+
+threadpool_limits(4, user_api="blas")
+stack = np.random.default_rng(0).standard_normal((40, 30, 60)).astype(np.float32)
+before, results, errors = state(), [], []
+
+def work(number):
+    try:
+        for _ in range(3):
+            results.append(usdenoise.denoise(stack, axes="zxt", rank=5, low_cutoff=2).power_doppler)
+            options = DenoiseOptions(rank=5, low_cutoff=2)
+            run(sys.argv[1], f"{sys.argv[2]}/{number}", options=options, overwrite=True)
+    except BaseException as error:
+        errors.append(error)
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+for thread in threads:
+    thread.start()
+work("main")
+for thread in threads:
+    thread.join()
+assert not errors, errors
+assert all(np.array_equal(power, results[0]) for power in results)
+assert state() == before, (state(), before)
+"""
+
+
+def test_concurrent_calls_leave_the_process_as_they_found_it(tmp_path: Path, phantom_file: Path) -> None:
+    subprocess.run([sys.executable, "-c", CONCURRENT, phantom_file, tmp_path], check=True, timeout=300)
+
+
+def test_a_call_leaves_signal_handlers_alone(tmp_path: Path, phantom_file: Path) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    run(phantom_file, tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1))
+    usdenoise.denoise(np.ones((4, 5, 6), np.float32), axes="tzx", rank=1, low_cutoff=0)
+    assert [signal.getsignal(number) for number in numbers] == before
