@@ -1,6 +1,6 @@
 """The clutter filter against every SVD that a user would pick instead, on the same stack in the same run.
 
-    pip install 'usdenoise[bench]'
+    pip install -e '.[bench]'
     python -m tests.benchmarks.peers [--shape 200x130x2400] [--real] [--low 20] [--repeats 5] [--json FILE]
 
 Each filter takes the stack out of memory, removes the `low` largest components and gives the filtered stack

@@ -200,7 +200,7 @@ def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Pa
     with pytest.raises(OptionError, match=r"MP4 needs the package imageio-ffmpeg; run pip install"):
         job.run(stack, tmp_path / "out", output=Output(window=30, movie="mp4"))
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    with pytest.raises(OptionError, match=r"nibabel; run pip install 'usdenoise\[nifti\]'"):
+    with pytest.raises(OptionError, match=r"nibabel; run pip install nibabel"):
         job.run(stack, tmp_path / "out", output=Output(window=30, nifti=True))
     assert not (tmp_path / "out").exists()
 

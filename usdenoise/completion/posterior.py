@@ -19,11 +19,13 @@ TOLERANCE = 0.01
 """The steps end when the error left is this share of the posterior's own variance: more would fit the noise."""
 
 COLUMN_STEPS = 2
-"""Gradient steps on V in a sweep, preconditioned by the expected Hessian; each costs one evaluation."""
+"""Gradient steps on V in a sweep, preconditioned by the expected Hessian; each costs one evaluation. On the phantoms
+above the held-out error fell by 0.1 % from one step to two, and not any further with three."""
 
 LEADING = 24
 """Components that the preconditioner treats exactly: the coefficients of clutter are thousands of times larger than
-the others. Fewer of them take more passes over the sample, more of them more time for the inverses."""
+the others. On phantoms of 64 x 48 x 200 with tissue 40 and 55 dB up, runs with 12, 24 and 48 of them took 13 to 17, 12
+to 14 and 7 passes over the sample, and 1.25, 1.3 and 2.0 s for six runs: the inverses grow with the cube."""
 
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""

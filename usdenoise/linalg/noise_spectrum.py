@@ -10,11 +10,12 @@ LOW_END = 0.5
 the upper half."""
 
 _ROUNDS = 8
-"""The number of signal components and the noise level are found in turn; they settle within three or four rounds."""
+"""Rounds in which the number of signal components and the noise level are found in turn. On random matrices of rank
+5 to 40 plus noise both settle in the second one."""
 
 _EDGE_MARGIN = 1.05
-"""Power above the noise edge at which a component counts as signal: the largest noise singular value exceeds the
-asymptotic edge by 1 to 3 % in matrices of a few hundred rows."""
+"""Power, over that of the noise edge, from which a component counts as signal. In 20 white noise matrices of 256 rows
+the largest singular value was 0.975 to 1.004 of the edge; noise that is correlated in space exceeds it by more."""
 
 
 def noise_edge(noise: float, shape: tuple[int, int]) -> float:

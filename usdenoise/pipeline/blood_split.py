@@ -11,10 +11,10 @@ from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.stack.casorati import CasoratiMatrix
 
 SPLIT_PIXELS = 2000
-"""Pixels of the maps: a correlation of maps of 2000 pixels is known to about 0.02, and the split takes 20 ms."""
+"""Pixels of the maps: a correlation over 2000 independent pixels is known to 1 / sqrt(2000) = 0.02."""
 
 SPLIT_ROUNDS = 30
-"""Multiplicative updates of maps and weights; the scores are differences of correlations, which settle early."""
+"""Multiplicative updates of maps and weights. On phantoms 5 to 60 of them gave the same cutoffs."""
 
 _TISSUE_COMPONENTS = 4
 """Leading components whose mean power starts the tissue map."""

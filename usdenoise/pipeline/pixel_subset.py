@@ -18,8 +18,8 @@ SUBSET_PIXELS = 256
 """Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
 
 EDGE_MARGIN = 1.05
-"""Singular value, over the noise edge, above which a component counts as signal. The largest one of white noise
-varies by about 1 % in a matrix of this size; noise that is correlated in space exceeds the edge by more."""
+"""Singular value, over the noise edge, from which a component counts as signal. The largest one of white noise was
+0.975 to 1.004 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
 
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""

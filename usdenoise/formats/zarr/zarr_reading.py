@@ -95,7 +95,7 @@ def import_zarr(path: Path) -> Any:
         import zarr
     except ImportError as error:
         raise InputError(
-            f"{path} is a Zarr group, and the package zarr is not installed; run pip install 'usdenoise[zarr]'"
+            f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
     return zarr
 
