@@ -11,7 +11,18 @@ import usdenoise
 
 ROOT = Path(__file__).parents[1]
 
-WITH_EXAMPLES = ("axial_velocity", "directional_power", "load", "power_doppler")
+WITH_EXAMPLES = (
+    "Acquisition",
+    "DenoiseOptions",
+    "axial_velocity",
+    "compare",
+    "denoise",
+    "directional_power",
+    "expand",
+    "load",
+    "power_doppler",
+    "run_batch",
+)
 """Public names whose docstrings must hold an example."""
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
     from usdenoise.formats import load as load
+    from usdenoise.images import metrics as metrics
     from usdenoise.images.flow import axial_velocity as axial_velocity
     from usdenoise.images.flow import directional_power as directional_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
@@ -39,10 +40,12 @@ _HOMES = {
     "run_batch": "usdenoise.batch",
 }
 
-__all__ = sorted([*_HOMES, "__version__"])
+__all__ = sorted([*_HOMES, "__version__", "metrics"])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("usdenoise.images.metrics")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'usdenoise' has no attribute {name!r}")

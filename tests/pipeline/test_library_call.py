@@ -146,3 +146,13 @@ def test_a_result_shows_itself_in_ten_lines() -> None:
     assert all(len(line) <= 110 for line in lines)
     exact = usdenoise.denoise(STACK, axes="tzx", method="svd", rank=3)
     assert "not iterative" in repr(exact)
+
+
+def test_the_public_names_are_there() -> None:
+    assert {"denoise", "load", "metrics", "power_doppler", "METHODS"} <= set(dir(usdenoise))
+    for name in usdenoise.__all__:
+        assert getattr(usdenoise, name) is not None
+    image = np.array([1.0, 2.0, 4.0])
+    assert usdenoise.metrics.correlation(image, 3 * image) == pytest.approx(1.0)
+    with pytest.raises(AttributeError, match="module 'usdenoise' has no attribute 'denoize'"):
+        usdenoise.denoize

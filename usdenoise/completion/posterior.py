@@ -20,7 +20,7 @@ TOLERANCE = 0.01
 
 COLUMN_STEPS = 2
 """Gradient steps on V in a sweep, preconditioned by the expected Hessian; each costs one evaluation. On the phantoms
-above the held-out error fell by 0.1 % from one step to two, and not any further with three."""
+of LEADING a second step lowered the held-out error in five of six runs, by up to 0.4 %, and a third one in none."""
 
 LEADING = 24
 """Components that the preconditioner treats exactly: the coefficients of clutter are thousands of times larger than

@@ -36,6 +36,19 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
         If the file holds no factors.
     OptionError
         If the band is empty or beyond the rank.
+
+    Examples
+    --------
+    >>> import tempfile, usdenoise
+    >>> from usdenoise.jobs.job_options import Output
+    >>> from usdenoise.jobs.run_job import run
+    >>> options = usdenoise.DenoiseOptions(rank=8, low_cutoff=4, high_cutoff="rank")
+    >>> output = Output(keep_factors=True, stack=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = run("sample_data/phantom.h5", folder, options=options, output=output)
+    ...     stack = usdenoise.expand(report["output"]["denoised"], low=6)
+    >>> stack.axes, stack.iq.shape
+    ('tzx', (150, 72, 56))
     """
     stored = read_factors(Path(path))
     low, high = stored.low if low is None else low, stored.high if high is None else high

@@ -86,6 +86,14 @@ class Acquisition:
     ------
     InputError
         If `iq` cannot be a stack (see :func:`check_stack`), `axes` does not fit it, or it holds one frame.
+
+    Examples
+    --------
+    >>> import numpy as np, usdenoise
+    >>> iq = np.zeros((200, 64, 48), np.complex64)
+    >>> stack = usdenoise.Acquisition(iq, "tzx", frame_rate_hz=500.0, spacing_mm={"z": 0.1, "x": 0.1})
+    >>> stack.n_frames, stack.n_pixels, stack.spatial_axes
+    (200, 3072, 'zx')
     """
 
     iq: NDArray[Any]
