@@ -8,15 +8,15 @@ import errno
 import re
 from collections.abc import Iterable
 
-_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(?:--([a-z][a-z-]*)|-(o)\b)")
-"""A flag. One that follows a command, as in "usdenoise run --keep-factors", is part of a command line to type."""
+_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])--([a-z][a-z-]*)| with (-o)\b")
+"""A flag. One that follows a command, as in "usdenoise run --keep-factors", is part of a command line to type. In
+"another folder with -o" the flag is left out, since functions call that parameter by different names."""
 
 _PYTHON_NAMES = {
     "frame-rate": "frame_rate_hz",
     "spacing": "spacing_mm",
     "no-stack": "stack=False",
     "output": "folder",
-    "o": "folder",
     "set": "parameters",
 }
 """Parameters of Python that are not called as their flags."""
@@ -81,5 +81,6 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _python_name(found: re.Match[str]) -> str:
-    flag = found[1] or found[2]
-    return found[0] if flag is None else _PYTHON_NAMES.get(flag, flag.replace("-", "_"))
+    if found[1] is None:
+        return "" if found[2] else found[0]
+    return _PYTHON_NAMES.get(found[1], found[1].replace("-", "_"))

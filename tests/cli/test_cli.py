@@ -87,9 +87,11 @@ def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
     result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1)
     assert result.exit_code == 0
     assert result.stderr == ""
-    for text in (f"{stack} (iq, t40 x z12 x x10, complex64)", "eta-decay, rank 3, sampling 0.5"):
+    for text in (f"{stack} (iq, t 40, z 12, x 10, complex64)", "eta-decay, rank 3, sampling 0.5"):
         assert text in result.stdout
-    assert re.search(r"kept +components 1 to 3\nclutter +1 removed, given: as given", result.stdout)
+    assert re.search(
+        r"kept +components 1 to 2, counted from 0\nclutter +1 component removed, as given\n", result.stdout
+    )
     assert re.search("stopped +after 2 iterations: all iterations were done", result.stdout)
     written = re.findall("^wrote +(.*)$", result.stdout, re.MULTILINE)
     assert written == [str(tmp_path / "out" / name) for name in OUTPUTS.values()]
@@ -98,7 +100,10 @@ def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
 
 def test_run_says_when_the_residual_is_kept(stack: Path, tmp_path: Path) -> None:
     result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1, "--high-cutoff", "none")
-    assert re.search(r"kept +components 1 to the rest\nclutter +1 removed", result.stdout)
+    assert re.search(
+        r"kept +all components from 1 on, counted from 0, and the residual\nclutter +1 component removed",
+        result.stdout,
+    )
 
 
 @pytest.mark.parametrize("flag", ["-q", "-qq", "--quiet"])
@@ -576,7 +581,7 @@ def test_simulate_prints_a_summary(tmp_path: Path) -> None:
     out = tmp_path / "p.h5"
     result = cli("simulate", out, *SMALL)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "16 x 12 x 20" in result.stdout
+    assert re.search("^phantom +z 16, x 12, t 20, complex, seed 0$", result.stdout, re.MULTILINE)
     assert re.search(f"^wrote +{re.escape(str(out))}$", result.stdout, re.MULTILINE)
     with h5py.File(out) as file:
         assert file["iq"].shape == (20, 16, 12)
@@ -748,5 +753,7 @@ def test_a_sample_too_small_for_the_rank_is_warned_about(phantom_file: Path, tmp
         "run", phantom_file, "-o", tmp_path / "out", "--refit", "none", "--sampling", 0.3, "--rank", 20
     )
     assert result.exit_code == 0
-    assert re.search("warning: too few samples for this rank: 36 a pixel for rank 20", result.stderr)
-    assert "too few samples for this rank" in result.stdout
+    assert re.search(
+        "warning: too few samples: 36 per pixel for rank 20; raise the sampling, or refit", result.stderr
+    )
+    assert "too few samples: 36 per pixel" in result.stdout

@@ -29,7 +29,10 @@ def test_factors_then_expand(stack: Path, tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     result = cli("expand", kept, "-o", tmp_path / "y.mat")
     assert result.exit_code == 0
-    assert re.search(r"stack +iq, t40 x z12 x x10\nwrote +.*y\.mat", result.stdout)
+    assert re.search(
+        r"stack +iq, t 40, z 12, x 10\nkept +components \d to \d, counted from 0\nwrote +.*y\.mat",
+        result.stdout,
+    )
     assert np.array_equal(load(tmp_path / "y.mat").iq, expand(kept).iq)
     refused(cli("expand", kept, "-o", tmp_path / "y.mat"), r"y\.mat exists; give --overwrite")
     again = cli("expand", kept, "-o", tmp_path / "y.mat", "--overwrite", "--low-cutoff", 0, "--json")
@@ -56,7 +59,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     assert set(report["output"]) == {"sequence", "power_doppler_png", "power_doppler_tif", "movie", "report"}
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
     assert re.search(
-        r"^windows +4 of 16 frames every 8; the lines below are for window \d, the worst$",
+        r"^windows +4 of 16 frames every 8; the lines below are for number \d, counted from 0, the worst$",
         table,
         re.MULTILINE,
     )
@@ -66,7 +69,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     ("options", "says"),
     [
         (("--no-stack",), "nothing is kept; add --keep-factors to --no-stack"),
-        (("--movie", "gif"), "--movie is for a sequence; give --window"),
+        (("--movie", "gif"), "--movie needs --window; give --window the number"),
         (("--window", "99"), "window 99 is longer than the 40 frames of the stack; lower --window"),
         (("--window", "9", "--stride", "10"), "stride 10 must be from 1 to the window.*--stride"),
     ],

@@ -109,21 +109,28 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read .*directory.*; check the path"):
+    with pytest.raises(
+        InputError,
+        match=r"is a folder, and neither a Zarr group nor .*; check the path, or use usdenoise batch",
+    ):
         load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x.h5", "x.mat", "x"])
 def test_empty_file(name: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(InputError, match=r"neither an HDF5 nor a MATLAB file .*no content.*convert"):
+    with pytest.raises(
+        InputError, match=r"has no content; usdenoise reads HDF5, MATLAB, .*Zarr: check the path, or convert"
+    ):
         load(tmp_path / name)
 
 
 @pytest.mark.parametrize(("name", "n_bytes"), [("x.h5", 5000), ("x.h5", 7), ("x.mat", 127), ("x.npy", 5000)])
 def test_random_bytes(name: str, n_bytes: int, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(np.random.default_rng(0).bytes(n_bytes))
-    with pytest.raises(InputError, match=r"neither an HDF5 nor a MATLAB file.*convert it to HDF5"):
+    with pytest.raises(
+        InputError, match=r"has unknown content; usdenoise reads HDF5.*or convert the stack to HDF5"
+    ):
         load(tmp_path / name)
 
 
@@ -536,7 +543,7 @@ def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Pat
 def test_a_truncated_dat_of_autc(left: int, tmp_path: Path) -> None:
     path = dat_of_autc(tmp_path / "x.dat", 3)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it again|neither)"):
+    with pytest.raises(InputError, match=r"x\.dat (is truncated.*copy it again|has unknown content)"):
         load(path)
 
 
@@ -544,7 +551,7 @@ def test_a_truncated_dat_of_autc(left: int, tmp_path: Path) -> None:
 def test_a_truncated_dat_of_echoframe(left: int, tmp_path: Path) -> None:
     path = dat_of_echoframe(tmp_path / "x.dat", 2)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(InputError, match=r"x\.dat is (truncated.*copy it again|neither)"):
+    with pytest.raises(InputError, match=r"x\.dat (is truncated.*copy it again|has unknown content)"):
         load(path)
 
 

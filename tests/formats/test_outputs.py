@@ -113,7 +113,9 @@ def test_what_expand_refuses(tmp_path: Path) -> None:
         "output"
     ]["denoised"]
     for low, high in ((0, 4), (2, 2), (-1, 2)):
-        with pytest.raises(OptionError, match=r"is empty or beyond the rank 3 .*high_cutoff"):
+        with pytest.raises(
+            OptionError, match=r"is empty or beyond the rank 3 of the factors; give a band within \[0, 3\)"
+        ):
             expand(kept, low, high)
     with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
         expand_to_file(kept, tmp_path / "y.txt")
@@ -139,9 +141,9 @@ def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
         ({"products": ("power", "color")}, "product 'color' is not known; choose among power, directional"),
         ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
         ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
-        ({"movie": "gif"}, "movie is for a sequence; give window"),
-        ({"nifti": True}, "nifti is for a sequence; give window"),
-        ({"stride": 3}, "stride is for a sequence; give window"),
+        ({"movie": "gif"}, "movie needs window; give window the number"),
+        ({"nifti": True}, "nifti needs window; give window the number"),
+        ({"stride": 3}, "stride needs window; give window the number"),
         ({"window": 1}, "window 1 must be at least 2 frames; change window"),
         ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change stride"),
         ({"window": 9, "stride": 0}, "stride 0 must be from 1"),

@@ -10,7 +10,8 @@ from usdenoise.images.metrics import correlation
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.blood_split import score_cutoffs
-from usdenoise.pipeline.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
+from usdenoise.pipeline.clutter_cutoff import choose_low_cutoff, mean_doppler
+from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.fit_quality import Verdict, judge_fit
 from usdenoise.pipeline.similarity import spatial_similarity, two_squares
@@ -115,7 +116,7 @@ def test_fast_leading_component_is_no_tissue():
     choice = chosen(model, 8)
     assert choice.low == 0
     assert choice.reason is CutoffReason.TOO_FAST
-    assert "-0.30 cycles a frame, which is too fast for tissue" in choice.sentence
+    assert "-0.30 cycles per frame, too fast for tissue" in choice.sentence
 
 
 def test_tissue_up_to_the_last_component_is_said():
@@ -174,19 +175,25 @@ def test_random_configurations_never_diverge():
             5000,
             True,
             Verdict.CLOSE_TO_FULL_SVD,
-            "close to the full SVD: the error of the sample's own fit is 1.16 times",
+            "close to the full SVD: before the refit, the held-out error was 1.16 times",
         ),
-        (9.0, 5000, True, Verdict.NOT_FITTED, "the sample was not fitted: its error is 8"),
+        (9.0, 5000, True, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),
         (1.03, 5000, False, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
-        (1.3, 1500, False, Verdict.TOO_FEW_SAMPLES, "too few samples for this rank: 15 a pixel for rank 10"),
+        (1.3, 1500, False, Verdict.TOO_FEW_SAMPLES, "too few samples: 15 per pixel for rank 10"),
         (
             1.3,
             800,
             True,
             Verdict.TOO_FEW_SAMPLES,
-            "too few samples for this rank: 8 a pixel for rank 10; raise the sampling",
+            "too few samples: 8 per pixel for rank 10; raise the sampling, or lower the rank",
         ),
-        (None, 5000, True, Verdict.TOO_FEW_SAMPLES, "too few samples"),
+        (
+            None,
+            5000,
+            True,
+            Verdict.NOT_JUDGED,
+            "no entry was held out, so the fit cannot be judged; raise the sampling",
+        ),
     ],
 )
 def test_verdicts(held_out, n_sampled, refitted, verdict, words):

@@ -76,8 +76,10 @@ def test_the_command_line_reads_the_same_errors_with_its_flags() -> None:
     assert str(caught.value) == "low_cutoff 9 must be below rank 3; raise rank or lower low_cutoff"
     wanted = "low_cutoff 9 must be below rank 3; raise --rank or lower --low-cutoff"
     assert caught.value.command_line_text == wanted
-    error = UsdenoiseError("a/--rank is full; give --frame-rate or -o, or run usdenoise run --keep-factors")
-    wanted = "a/--rank is full; give frame_rate_hz or folder, or run usdenoise run --keep-factors"
+    error = UsdenoiseError(
+        "a/--rank is full; give --frame-rate, another folder with -o, or usdenoise run --keep-factors"
+    )
+    wanted = "a/--rank is full; give frame_rate_hz, another folder, or usdenoise run --keep-factors"
     assert str(error) == wanted
 
 
@@ -137,7 +139,7 @@ def test_a_result_shows_itself_in_ten_lines() -> None:
     lines = repr(result).splitlines()
     assert len(lines) == 10
     assert lines[0] == "<DenoiseResult"
-    assert lines[1] == "  stack       iq, t30 x z12 x x10, float32, 0 entries unobserved"
+    assert lines[1] == "  stack       iq, t 30, z 12, x 10, float32, 0 entries unobserved"
     assert lines[2] == "  method      eta-decay, rank 3, sampling 0.5, seed 0"
     assert lines[3] == "  kept        components [1, all)"
     assert lines[4] == "  low cutoff  1, given: as given"
@@ -155,4 +157,41 @@ def test_the_public_names_are_there() -> None:
     image = np.array([1.0, 2.0, 4.0])
     assert usdenoise.metrics.correlation(image, 3 * image) == pytest.approx(1.0)
     with pytest.raises(AttributeError, match="module 'usdenoise' has no attribute 'denoize'"):
-        usdenoise.denoize
+        getattr(usdenoise, "denoi" + "ze")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"low_cutoff": 40},
+            "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine at",
+        ),
+        (
+            {"high_cutoff": 25},
+            "high_cutoff 25 needs rank 25, and 1782 samples of 120 pixels x 30 frames determine at",
+        ),
+        (
+            {"method": "svd", "low_cutoff": 30},
+            "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels x 30",
+        ),
+    ],
+)
+def test_a_cutoff_beyond_the_sample_is_named(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        usdenoise.denoise(STACK, axes="tzx", **options)
+
+
+def test_one_component_is_not_called_free_of_clutter() -> None:
+    result = usdenoise.denoise(STACK, axes="tzx", rank=1)
+    assert (result.options.low_cutoff, result.cutoff_certainty) == (0, "unsure")
+    assert "too few to find the clutter" in result.cutoff_sentence
+
+
+def test_without_a_residual_the_fit_is_as_good_as_it_can_be() -> None:
+    rng = np.random.default_rng(0)
+    exact = (rng.standard_normal((400, 3)) @ rng.standard_normal((3, 60))).reshape(20, 20, 60)
+    result = usdenoise.denoise(
+        exact, axes="zxt", rank=3, low_cutoff=0, high_cutoff="rank", precision="double"
+    )
+    assert result.fit_quality.verdict.is_good, result

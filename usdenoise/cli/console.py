@@ -135,6 +135,11 @@ def print_rows(headings: list[str], rows: list[list[str]]) -> None:
     console.print(table)
 
 
+def shape_text(described: Mapping[str, Any]) -> str:
+    """Return the axes and the shape of a stack in one line, for example "t 150, z 72, x 56"."""
+    return ", ".join(f"{letter} {n}" for letter, n in zip(described["axes"], described["shape"], strict=True))
+
+
 def summary(mapping: Mapping[str, float]) -> str:
     """Return the seconds of all stages in one line."""
     return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in mapping.items())

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import print_json, print_table
+from usdenoise.cli.console import print_json, print_table, shape_text
 from usdenoise.cli.option_groups import Group, GroupedCommand, option
 
 
@@ -64,5 +64,10 @@ def command(
     if as_json:
         print_json(report)
     else:
-        shape = " x ".join(f"{letter}{n}" for letter, n in zip(report["axes"], report["shape"], strict=True))
-        print_table([("stack", f"{report['dataset']}, {shape}"), ("wrote", report["output"])])
+        print_table(
+            [
+                ("stack", f"{report['dataset']}, {shape_text(report)}"),
+                ("kept", f"components {report['band'][0]} to {report['band'][1] - 1}, counted from 0"),
+                ("wrote", report["output"]),
+            ]
+        )

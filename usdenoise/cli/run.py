@@ -8,8 +8,10 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.configured import ConfiguredCommand, config_option
-from usdenoise.cli.console import DETAIL, Console, print_json, print_table, summary
+from usdenoise.cli.console import DETAIL, Console, print_json, print_table, shape_text, summary
 from usdenoise.cli.option_groups import Group, option
+from usdenoise.pipeline.cutoff_reason import CutoffCertainty
+from usdenoise.pipeline.fit_quality import Verdict
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -32,10 +34,11 @@ class _Narrator:
 
     def iteration(self, line: "Iteration") -> None:
         error = "-" if line.held_out_rmse is None else f"{line.held_out_rmse:.4g}"
+        damping = "-" if line.damping is None else f"{line.damping:.2e}"
         self._console.advance(line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}")
         self._console.say(
             f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
-            f"  damping {line.damping or 0:.2e}  halvings {line.halvings}",
+            f"  damping {damping}  halvings {line.halvings}",
             DETAIL,
         )
 
@@ -88,8 +91,6 @@ def command(
     """
     arguments = shared.job_arguments(preset, values)
     from usdenoise.jobs.run_job import run
-    from usdenoise.pipeline.clutter_cutoff import CutoffCertainty
-    from usdenoise.pipeline.fit_quality import Verdict
 
     with Console(quiet, verbose) as console:
         report = run(
@@ -118,18 +119,14 @@ def command(
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    high = "the rest" if report["high_cutoff"] == "none" else str(report["high_cutoff"])
     source = report["input"]
-    shape = " x ".join(f"{letter}{n}" for letter, n in zip(source["axes"], source["shape"], strict=True))
-    error = report["held_out_rmse"]
-    cutoff = report["cutoff"]
     rows = [
-        ("input", f"{source['path']} ({source['dataset']}, {shape}, {source['dtype']})"),
+        ("input", f"{source['path']} ({source['dataset']}, {shape_text(source)}, {source['dtype']})"),
         ("method", f"{report['method']}, rank {report['rank']}, sampling {report['sampling']:g}"),
-        ("kept", f"components {report['low_cutoff']} to {high}"),
-        ("clutter", f"{report['low_cutoff']} removed, {cutoff['certainty']}: {cutoff['reason']}"),
-        ("stopped", f"after {report['iterations']} iterations: {report['stop_reason']}"),
-        ("error", f"held-out {'-' if error is None else f'{error:.4g}'}, noise {report['noise_floor']:.4g}"),
+        ("kept", _kept(report)),
+        ("clutter", _clutter(report)),
+        ("stopped", _stopped(report)),
+        ("error", _error(report)),
         ("verdict", report["verdict"]),
         ("time", summary(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
@@ -138,6 +135,40 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         windows = sequence["blocks"]
         short = "" if windows[-1]["complete"] else f", the last one of {windows[-1]['n_frames']}"
         words = f"{len(windows)} of {sequence['window']} frames every {sequence['stride']}{short}"
-        worst = f"the lines below are for window {sequence['worst_block']}, the worst"
+        worst = f"the lines below are for number {sequence['worst_block']}, counted from 0, the worst"
         rows.insert(1, ("windows", f"{words}; {worst}"))
     return rows + [("wrote", name) for name in report["output"].values()]
+
+
+def _kept(report: dict[str, Any]) -> str:
+    low, high = report["low_cutoff"], report["high_cutoff"]
+    if high == "none":
+        return f"all components from {low} on, counted from 0, and the residual"
+    return f"components {low} to {high - 1}, counted from 0"
+
+
+def _clutter(report: dict[str, Any]) -> str:
+    cutoff, low = report["cutoff"], report["low_cutoff"]
+    removed = f"{low} component{'' if low == 1 else 's'} removed"
+    if cutoff["certainty"] == CutoffCertainty.GIVEN:
+        return f"{removed}, as given"
+    return f"{removed}, {cutoff['certainty']}: {cutoff['reason']}"
+
+
+def _stopped(report: dict[str, Any]) -> str:
+    sequence = report.get("sequence")
+    # The report of a sequence has the total over the windows.
+    count = (
+        report["iterations"]
+        if sequence is None
+        else sequence["blocks"][sequence["worst_block"]]["iterations"]
+    )
+    return f"after {count} iteration{'' if count == 1 else 's'}: {report['stop_reason']}"
+
+
+def _error(report: dict[str, Any]) -> str:
+    error, expected = report["held_out_rmse"], report["held_out_allowed"]
+    if error is None:
+        return f"noise {report['noise_floor']:.4g}"
+    shown = "" if expected is None else f" (expected {expected:.4g})"
+    return f"held-out {error:.4g}{shown}, noise {report['noise_floor']:.4g}"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.console import Console, print_json, print_table, shape_text
 from usdenoise.cli.option_groups import Group, GroupedCommand, option
 from usdenoise.cli.option_values import positive_numbers
 
@@ -121,12 +121,13 @@ def command(
     if as_json:
         print_json(summary)
     elif not quiet:
-        shape = " x ".join(str(n) for n in settings.shape)
+        letters = "zxyt" if len(settings.shape) == 4 else "zxt"
+        shape = shape_text({"axes": letters, "shape": settings.shape})
         print_table(
             [
                 (
                     "phantom",
-                    f"{shape} (z x [y] t), {'real' if settings.real else 'complex'}, seed {settings.seed}",
+                    f"{shape}, {'real' if settings.real else 'complex'}, seed {settings.seed}",
                 ),
                 ("vessels", f"{100 * summary['vessel_fraction']:.1f} % of the pixels"),
                 ("time", f"{time.perf_counter() - began:.1f} s"),

@@ -128,7 +128,7 @@ def _region_mask(text: str | None, acquisition: Acquisition) -> NDArray[np.bool_
     if text is None:
         return None
     axes = acquisition.spatial_axes
-    shape = tuple(acquisition.iq.shape[acquisition.axes.index(letter)] for letter in axes)
+    shape = acquisition.shape_in(axes)
     return region(text, shape, axes, acquisition.spacing_mm)
 
 

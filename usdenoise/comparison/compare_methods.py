@@ -165,7 +165,7 @@ def compare(
     if (signal is None) != (background is None):
         raise OptionError("a contrast needs both regions; give --signal and --background")
     if signal is not None and background is not None:
-        shape = [acquisition.iq.shape[acquisition.axes.index(letter)] for letter in acquisition.spatial_axes]
+        shape = acquisition.shape_in(acquisition.spatial_axes)
         # A region that does not fit raises an error here, before any method has run.
         metrics.contrast_db(np.empty(shape), signal, background)
     figures = _FiguresOfMerit(signal, background, truth)

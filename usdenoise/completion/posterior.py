@@ -23,8 +23,8 @@ COLUMN_STEPS = 2
 of LEADING a second step lowered the held-out error in five of six runs, by up to 0.4 %, and a third one in none."""
 
 LEADING = 24
-"""Components that the preconditioner treats exactly: the coefficients of clutter are thousands of times larger than
-the others. On phantoms of 64 x 48 x 200 with tissue 40 and 55 dB up, runs with 12, 24 and 48 of them took 13 to 17, 12
+"""Components that the preconditioner treats exactly: leading coefficients may be thousands of times larger
+than the others. On phantoms of 64 x 48 x 200 with tissue 40 and 55 dB up, runs with 12, 24 and 48 of them took 13 to 17, 12
 to 14 and 7 passes over the sample, and 1.25, 1.3 and 2.0 s for six runs: the inverses grow with the cube."""
 
 PRIOR_FLOOR = 1e-3
@@ -98,7 +98,7 @@ class _RowModel:
         Noise variance over prior variance.
     inverse : (r,) array
         Diagonal of the inverse of the average normal matrix.
-    outer : (n, n_leading (n_leading + 1) / 2) array, as real numbers
+    outer : (n, n_leading (n_leading + 1) / 2) array; of complex numbers the real and imaginary parts in turn
         V_jk conj(V_jl) for k <= l in row j: a mask times it is half of a row's normal matrix.
     """
 
@@ -140,12 +140,12 @@ class _RowModel:
 
 def _conjugate_gradients(
     model: _RowModel,
-    image: NDArray[Any],
+    work: NDArray[Any],
     mask: NDArray[np.bool_],
     guess: NDArray[Any] | None,
     enough: float,
 ) -> tuple[NDArray[Any], int]:
-    """Fit the rows of a block; `image` holds the masked data and is used as work space.
+    """Fit the rows of a block; `work` holds the masked data and is overwritten.
 
     Returns
     -------
@@ -156,15 +156,15 @@ def _conjugate_gradients(
     """
     right, right_h, weight = model.right, model.right_h, model.ridge.astype(model.right.real.dtype)
     if guess is None:
-        steps, residual = 0, image @ right
+        steps, residual = 0, work @ right
         solution = np.zeros_like(residual)
     else:
         steps, solution = 1, guess.copy()
         fitted = solution @ right_h
         fitted *= mask
-        image -= fitted
+        work -= fitted
         del fitted
-        residual = image @ right - solution * weight
+        residual = work @ right - solution * weight
     inverses = model.leading_inverses(mask)
     preconditioned = model.precondition(residual, inverses)
     direction = preconditioned
@@ -173,9 +173,9 @@ def _conjugate_gradients(
     floor = np.finfo(weight.dtype).eps ** 2 * energy + np.finfo(weight.dtype).tiny
     while steps < MAX_STEPS and np.mean(energy) > enough:
         steps += 1
-        np.matmul(direction, right_h, out=image)
-        image *= mask
-        curved = image @ right + direction * weight
+        np.matmul(direction, right_h, out=work)
+        work *= mask
+        curved = work @ right + direction * weight
         length = _ratio(energy, _row_products(direction, curved), energy > floor).astype(weight.dtype)
         solution += length * direction
         residual = residual - length * curved

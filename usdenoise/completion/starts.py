@@ -134,7 +134,7 @@ def _map_loss(problem: CompletionProblem) -> list[float]:
 
 
 def _product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:
-    """P_O(M) Q, (m, width)."""
+    """Return P_O(M) Q, (m, width)."""
     parts = problem.executor.map(lambda rows: _masked(problem, rows) @ basis, problem.blocks)
     return np.concatenate(list(parts))
 

@@ -64,8 +64,8 @@ def opener(path: Path) -> Opener:
         if autc.recognise(head):
             return autc.open_contents
     raise InputError(
-        f"{path} is neither an HDF5 nor a MATLAB file ({(len(head) and 'unknown') or 'no'} content), nor one of "
-        "NumPy, EchoFrame, AUTC or Zarr; convert it to HDF5 with the stack as a complex dataset"
+        f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, EchoFrame, "
+        "AUTC and Zarr: check the path, or convert the stack to HDF5"
     )
 
 
@@ -89,8 +89,8 @@ def _of_folder(path: Path) -> Opener:
     if is_acquisition_folder(path):
         return autc.open_contents
     raise InputError(
-        f"{path} cannot be read (it is a directory, but neither a Zarr group nor one of AUTC's bf*part*.dat files); "
-        "check the path"
+        f"{path} is a folder, and neither a Zarr group nor one of AUTC's bf*part*.dat files; check the path, or use "
+        "usdenoise batch to filter the scans in it"
     )
 
 

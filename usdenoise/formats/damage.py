@@ -6,6 +6,9 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, UsdenoiseError
 
+MAX_EXPANSION = 1032
+"""Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
+
 
 @contextmanager
 def guard(path: Path, what: str) -> Iterator[None]:

@@ -74,9 +74,7 @@ def write_nifti(
     # in the gzip header give the same bytes for the same sequence.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
-    return _sidecar(
-        stack, times, unit, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm]
-    )
+    return _sidecar(stack, times, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm])
 
 
 def import_nibabel() -> Any:
@@ -98,7 +96,6 @@ def import_nibabel() -> Any:
 def _sidecar(
     stack: Acquisition,
     times: NDArray[np.float64],
-    unit: str,
     window: int,
     stride: int,
     blocks: Sequence[Mapping[str, Any]],

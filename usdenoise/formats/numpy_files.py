@@ -20,9 +20,8 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import guard
+from usdenoise.formats.damage import MAX_EXPANSION, guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
 
 _DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"

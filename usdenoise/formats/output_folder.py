@@ -13,9 +13,6 @@ from usdenoise.system.signals import uninterrupted
 
 _TEMPORARY = re.compile(r"\.\d+-partial-(.+)", re.DOTALL)
 
-MAX_EXPANSION = 1032
-"""Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
-
 
 class OutputFolder:
     """A folder in which a set of files appears at once.

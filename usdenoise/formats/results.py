@@ -51,7 +51,7 @@ class ResultFile:
 
     @property
     def scales(self) -> dict[str, Any]:
-        """Known scales of the stack, by the names from which :func:`load` reads them."""
+        """Known scales of the stack, by the names from which :func:`usdenoise.load` reads them."""
         stack = self.stack
         names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
         scales = {name: getattr(stack, name) for name in names if getattr(stack, name) is not None}

@@ -50,7 +50,7 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
         if "truth/blood_power" not in file or "truth/vessel_mask" not in file:
             return None
         truth = Truth(file["truth/blood_power"][()], file["truth/vessel_mask"][()].astype(bool))
-    shape = tuple(acquisition.iq.shape[acquisition.axes.index(letter)] for letter in acquisition.spatial_axes)
+    shape = acquisition.shape_in(acquisition.spatial_axes)
     if truth.blood_power.shape != shape or truth.vessel_mask.shape != shape:
         raise InputError(
             f"the truth in {path} has shape {truth.blood_power.shape} and the images {shape}; "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import OptionError, OutputError
-from usdenoise.formats.factors import read_factors
+from usdenoise.formats.factors import StoredFactors, read_factors
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
@@ -51,27 +51,7 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
     ('tzx', (150, 72, 56))
     """
     stored = read_factors(Path(path))
-    low, high = stored.low if low is None else low, stored.high if high is None else high
-    rank = len(stored.singular_values)
-    if not 0 <= low < high <= rank:
-        raise OptionError(
-            f"the band [{low}, {high}) is empty or beyond the rank {rank} of the factors; change --low-cutoff or "
-            "--high-cutoff"
-        )
-    scaled = stored.left[:, low:high] * stored.singular_values[low:high].astype(stored.left.real.dtype)
-    matrix = scaled @ stored.right[:, low:high].conj().T
-    axes = stored.values["axes"]
-    canonical = canonical_axes(axes)
-    values: Mapping[str, Any] = stored.values
-    return Acquisition(
-        spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical, axes),
-        axes,
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
-        name=stored.name,
-    )
+    return _rebuilt(stored, *_chosen_band(stored, low, high))
 
 
 def expand_to_file(
@@ -110,7 +90,9 @@ def expand_to_file(
         For anything that the user can mend.
     """
     path = Path(path)
-    stack = expand(path, low, high)
+    stored = read_factors(path)
+    low, high = _chosen_band(stored, low, high)
+    stack = _rebuilt(stored, low, high)
     place = Path(f"{path.stem}_expanded{output_suffix(path)}") if output is None else Path(output)
     suffix = place.suffix.lower()
     if suffix not in (".h5", ".hdf5", ".mat", ".zarr"):
@@ -127,4 +109,33 @@ def expand_to_file(
         "dataset": stack.name,
         "shape": list(np.shape(stack.iq)),
         "axes": stack.axes,
+        "band": [low, high],
     }
+
+
+def _chosen_band(stored: StoredFactors, low: int | None, high: int | None) -> tuple[int, int]:
+    low, high = stored.low if low is None else low, stored.high if high is None else high
+    rank = len(stored.singular_values)
+    if not 0 <= low < high <= rank:
+        raise OptionError(
+            f"the band [{low}, {high}) is empty or beyond the rank {rank} of the factors; give a band within "
+            f"[0, {rank})"
+        )
+    return low, high
+
+
+def _rebuilt(stored: StoredFactors, low: int, high: int) -> Acquisition:
+    scaled = stored.left[:, low:high] * stored.singular_values[low:high].astype(stored.left.real.dtype)
+    matrix = scaled @ stored.right[:, low:high].conj().T
+    axes = stored.values["axes"]
+    canonical = canonical_axes(axes)
+    values: Mapping[str, Any] = stored.values
+    return Acquisition(
+        spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical, axes),
+        axes,
+        frame_rate_hz=values.get("frame_rate_hz"),
+        spacing_mm=values.get("spacing_mm", {}),
+        center_frequency_hz=values.get("center_frequency_hz"),
+        sound_speed_m_s=values.get("sound_speed_m_s"),
+        name=stored.name,
+    )

@@ -42,7 +42,7 @@ class ImageJob:
     Parameters
     ----------
     job : Job
-        What is asked.
+        The job to do.
     """
 
     def __init__(self, job: Job) -> None:
@@ -95,7 +95,7 @@ class ImageJob:
                 acquisition = _load(job)
         watcher.loaded(acquisition)
         watcher.stage("solve")
-        # Loaded after the start, which needs the processors, and before the pictures need them.
+        # The drawing libraries load during the iterations: before them, the start needs the processors.
         waiting = [load_libraries]
 
         def iteration(line: Iteration) -> None:

@@ -11,7 +11,7 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.report import complete_report, report_of
+from usdenoise.jobs.report import REPORT, complete_report, report_of
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.system.background import run_in_background
@@ -20,13 +20,10 @@ from usdenoise.system.provenance import record, to_json
 from usdenoise.system.signals import uninterrupted
 from usdenoise.system.switch_interval import short_switch_interval
 
-REPORT = "report"
-"""Key of the report among the files of a job. It is reserved last, as the record of the others."""
-
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of a job.
+    """Input, output and options of a job.
 
     Attributes
     ----------
@@ -135,13 +132,13 @@ def carry_out(job: Job, kind: JobKind, overwrite: bool, watcher: Watcher) -> dic
     Parameters
     ----------
     job : Job
-        What is asked.
+        The job to do.
     kind : JobKind
         How it is done.
     overwrite : bool
         Whether existing results may be replaced.
     watcher : Watcher
-        Told about progress.
+        Its methods are called as the job proceeds.
 
     Returns
     -------

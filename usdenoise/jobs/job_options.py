@@ -66,7 +66,9 @@ class Output:
             wanted = {"stride": self.stride, "movie": self.movie, "nifti": self.nifti}
             for name, value in wanted.items():
                 if value:
-                    raise OptionError(f"--{name} is for a sequence; give --window its frames")
+                    raise OptionError(
+                        f"--{name} needs --window; give --window the number of frames of each image"
+                    )
             return
         if self.window < 2:
             raise OptionError(f"window {self.window} must be at least 2 frames; change --window")

@@ -12,15 +12,15 @@ from usdenoise.formats.loading import describe
 from usdenoise.system.memory import address_space_bytes, address_space_limit
 
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
-"""Of a job on an empty file, and per byte of the stack. Measured on stacks of 128 MB, with every method: the peak
-is 120 to 180 MB above twice the stack, libraries included."""
+"""Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
+120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
 
 _THREAD_ADDRESSES = 128 << 20
 """Addresses that the allocator and BLAS reserve for a thread; most of them are never touched."""
 
 
 def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> int:
-    """Return the memory that a job on a file will take, from the file's headers.
+    """Return the memory of a job on all frames of a file, from the file's headers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a job tells its caller while it runs."""
+"""Progress of a job: the methods that it calls while it runs."""
 
 from typing import Protocol
 

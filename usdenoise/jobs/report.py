@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.formats.file_state import size_on_disk
-from usdenoise.pipeline.clutter_cutoff import CutoffReason
+from usdenoise.pipeline.cutoff_reason import CutoffReason
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software
+
+REPORT = "report"
+"""Key of the report among the files of a job. It is reserved last, as the record of the others."""
 
 
 def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, Any]:
@@ -118,5 +121,5 @@ def complete_report(
     asked : mapping
         Everything that the results depend on, besides the input.
     """
-    sizes = {key: size_on_disk(place) for key, place in places.items() if key != "report"}
+    sizes = {key: size_on_disk(place) for key, place in places.items() if key != REPORT}
     return {**report, "requested": requested(**asked), "output_bytes": sizes}

@@ -47,7 +47,7 @@ def run(
     command : list of str, optional
         The command line, for the record.
     watcher : Watcher, optional
-        Told about progress.
+        Its methods are called as the job proceeds; by default nothing is called.
 
     Returns
     -------

@@ -1,5 +1,6 @@
 """A job whose result is a sequence: the power Doppler of each window of frames, with its time axis."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +38,7 @@ class SequenceJob:
     Parameters
     ----------
     job : Job
-        What is asked.
+        The job to do.
     length : int
         Frames of a window.
     """
@@ -113,7 +114,9 @@ class SequenceJob:
                 "shape": _whole_shape(stack, first.iq.shape),
             }
             times, unit = _times(stack, windows, first.frame_rate_hz)
-        return FilteredSequence(job, source, first, windows, collected, times, unit, self._stride)
+        return FilteredSequence(
+            job, source, first, windows, collected, times, unit, self._length, self._stride
+        )
 
 
 class _Collected:
@@ -163,6 +166,7 @@ class FilteredSequence:
     collected: _Collected
     times: NDArray[np.float64]
     time_unit: str
+    length: int
     stride: int
 
     @property
@@ -177,7 +181,7 @@ class FilteredSequence:
         return {
             **{name: sum(record[name] for record in records) for name in _TOTALS},
             "sequence": {
-                "window": self.job.output.window,
+                "window": self.length,
                 "stride": self.stride,
                 "time": [float(value) for value in self.times],
                 "time_unit": self.time_unit,
@@ -228,7 +232,7 @@ class FilteredSequence:
                 spatial,
                 dynamic_range_db=display.dynamic_range,
                 spacing_mm=self.first.spacing_mm,
-                title=f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} blocks",
+                title=f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} windows",
             ),
             "power_doppler_tif": tiff(mean, spatial),
         }
@@ -241,16 +245,24 @@ class FilteredSequence:
         """Write the power Doppler as NIfTI with its sidecar, if that was asked for."""
         if not self.job.output.nifti:
             return
-        length = self.job.output.window or self.windows[0].n_frames
         records = self.collected.records
         sidecar = write_nifti(
-            places["nifti"], self.power, self.first, self.times, self.time_unit, length, self.stride, records
+            places["nifti"],
+            self.power,
+            self.first,
+            self.times,
+            self.time_unit,
+            self.length,
+            self.stride,
+            records,
         )
         places["nifti_json"].write_text(to_json(sidecar, indent=2) + "\n")
 
 
 def _error(result: DenoiseResult) -> float:
-    return result.fit_quality.held_out_ratio or 0.0
+    ratio = result.fit_quality.held_out_ratio
+    # A window that could not be judged is worse than any that could.
+    return math.inf if ratio is None else ratio
 
 
 def _record(filtered: FilteredWindow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gram matrices of tall matrices, and products with them, by row blocks and in double precision."""
+"""Gram matrices of tall matrices, and products with them, by row blocks and summed in double precision."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

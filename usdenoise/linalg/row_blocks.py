@@ -30,7 +30,9 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
 
 
 def block_rows(shape: tuple[int, int]) -> list[slice]:
-    """Return row blocks of equal size for a matrix, each of about a million entries.
+    """Return row blocks of equal size for a matrix.
+
+    A block has at most a million entries, and 16 to 1024 rows. A small matrix has 8 blocks, if each has 64 rows.
 
     Parameters
     ----------

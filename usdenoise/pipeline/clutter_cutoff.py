@@ -7,8 +7,8 @@ it is inside the square that tissue makes in the similarity matrix. Where blood 
 the power Doppler fits the blood map best.
 """
 
-from dataclasses import dataclass
-from enum import Enum, StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.blood_split import score_cutoffs
+from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.pipeline.similarity import spatial_similarity, two_squares
 from usdenoise.stack.casorati import CasoratiMatrix
 
@@ -60,34 +61,8 @@ SURE, LIKELY = (2, 0.1), (5, 0.25)
 """Distances between the two-square fit and the fall of the similarity up to which a cutoff is sure, or likely: a
 number of components or a share of the cutoff, whichever is larger."""
 
-WINDOW = 5
+FALL_LENGTH = 5
 """Components over which a fall of the similarity has to last, all but one of them."""
-
-
-class CutoffCertainty(StrEnum):
-    """How certain a low cutoff is; the value is its name in reports."""
-
-    GIVEN = "given"
-    SURE = "sure"
-    LIKELY = "likely"
-    UNSURE = "unsure"
-
-
-class CutoffReason(Enum):
-    """Why a low cutoff was chosen; the value is its sentence, with the figures left open."""
-
-    GIVEN = "as given"
-    NO_FALL = "no clutter: the first components fall by only {fall_db:.1f} dB over {over}"
-    TOO_FAST = "no clutter: the largest component moves at {cycles:+.2f} cycles a frame, which is too fast for tissue"
-    BEYOND_RANK = "tissue reaches to the last component estimated; raise the rank"
-    SIMILARITY_FALLS = f"the similarity to the leading components falls below {USUAL:g} of theirs"
-    TISSUE_SQUARE = "the components up to there resemble each other, as tissue speckle does"
-    BLOOD_MAP = "with a higher cutoff the power Doppler fits the blood map less well"
-
-    @property
-    def code(self) -> str:
-        """The name for scripts, for example "tissue-square"."""
-        return self.name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -103,9 +78,10 @@ class CutoffChoice:
     sentence : str
         The reason in words, with its figures.
     certainty : CutoffCertainty
-        How far the two-square fit of Baranger et al. is from the fall of the similarity.
+        How sure the cutoff is. Where clutter ends within the rank, that follows from the distance between the
+        two-square fit (Baranger et al., 2018) and the fall of the similarity.
     two_squares : (int, int) or None
-        The edges of that fit; None where there are too few components.
+        Edges of the two-square fit; None below LEAST_SQUARES_RANK components.
     similarity : (k, k) array
         Spatial similarity of the components.
     profile : (k,) array
@@ -126,12 +102,12 @@ class CutoffChoice:
 
 @dataclass(frozen=True)
 class _Decision:
-    """A cutoff before it is limited, with its reason and certainty."""
+    """A cutoff before it is limited, with its reason and its certainty; the figures complete the sentence."""
 
     low: int
     reason: CutoffReason
     certainty: CutoffCertainty
-    sentence: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
@@ -185,7 +161,7 @@ def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, 
     return CutoffChoice(
         min(decision.low, highest),
         decision.reason,
-        decision.sentence or decision.reason.value,
+        decision.reason.value.format(low=decision.low, level=100 * USUAL, **decision.figures),
         decision.certainty,
         squares,
         similarity,
@@ -196,14 +172,15 @@ def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, 
 
 def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> _Decision | None:
     """Return the decision to remove nothing where the first components are no clutter, otherwise None."""
+    if len(singular) < 2:
+        return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
     over = min(FALL_OVER, len(singular) - 1)
     fall_db = 20 * np.log10(max(singular[0], 1e-300) / max(singular[over], 1e-300))
-    if len(singular) < 2 or fall_db < CLUTTER_FALL_DB:
-        sentence = CutoffReason.NO_FALL.value.format(fall_db=fall_db, over=over)
-        return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, sentence)
+    if fall_db < CLUTTER_FALL_DB:
+        figures = {"fall_db": fall_db, "over": over + 1}
+        return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, figures)
     if abs(doppler[0]) > CLUTTER_DOPPLER:
-        sentence = CutoffReason.TOO_FAST.value.format(cycles=doppler[0])
-        return _Decision(0, CutoffReason.TOO_FAST, CutoffCertainty.LIKELY, sentence)
+        return _Decision(0, CutoffReason.TOO_FAST, CutoffCertainty.LIKELY, {"cycles": doppler[0]})
     return None
 
 
@@ -263,9 +240,9 @@ def _profile(similarity: NDArray[np.float64], n_references: int) -> NDArray[np.f
 
 
 def _first_below(profile: NDArray[np.float64], level: float) -> int | None:
-    """Return the first component below a level from which on all but one of WINDOW components are below it."""
-    below = np.append(profile < level, np.ones(WINDOW - 1, bool))
-    counts = np.convolve(below, np.ones(WINDOW), "valid")
-    found = np.flatnonzero(below[: len(profile)] & (counts >= WINDOW - 1))
+    """Return the first component below a level from which on all but one of FALL_LENGTH components are below it."""
+    below = np.append(profile < level, np.ones(FALL_LENGTH - 1, bool))
+    counts = np.convolve(below, np.ones(FALL_LENGTH), "valid")
+    found = np.flatnonzero(below[: len(profile)] & (counts >= FALL_LENGTH - 1))
     found = found[found > 0]
     return int(found[0]) if len(found) else None

@@ -33,7 +33,7 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
 
 SCALES = (1e-12, 1e14)
-"""Largest magnitudes of a stack for which float32 holds the power, its sum over a stack, and power 60 dB below."""
+"""Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
 
 
 def denoise(
@@ -82,7 +82,8 @@ def denoise(
     Raises
     ------
     InputError
-        If the array cannot be a stack, or is zero or unobserved everywhere.
+        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside SCALES, or
+        if entries are unobserved and the method is "svd".
     OptionError
         If the options contradict each other or the stack, or an argument has the wrong type.
     DivergedError
@@ -105,7 +106,7 @@ def denoise(
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
-        entries = _look_at_entries(stack, chosen.precision, executor, in_place)
+        entries = _checked_entries(stack, chosen.precision, executor, in_place)
         matrix = entries.matrix
         estimate = estimate_components(entries, chosen, start, all_components, on_iteration)
         cutoffs = _choose_cutoffs(matrix, estimate, chosen)
@@ -179,8 +180,8 @@ def _as_factors(start: Any) -> Factors:
     return tuple(start)
 
 
-def _look_at_entries(stack: Acquisition, precision: str, executor: Executor, in_place: bool) -> EntryCheck:
-    """Form the Casorati matrix, and find its unobserved entries and its scale."""
+def _checked_entries(stack: Acquisition, precision: str, executor: Executor, in_place: bool) -> EntryCheck:
+    """Return the Casorati matrix with unobserved entries set to 0, after a check of its scale."""
     values = casorati(stack, STORAGE[precision, np.iscomplexobj(stack.iq)])
     if not in_place and np.may_share_memory(values, stack.iq):
         values = values.copy()
@@ -193,7 +194,7 @@ def _look_at_entries(stack: Acquisition, precision: str, executor: Executor, in_
 
 def _check_scale(entries: EntryCheck, name: str) -> None:
     values, most = entries.matrix.values, float(entries.energy.max())
-    # The largest magnitude is between the root of this and the root of its mean over the parts of a row.
+    # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
     if SCALES[0] ** 2 <= most / (2 * values.shape[1]) and most <= SCALES[1] ** 2:
         return
     parts = values.view(values.real.dtype)

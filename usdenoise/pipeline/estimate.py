@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.identifiability import check_rank_fits
+from usdenoise.completion.identifiability import check_rank_fits, highest_rank
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.solve import Iteration, Solution
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.pipeline.fit_sample import fit_sample
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.pipeline.options import DenoiseOptions, flag
 from usdenoise.pipeline.pixel_subset import PixelSubset, draw_pixel_subset
 from usdenoise.pipeline.refit import refit
 from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
@@ -26,8 +26,8 @@ from usdenoise.system.memory import release_freed_memory
 
 FIRST_REFIT_PIXELS, COARSE_PIXELS = 2000, 6000
 """Pixels, at least, of the refit before the one on all pixels, and of the coarse fit. 2000 pixels rotate the subspace
-most of the way for a tenth of the price; 6000 show the similarity of the components as well as all pixels do, which
-tests/benchmarks/quality.py checks."""
+most of the way for a tenth of the price; with 6000 the automatic cutoff keeps its quality
+(tests/benchmarks/quality.py --full)."""
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
@@ -119,7 +119,7 @@ def estimate_components(
     problem = CompletionProblem(sampled.values, sample, matrix.executor)
     solution = fit_sample(problem, subset, rank, options, start, on_iteration)
     n_sampled, n_pixels, noise_rms = sample.n_fitted + sample.n_held_out, sampled.n_pixels, subset.noise_rms
-    # Copies of the sampled pixels, which the refit needs the memory of.
+    # These hold copies of the sampled pixels; the refit needs their memory.
     del problem, sample, sampled, start, subset
     release_freed_memory()
     if options.refit == "none":
@@ -162,15 +162,22 @@ def fit_all_pixels(
 
 
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:
-    """Return the rank that was given, or the automatic one, which is above the cutoffs that were given."""
+    """Return the given rank, or the automatic one, raised to what the given cutoffs need."""
     if not isinstance(options.rank, str):
         return options.rank
-    wanted = [automatic_rank(subset, shape, n_samples)]
-    if not isinstance(options.low_cutoff, str):
-        wanted.append(options.low_cutoff + 1)
-    if not isinstance(options.high_cutoff, str):
-        wanted.append(options.high_cutoff)
-    return max(wanted)
+    automatic = automatic_rank(subset, shape, n_samples)
+    needed = {
+        "low_cutoff": 0 if isinstance(options.low_cutoff, str) else options.low_cutoff + 1,
+        "high_cutoff": 0 if isinstance(options.high_cutoff, str) else options.high_cutoff,
+    }
+    name = max(needed, key=lambda cutoff: needed[cutoff])
+    possible = min(shape) if options.method == "svd" else highest_rank(shape, n_samples)
+    if needed[name] > max(automatic, possible):
+        raise OptionError(
+            f"{name} {getattr(options, name)} needs rank {needed[name]}, and {n_samples} samples of {shape[0]} pixels "
+            f"x {shape[1]} frames determine at most rank {possible}; lower {flag(name)} or raise --sampling"
+        )
+    return max(automatic, needed[name])
 
 
 def _sampled_pixels(

@@ -22,14 +22,14 @@ class Verdict(Enum):
     AS_FULL_SVD = "as good as the full SVD"
     AS_SAMPLE_ALLOWS = "as good as the sample allows"
     CLOSE_TO_FULL_SVD = (
-        "close to the full SVD: the error of the sample's own fit is {ratio:.2f} times what its size allows, and the "
-        "refit to all entries removes most of the difference"
+        "close to the full SVD: before the refit, the held-out error was {ratio:.2f} times the expected one; the refit "
+        "to all entries removes most of the excess"
     )
-    NOT_FITTED = (
-        "the sample was not fitted: its error is {ratio:.1f} times what its size allows; {advice}, or raise the "
-        "iterations"
+    NOT_FITTED = "poor fit: the held-out error is {ratio:.1f} times the expected one; {advice}, or raise the iterations"
+    NOT_JUDGED = "no entry was held out, so the fit cannot be judged; {advice}"
+    TOO_FEW_SAMPLES = (
+        "too few samples: {per_pixel:.0f} per pixel for rank {rank}; {advice}, or lower the rank"
     )
-    TOO_FEW_SAMPLES = "too few samples for this rank: {per_pixel:.0f} a pixel for rank {rank}; {advice}"
 
     @property
     def code(self) -> str:
@@ -59,7 +59,7 @@ class FitQuality:
         residual_rms sqrt(1 + r / (p n_frames - r)), the held-out error of an exact fit of each pixel. None where a
         pixel has no more samples than components, or nothing is held out.
     held_out_ratio : float or None
-        Held-out error over the allowed one.
+        Held-out error over the allowed one; None where either is None.
     verdict : Verdict
         The judgement.
     sentence : str
@@ -107,8 +107,12 @@ def judge_fit(
     allowed = None
     if held_out_rmse is not None and samples_per_pixel > rank:
         allowed = residual_rms * math.sqrt(1 + rank / (samples_per_pixel - rank))
-    ratio = held_out_rmse / allowed if held_out_rmse is not None and allowed else None
-    verdict = _verdict(ratio, samples_per_pixel, rank, refitted)
+    ratio = None
+    if held_out_rmse is not None and allowed is not None:
+        # Without a residual above rounding nothing better can be expected.
+        ratio = held_out_rmse / allowed if allowed > 0 else 1.0
+    has_held_out = held_out_rmse is not None
+    verdict = _verdict(ratio, samples_per_pixel, rank, refitted) if has_held_out else Verdict.NOT_JUDGED
     sentence = verdict.value.format(
         ratio=ratio,
         per_pixel=samples_per_pixel,

@@ -26,7 +26,7 @@ RIDGE = 0.5
 pure noise. The start "pixels" has a prior for each component, and needs none."""
 
 _FIRST_RIDGE = 0.1
-"""Share of the largest squared singular value of the start with which the ridge begins to decay."""
+"""The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
 
 _STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Factors]] = MappingProxyType(
     {"spectral": starts.spectral, "random": starts.random, "small": starts.small}
@@ -109,7 +109,7 @@ def _start(
             f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
             f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
         )
-    # Single precision's rounding, whatever the precision: steps that end below the noise would amplify rounding errors.
+    # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
     rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
     # The noise level is 0 where all pixels of the subset are zero.
     noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
@@ -128,7 +128,7 @@ def _ridge(
 ) -> Callable[[int], float] | None:
     """Return the weight of the squared norms: it decays from the size of the start to that of the noise.
 
-    With a warm start (None) it is that of the noise from the first iteration on.
+    A warm start (None) has no decay: its ridge is the final one, which is 0 for the start "pixels".
     """
     automatic = 0.0 if options.init == "pixels" else RIDGE
     units = automatic if isinstance(options.ridge, str) else options.ridge

@@ -25,14 +25,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class DenoiseOptions:
-    """Options of :func:`usdenoise.denoise`. None for an option that has a default means the default.
+    """Options of :func:`usdenoise.denoise`. None means the default.
 
     Attributes
     ----------
     method : str
         A row of METHODS, or "svd" for the truncated SVD of the whole stack.
     rank : "auto" or int
-        Number of components that are estimated; "auto" takes those above the noise and 16 more, at most 100.
+        Number of components that are estimated; "auto" takes those above the noise and 16 more, at most 100
+        or what the sample determines, and as many as given cutoffs need.
     sampling : float
         Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are sampled from a
         random subset of the pixels that determines the temporal components; the refit then uses all entries.
@@ -43,8 +44,8 @@ class DenoiseOptions:
     decay : float
         Ratio of successive dampings (beta), in (0, 1].
     damping : float or None
-        First damping eta0 of eta-decay, in the units of the singular values. For precgd the proxy sigma_hat, by
-        default the noise level; for scaledgd-lambda its lambda, by default the noise edge.
+        First damping eta0 of eta-decay, in the units of the singular values; for precgd the proxy sigma_hat, for
+        scaledgd-lambda its lambda. None means sqrt(f) at the start, the noise level, and the noise edge.
     step : float or None
         Step tau for the sum-of-squares objective divided by the sampling fraction; None is the method's default.
         Not together with `alpha`.

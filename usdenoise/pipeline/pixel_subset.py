@@ -19,7 +19,7 @@ SUBSET_PIXELS = 256
 
 EDGE_MARGIN = 1.05
 """Singular value, over the noise edge, from which a component counts as signal. The largest one of white noise was
-0.975 to 1.004 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
+0.97 to 1.012 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
 
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""
@@ -80,7 +80,7 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
         rows = _wide(matrix.values[np.sort(order[:count])])
         singular, right = _spectrum(rows, matrix.executor)
     else:
-        # The padding bits are set in every row: they do not change which row has more.
+        # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
         n_observed = np.bitwise_count(matrix.observed).sum(axis=1, dtype=np.int64)
         chosen = matrix.rows(np.sort(order[np.argsort(-n_observed[order], kind="stable")][:count]))
         mask = chosen.observed_mask(slice(None))

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Solution
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.pipeline.clutter_cutoff import CutoffCertainty, CutoffChoice, CutoffReason
+from usdenoise.pipeline.clutter_cutoff import CutoffChoice
+from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.pipeline.fit_quality import FitQuality
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
@@ -87,7 +88,7 @@ class DenoiseResult:
 
     def __repr__(self) -> str:
         stack, options = self.acquisition, self.options
-        shape = " x ".join(f"{letter}{n}" for letter, n in zip(stack.axes, stack.iq.shape, strict=True))
+        shape = ", ".join(f"{letter} {n}" for letter, n in zip(stack.axes, stack.iq.shape, strict=True))
         iterations = "not iterative" if self.solution is None else self.solution.stop_reason.value
         n_iterations = 0 if self.solution is None else self.solution.iterations
         error = "-" if self.held_out_rmse is None else f"{self.held_out_rmse:.4g}"

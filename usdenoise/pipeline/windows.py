@@ -20,7 +20,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
 
 _FITTED_SHARE = 0.98
-"""Lower bound of the share of sampled entries that is fitted: 1 % is held out, and in small stacks one entry more."""
+"""Share of the sampled entries that is fitted, with a margin: 1 % is held out."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ class FilteredWindow:
 
 
 def cut_into_windows(n_frames: int, length: int, stride: int | None = None) -> list[Window]:
-    """Return the windows of an acquisition. The frames that whole windows leave over make a short one at the end.
+    """Return the windows of an acquisition.
+
+    If whole windows do not reach the last frame, a shorter window starts a stride after the last of them.
 
     Parameters
     ----------
@@ -210,7 +212,7 @@ def _last_frames(result: DenoiseResult, n_frames: int) -> DenoiseResult:
     stack = result.acquisition
     time = stack.axes.index("t")
     index = tuple(slice(-n_frames, None) if axis == time else slice(None) for axis in range(stack.iq.ndim))
-    # A single frame is no stack, but it has a power.
+    # An acquisition has two frames at least: of a single frame only the power is that of the frame.
     power = power_doppler(stack.iq[index], time)
     kept = replace(stack, iq=stack.iq[index]) if n_frames > 1 else stack
     return replace(result, acquisition=kept, power_doppler=power)

@@ -111,7 +111,7 @@ class CasoratiMatrix:
 
 @dataclass(frozen=True)
 class EntryCheck:
-    """What a first pass over the entries of a stack found.
+    """A Casorati matrix, and the number of unobserved entries and the energy that a first pass found.
 
     Attributes
     ----------

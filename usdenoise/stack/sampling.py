@@ -135,7 +135,7 @@ def draw_entries(
 
 
 def _n_held_out(n_sampled: int) -> int:
-    # One in a hundred of fewer than fifty samples is none, and the fit could not be judged.
+    # 1 % of up to 50 samples rounds to 0, and the fit could not be judged. Below 20 one entry would be 5 % of them.
     return max(round(HELD_OUT_FRACTION * n_sampled), 1 if n_sampled >= 20 else 0)
 
 

@@ -1,1 +1,1 @@
-"""What the operating system and the interpreter are asked: signals, threads, memory, provenance."""
+"""Access to the operating system and the interpreter: signals, threads, memory, provenance."""

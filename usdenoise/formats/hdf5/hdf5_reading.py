@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.formats.damage import MAX_EXPANSION
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_metadata import UNREADABLE, items, nearby, small_number
 from usdenoise.formats.matlab import matlab_v73
-from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
@@ -172,7 +172,7 @@ def _survey(file: h5py.File, path: Path, n_axes: int | None) -> _Survey:
             survey.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
             continue
         kind = matlab_v73.special_class(dataset)
-        survey.every[name] = f"a MATLAB {kind}" if kind else _in_words(dataset, array)
+        survey.every[name] = f"a MATLAB {kind}" if kind else _in_words(array)
         if not kind:
             survey.arrays[name] = array
     return survey
@@ -300,7 +300,7 @@ def _member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
     )
 
 
-def _in_words(dataset: h5py.Dataset, array: StoredArray) -> str:
+def _in_words(array: StoredArray) -> str:
     if array.dtype.names:
         return f"{len(array.shape)}-D compound" + (f" ({shape_text(array.shape)})" if array.shape else "")
     return describe_array(array)

@@ -20,11 +20,10 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import guard
+from usdenoise.formats.damage import MAX_EXPANSION, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
-from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}

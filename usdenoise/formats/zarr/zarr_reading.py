@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pitch, stacks_of
-from usdenoise.formats.damage import guard
+from usdenoise.formats.damage import MAX_EXPANSION, guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.output_folder import MAX_EXPANSION
 from usdenoise.formats.stored import Index, StoredArray
 
 _MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
