@@ -64,7 +64,10 @@ if TYPE_CHECKING:
     help="Show what would be done with each scan, and why; write nothing.",
 )
 @option(
-    Group.BATCH, "--retry-failed", is_flag=True, help="Run scans again that failed and that would fail again."
+    Group.BATCH,
+    "--retry-failed",
+    is_flag=True,
+    help="Also run scans that failed before with the same input and options. Without it they are skipped.",
 )
 @option(Group.BATCH, "--stop-on-error", is_flag=True, help="Start no more scans after the first failure.")
 @shared.job_options

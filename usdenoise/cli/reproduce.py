@@ -19,10 +19,10 @@ WIDTH = 80
     cls=GroupedCommand,
     examples=[
         ("usdenoise reproduce", "List the experiments"),
-        ("usdenoise reproduce one-bit phase -o out --quick", "Do two of them, with fewer seeds"),
+        ("usdenoise reproduce one-bit phase -o out --quick", "Repeat two of them with fewer seeds"),
         (
             "usdenoise reproduce ultrasound --acquisition scan.h5",
-            "Do the ultrasound experiment on your own stack",
+            "Repeat the ultrasound experiment on your own stack",
         ),
     ],
 )
@@ -44,13 +44,13 @@ WIDTH = 80
     type=click.IntRange(1),
     metavar="N",
     show_default="10, or 3 with --quick",
-    help="Random problems of each 10 x 10 setting.",
+    help="Number of random seeds for each 10 x 10 experiment.",
 )
 @option(
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
-    help="Use fewer seeds and a small phantom: under three minutes in all.",
+    help="Use fewer seeds and a small phantom: all experiments take about 20 s on two processors.",
 )
 @option(
     Group.INPUT,
@@ -77,10 +77,10 @@ def command(
     verbose: int,
     **reading: Any,
 ) -> None:
-    """Do the paper's experiments NAME..., or all of them, and check the paper's claims.
+    """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
-    Without a name, the experiments are listed. Each experiment writes a picture, its curves, a record, and a
-    table that says which claims held.
+    Without a name, the command lists the experiments. Each experiment writes a picture, its curves, a record, and
+    a table that says which claims held.
     """
     from usdenoise.experiments.catalogue import EXPERIMENTS
 

@@ -54,8 +54,8 @@ _ESTIMATOR = dict((
                metavar="auto|N", callback=read.auto(int)),
     _estimator(Group.ESTIMATOR, "method", "How the components are estimated. svd is the full SVD: exact, for small stacks "
                "without missing entries.", metavar="NAME"),
-    _estimator(Group.ESTIMATOR, "sampling", "Fraction of the entries to sample. It decides the quality with --refit none.",
-               type=float, metavar="P"),
+    _estimator(Group.ESTIMATOR, "sampling", "Fraction of the entries to sample in each sampled pixel. It decides the "
+               "quality with --refit none.", type=float, metavar="P"),
     _estimator(Group.ESTIMATOR, "seed", "Seed of every random choice. The same seed gives the same result.", type=int,
                metavar="N"),
     _estimator(Group.ESTIMATOR, "refit", "Fit the factors to all observed entries at the end; none uses the sample alone, "
@@ -64,8 +64,8 @@ _ESTIMATOR = dict((
                metavar="NAME"),
     _estimator(Group.ESTIMATOR, "threads", "Number of threads, all processors unless given. Lower it to leave some to "
                "others; the result stays the same.", type=int, metavar="N"),
-    _estimator(Group.ADVANCED, "init", "Start of the iteration: all frames of a few pixels, the paper's spectral start, or "
-               "random factors.", metavar="NAME"),
+    _estimator(Group.ADVANCED, "init", "Start of the iteration. pixels: a pixel subset with all frames. spectral: the "
+               "paper's start. random, small: random factors of the size of the data, or near zero.", metavar="NAME"),
     _estimator(Group.ADVANCED, "ridge", "Penalty on the factors, in units of the noise edge. A larger one shrinks "
                "weak components more.", metavar="auto|X", callback=read.auto(float)),
     _estimator(Group.ADVANCED, "patience", "Stop after N iterations without a lower held-out error; 0 does all iterations.",
@@ -75,16 +75,18 @@ _ESTIMATOR = dict((
                metavar="BETA"),
     _estimator(Group.ADVANCED, "damping", "First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. "
                "It follows from the data unless given.", type=float, metavar="ETA0"),
-    _estimator(Group.ADVANCED, "step", "Step for the sum of squares divided by the sampling fraction. Lower it when the "
-               "solver diverges.", type=float, metavar="TAU"),
-    _estimator(Group.ADVANCED, "alpha", "Step in the paper's units; replaces --step.", type=float, metavar="ALPHA"),
+    _estimator(Group.ADVANCED, "step", "Step size tau of the descent, relative to the objective. Lower it if the solver "
+               "diverges.", type=float, metavar="TAU"),
+    _estimator(Group.ADVANCED, "alpha", "Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either "
+               "--step or --alpha.", type=float, metavar="ALPHA"),
 ))  # fmt: skip
 
 _preset_option = option(
     Group.ESTIMATOR,
     "--preset",
     type=click.Choice(list(PRESETS)),
-    help="Use the settings of the paper's ultrasound experiment, to compare with it; other flags win over them.",
+    help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
+    "flags win over them.",
 )
 
 
@@ -108,8 +110,8 @@ reading_options = _stack(
         Group.INPUT,
         "--axes",
         metavar="ORDER",
-        help="Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed when the order is "
-        "assumed wrongly.",
+        help="Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
+        "wrong order.",
     ),
     option(
         Group.INPUT,
@@ -125,7 +127,7 @@ reading_options = _stack(
         type=float,
         callback=read.positive,
         metavar="HZ",
-        help="Frames per second, when the file does not say or is wrong.",
+        help="Frames per second. Use it if the file has no frame rate, or a wrong one.",
     ),
     option(
         Group.INPUT,
@@ -133,8 +135,8 @@ reading_options = _stack(
         "spacing_mm",
         metavar="MM[,MM[,MM]]",
         callback=read.positive_numbers("MM[,MM[,MM]]", ",", float, range(1, 4)),
-        help="Pixel pitch in mm, when the file does not say or is wrong: one number, or one for each spatial axis in "
-        "the file's order.",
+        help="Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
+        "has no pixel pitch, or a wrong one.",
     ),
 )
 
@@ -154,7 +156,7 @@ scale_options = _stack(
         type=click.Choice(["10", "20"]),
         default=None,
         show_default="10",
-        help="Pictures show 10 log10 of the power, or 20 log10 as the paper's do.",
+        help="Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
     ),
 )
 
@@ -164,7 +166,7 @@ display_options = _stack(
         Group.OUTPUTS,
         "--cutoff-figure",
         is_flag=True,
-        help="Draw how the low cutoff was chosen, to check it where it is unsure.",
+        help="Draw how the low cutoff was chosen. Use it when the report says unsure.",
     ),
 )
 

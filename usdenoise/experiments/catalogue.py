@@ -18,7 +18,7 @@ class Experiment:
     title : str
         Title of one line, as `usdenoise reproduce` lists it.
     do : callable
-        Function that does the experiment with a :class:`Setup` and returns its :class:`ExperimentResult`.
+        Function that runs the experiment with a :class:`Setup` and returns its :class:`ExperimentResult`.
     """
 
     title: str
@@ -34,7 +34,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "Gaussian sensing against PrecGD with several proxies", sensing.against_precgd
         ),
         "sensing-small-start": Experiment(
-            "Gaussian sensing, rivals from a small start", sensing.from_small_start
+            "Gaussian sensing, the other methods from a small start", sensing.from_small_start
         ),
         "sensing-well-conditioned": Experiment(
             "Gaussian sensing, condition number 1", exact_and_over.sensing

@@ -14,10 +14,11 @@ TINY = sys.float_info.min
 
 
 def within_of_parameter(panel: Panel, label: str, value: float, factor: float) -> Claim:
-    """Claim that a curve ends within a factor of a parameter of its method, above it or below it."""
+    """Claim that the final error of a curve is within a factor of a parameter of its method, above it or below it."""
     final = panel[label].final
     return Claim(
-        f"{panel.title}: {label} ends within {factor:g}x of {value:g} (it ends at {final:.2g})",
+        f"{panel.title}: final error of {label} is within a factor of {factor:g} of {value:g} "
+        f"(it is {final:.2g})",
         max(final / value, value / final),
         factor,
     )
@@ -57,9 +58,9 @@ def reaches_floor(panel: Panel, label: str, within: float, unit: str = "iteratio
 
 
 def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim:
-    """Claim that a curve ends at least `factor` times as high as the reference."""
+    """Claim that the final error of a curve is at least `factor` times that of the reference."""
     return Claim(
-        f"{panel.title}: {label} ends at least {factor:g}x as high as {reference}",
+        f"{panel.title}: final error of {label} / final error of {reference} is at least {factor:g}",
         _ratio(panel[label], panel[reference]),
         factor,
         at_most=False,
@@ -67,22 +68,23 @@ def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim
 
 
 def ends_near(panel: Panel, label: str, reference: str, factor: float) -> Claim:
-    """Claim that a curve ends at most `factor` times as high as the reference."""
+    """Claim that the final error of a curve is at most `factor` times that of the reference."""
     return Claim(
-        f"{panel.title}: {label} ends at most {factor:g}x as high as {reference}",
+        f"{panel.title}: final error of {label} / final error of {reference} is at most {factor:g}",
         _ratio(panel[label], panel[reference]),
         factor,
     )
 
 
 def ends_near_best(panel: Panel, label: str, others: Sequence[str], kind: str, factor: float) -> Claim:
-    """Claim that a curve ends at most `factor` times as high as the one of `others` that ends lowest.
+    """Claim that the final error of a curve is at most `factor` times the smallest final error of `others`.
 
-    The sentence names that curve, and calls it the best `kind`.
+    The sentence names the curve with the smallest final error, and calls it the best `kind`.
     """
     best = min(others, key=lambda other: panel[other].final)
     return Claim(
-        f"{panel.title}: {label} ends at most {factor:g}x as high as the best {kind} ({best})",
+        f"{panel.title}: final error of {label} / final error of the best {kind} ({best}) is at most "
+        f"{factor:g}",
         _ratio(panel[label], panel[best]),
         factor,
     )
@@ -96,7 +98,7 @@ def sooner(panel: Panel, label: str, reference: str, level: float, factor: float
     named = name or f"{level:g}"
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
     return Claim(
-        f"{panel.title}: {label} reaches {named} at least {factor:g}x sooner than {reference}",
+        f"{panel.title}: {reference} takes at least {factor:g} times as long as {label} to reach {named}",
         other / max(mine, TINY) if math.isfinite(mine) else 0.0,
         factor,
         at_most=False,
@@ -110,7 +112,7 @@ def as_soon(panel: Panel, label: str, reference: str, level: float, factor: floa
     """
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
     return Claim(
-        f"{panel.title}: {label} reaches {level:g} in at most {factor:g}x the iterations of {reference}",
+        f"{panel.title}: {label} takes at most {factor:g} times the iterations of {reference} to reach {level:g}",
         mine / max(other, TINY) if math.isfinite(mine) else math.inf,
         factor,
     )

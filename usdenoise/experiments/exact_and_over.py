@@ -31,7 +31,7 @@ RIVALS_CHOICE = (
 
 
 def sensing(setup: Setup) -> ExperimentResult:
-    """Do experiment 4: Gaussian sensing of a matrix with condition number 1 from 80 measurements."""
+    """Repeat experiment 4: Gaussian sensing of a matrix with condition number 1 from 80 measurements."""
     measurements, step = 80, 0.1
     draw = partial(draw_sensing, scales=(1.0, 1.0), measurements=measurements)
     return _two_settings(
@@ -53,7 +53,7 @@ def sensing(setup: Setup) -> ExperimentResult:
 
 
 def one_bit(setup: Setup) -> ExperimentResult:
-    """Do experiment 7: one-bit sensing of all entries by the logistic likelihood.
+    """Repeat experiment 7: one-bit sensing of all entries by the logistic likelihood.
 
     The fractions of ones are exact, as after infinitely many draws. The loss is the sum over the entries, not
     their mean, for which a step of 1 would take thousands of iterations. The smallest possible value is
@@ -83,7 +83,7 @@ def one_bit(setup: Setup) -> ExperimentResult:
 
 
 def phase(setup: Setup) -> ExperimentResult:
-    """Do experiment 8: phase retrieval of a complex vector from 80 measurements."""
+    """Repeat experiment 8: phase retrieval of a complex vector from 80 measurements."""
     measurements = 80
     return _two_settings(
         setup,

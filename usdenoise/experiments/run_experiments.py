@@ -1,4 +1,4 @@
-"""Do experiments and write a figure, the curves, a record and a table of claims for each."""
+"""Repeat experiments of the paper and write a figure, the curves, a record and a table of claims for each."""
 
 import csv
 import time
@@ -29,7 +29,7 @@ def reproduce(
     command: list[str] | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Do experiments and write the results of each as soon as it is done.
+    """Repeat experiments of the paper and write the results of each as soon as it is done.
 
     Parameters
     ----------

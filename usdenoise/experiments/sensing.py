@@ -45,7 +45,7 @@ OBJECTIVE_CHOICE = (
 
 
 def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
-    """Do experiment 1: eta-decay against ScaledGD(lambda), without noise and with sigma = 1e-6.
+    """Repeat experiment 1: eta-decay against ScaledGD(lambda), without noise and with sigma = 1e-6.
 
     The measurement matrices are independent Gaussian ones, since 160 matrices of 10 x 10 cannot be linearly
     independent. The noise level is taken as a standard deviation. The paper does not give the number of
@@ -91,7 +91,7 @@ def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
 
 
 def against_precgd(setup: Setup) -> ExperimentResult:
-    """Do experiment 2: eta-decay against PrecGD with right and wrong proxies of the noise level.
+    """Repeat experiment 2: eta-decay against PrecGD with right and wrong proxies of the noise level.
 
     The paper does not give the proxies. Without noise they are 0, 1e-6, 1e-4 and 1e-2; with noise they are 0.1, 1,
     10, 100 and 10^4 times the true sigma. The rest is as in experiment 1.
@@ -130,7 +130,7 @@ def against_precgd(setup: Setup) -> ExperimentResult:
 
 
 def from_small_start(setup: Setup) -> ExperimentResult:
-    """Do experiment 3: eta-decay against ScaledGD(lambda) and gradient descent from a small start.
+    """Repeat experiment 3: eta-decay against ScaledGD(lambda) and gradient descent from a small start.
 
     Eta-decay begins near the truth, and for a further curve at the small start of the others. The rest is as in
     experiment 1.
@@ -172,7 +172,7 @@ def from_small_start(setup: Setup) -> ExperimentResult:
 
 
 def high_noise(setup: Setup) -> ExperimentResult:
-    """Do experiment 5: noise of variance 0.1, and PrecGD with proxies from a third to three times its sigma.
+    """Repeat experiment 5: noise of variance 0.1, and PrecGD with proxies from a third to three times its sigma.
 
     The paper does not give condition number, measurements and start: they are those of experiment 1.
     """
@@ -212,7 +212,7 @@ def high_noise(setup: Setup) -> ExperimentResult:
 
 
 def wall_time(setup: Setup) -> ExperimentResult:
-    """Do experiment 6: error against wall time, eta-decay from its spectral start against small starts.
+    """Repeat experiment 6: error against wall time, eta-decay from its spectral start against small starts.
 
     The paper does not give condition number, measurements and noise: they are those of experiment 1 with noise.
     Times include the computation of the start and of the error.

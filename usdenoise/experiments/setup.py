@@ -50,7 +50,7 @@ class Setup:
     Attributes
     ----------
     n_seeds : int or None
-        Number of random problems of each 10 x 10 setting; by default 10, or 3 if `quick`.
+        Number of random seeds for each 10 x 10 experiment, one problem each; by default 10, or 3 if `quick`.
     quick : bool
         Whether to use fewer seeds and a phantom of 48 x 40 pixels and 240 frames instead of 200 x 130 and 2400;
         by default not.
