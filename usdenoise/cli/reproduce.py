@@ -50,7 +50,7 @@ WIDTH = 80
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
-    help="Use fewer seeds and a small phantom: all experiments take about 20 s on two processors.",
+    help="Use fewer seeds and a small phantom: all experiments take 20 s on two idle processors.",
 )
 @option(
     Group.INPUT,

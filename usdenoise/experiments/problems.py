@@ -108,7 +108,7 @@ class PhaseProblem:
     Parameters
     ----------
     vectors : (m, n) array
-        Measurement vectors a_i, one a row.
+        Measurement vectors a_i, one per row.
     measurements : (m,) real array
         Measurements y_i.
     """

@@ -75,7 +75,7 @@ class Curve:
     x : (k,) array
         Iterations counted from 0 (the start), or seconds.
     errors : (n_seeds, k) array
-        Errors at each x, one row a seed.
+        Errors at each x, one row per seed.
     raised : tuple of int
         Number of steps that raised the objective, for each seed. With a fixed step, as in the paper, they are
         kept.
