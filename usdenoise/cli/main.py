@@ -20,7 +20,7 @@ COMMANDS = {
     "expand": "Rebuild a filtered stack from its factors.",
     "info": "Show what is in a file, and how it would be read.",
     "simulate": "Simulate a phantom with known truth.",
-    "reproduce": "Do the paper's experiments, and check its claims.",
+    "reproduce": "Repeat the paper's experiments, and check its claims.",
 }
 """Commands with the texts of `usdenoise --help`, which must not import the commands."""
 
