@@ -99,7 +99,7 @@ def test_xargs(folder: Path) -> None:
 def test_jq(folder: Path) -> None:
     done = bash(line("usdenoise batch"), folder)
     assert done.returncode == 1
-    assert done.stdout.startswith("line\nbreak.mat: scans/line\nbreak.mat is neither")
+    assert done.stdout.startswith("line\nbreak.mat: scans/line\nbreak.mat has unknown content")
 
 
 def test_slurm(folder: Path) -> None:
