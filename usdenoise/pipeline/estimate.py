@@ -171,13 +171,15 @@ def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], 
         "high_cutoff": 0 if isinstance(options.high_cutoff, str) else options.high_cutoff,
     }
     name = max(needed, key=lambda cutoff: needed[cutoff])
+    if needed[name] <= automatic:
+        return automatic
     possible = min(shape) if options.method == "svd" else highest_rank(shape, n_samples)
-    if needed[name] > max(automatic, possible):
+    if needed[name] > possible:
         raise OptionError(
             f"{name} {getattr(options, name)} needs rank {needed[name]}, and {n_samples} samples of {shape[0]} pixels "
             f"x {shape[1]} frames determine at most rank {possible}; lower {flag(name)} or raise --sampling"
         )
-    return max(automatic, needed[name])
+    return needed[name]
 
 
 def _sampled_pixels(
