@@ -1,6 +1,8 @@
 """Why a low cutoff was chosen, and how certain it is: enums with their sentences, which import nothing heavy."""
 
-from enum import Enum, StrEnum
+from enum import StrEnum
+
+from usdenoise.pipeline.coded_enum import CodedEnum
 
 
 class CutoffCertainty(StrEnum):
@@ -12,7 +14,7 @@ class CutoffCertainty(StrEnum):
     UNSURE = "unsure"
 
 
-class CutoffReason(Enum):
+class CutoffReason(CodedEnum):
     """Why a low cutoff was chosen; the value is its sentence, with the figures left open."""
 
     GIVEN = "as given"
@@ -30,8 +32,3 @@ class CutoffReason(Enum):
     )
     TISSUE_SQUARE = "the components before number {low} resemble each other, as tissue speckle does"
     BLOOD_MAP = "with more than {low} components removed, the power Doppler fits the blood map less well"
-
-    @property
-    def code(self) -> str:
-        """The name for scripts, for example "tissue-square"."""
-        return self.name.lower().replace("_", "-")

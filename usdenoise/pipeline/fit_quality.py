@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+
+from usdenoise.pipeline.coded_enum import CodedEnum
 
 CLOSE = 1.1
 """Ratio of the held-out error to the allowed one up to which an estimate counts as exact: the error of exact fits
@@ -15,7 +16,7 @@ SAMPLES_PER_COMPONENT = 3.0
 """Samples of a pixel for each component below which factors from the sample alone are not trusted."""
 
 
-class Verdict(Enum):
+class Verdict(CodedEnum):
     """A judgement on an estimate; the value is its sentence, with the figures left open."""
 
     EXACT = "the full SVD itself"
@@ -32,19 +33,9 @@ class Verdict(Enum):
     )
 
     @property
-    def code(self) -> str:
-        """The name for scripts, for example "as-full-svd"."""
-        return self.name.lower().replace("_", "-")
-
-    @property
     def is_good(self) -> bool:
         """Whether nothing better is to be expected from this rank and sample."""
         return self in (Verdict.EXACT, Verdict.AS_FULL_SVD, Verdict.AS_SAMPLE_ALLOWS)
-
-    @classmethod
-    def from_code(cls, code: str) -> "Verdict":
-        """Return the verdict of a code."""
-        return cls[code.upper().replace("-", "_")]
 
 
 @dataclass(frozen=True)
