@@ -127,6 +127,8 @@ PHASES = (
     "choose_low_cutoff",
     "fit_all_pixels",
     "keep_band",
+    "map_blood",
+    "judge_picture",
     "judge_fit",
 )
 

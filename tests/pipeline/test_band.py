@@ -19,7 +19,7 @@ def test_band_equals_numpys_svd_filter(dtype, low, high):
         model = truncated_svd(matrix, 6, executor)
     out = np.empty_like(matrix)
     band = Band(low, 6 if high is None else high, high is None)
-    power = keep_band(casorati_matrix(matrix), model, band, out)
+    power = keep_band(casorati_matrix(matrix), model, band, 0, out).power
     clutter = (left[:, :low] * singular[:low]) @ right[:, :low].conj().T
     kept = (left[:, low:high] * singular[low:high]) @ right[:, low:high].conj().T
     expected = matrix - clutter if high is None else kept
@@ -35,7 +35,7 @@ def test_band_may_overwrite_the_data_and_fills_what_is_missing():
     missing = np.random.default_rng(1).random(matrix.shape) < 0.1
     model = truncated_svd(truth, 6, SERIAL)
     holes = casorati_matrix(matrix, missing)
-    keep_band(holes, model, Band(2, 6, True), out=holes.values)
+    keep_band(holes, model, Band(2, 6, True), 0, out=holes.values)
     matrix = holes.values
     a, b_h = model.band(2, 6)
     assert np.abs(matrix - a @ b_h)[missing].max() < 1e-3

@@ -300,8 +300,8 @@ def _keep(
     """Keep the shared band of a low-rank estimate, in the memory of the matrix."""
     low = _number(work.low, "low_cutoff")
     high = model.rank if isinstance(work.high, str) else work.high
-    power = keep_band(matrix, model, Band(low, high, work.high == "none"), out=matrix.values)
-    return Filtered(matrix.values, power, rank=model.rank, low=low, **more)
+    kept = keep_band(matrix, model, Band(low, high, work.high == "none"), n_lags=0, out=matrix.values)
+    return Filtered(matrix.values, kept.power, rank=model.rank, low=low, **more)
 
 
 def _power(matrix: NDArray[Any]) -> NDArray[np.float64]:

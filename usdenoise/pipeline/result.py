@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Solution
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.pipeline.blood.picture_quality import PictureQuality
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice
 from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.pipeline.fit_quality import FitQuality
@@ -24,6 +25,11 @@ class DenoiseResult:
         The filtered stack, in the axis order of the input.
     power_doppler : float32 array
         Mean power over frames, in the squared units of the stack; spatial axes in the order of the input.
+    blood_power : float32 array
+        Blood map: power of the blood before the clutter filter, without the noise, in the units of `power_doppler`
+        (docs/blood.md).
+    noise_power : float32 array
+        Power of the noise in the stack, smooth over the image, in the same units.
     model : LowRank
         The estimated singular triplets. Of a large stack whose residual is kept they are those below the low cutoff
         and eight more, unless all were asked for.
@@ -35,6 +41,9 @@ class DenoiseResult:
         The result of the iterative method; None for the SVD.
     cutoff : CutoffChoice or None
         How the low cutoff was chosen; None where it was given.
+    picture_quality : PictureQuality
+        Blood over noise, the share of the image where noise dominates, the loss to the clutter filter, and the
+        correlation of the blood maps of two halves of the scan.
     fit_quality : FitQuality
         The held-out error against the one that the sample allows, and the verdict.
     noise_floor : float
@@ -51,11 +60,14 @@ class DenoiseResult:
 
     acquisition: Acquisition
     power_doppler: NDArray[np.float32]
+    blood_power: NDArray[np.float32]
+    noise_power: NDArray[np.float32]
     model: LowRank
     singular_values: NDArray[np.float64]
     options: DenoiseOptions
     solution: Solution | None
     cutoff: CutoffChoice | None
+    picture_quality: PictureQuality
     fit_quality: FitQuality
     noise_floor: float
     observed: NDArray[np.uint8] | None
@@ -100,6 +112,7 @@ class DenoiseResult:
             "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",
             "iterations": f"{n_iterations}: {iterations}",
             "error": f"held-out {error}, noise {self.noise_floor:.4g}",
+            "picture": self.picture_quality.sentence,
             "verdict": self.fit_quality.sentence,
             "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
             "time": seconds,

@@ -1,0 +1,65 @@
+"""Sums of lagged products along the rows of a matrix, by halves of the columns."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUARTERS = 4
+"""The columns are cut into four parts. The first and the third one are half 0, the others half 1."""
+
+COMPILED_ENTRIES = 1 << 23
+"""From this many entries on the compiled loop is used: loading the compiler takes 0.5 s, and it saves 20 ns an entry."""
+
+
+def lag_sums(rows: NDArray[Any], n_lags: int, compiled: bool = False) -> NDArray[Any]:
+    """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
+
+    Parameters
+    ----------
+    rows : (m, n) array
+        Contiguous along the rows; real or complex.
+    n_lags : int
+        Number of lags: 0 to n_lags - 1. At most n.
+    compiled : bool
+        Whether to use the compiled loop; by default False.
+
+    Returns
+    -------
+    (2, m, n_lags) float64 or complex128 array
+        Sums over the column numbers t of half 0 and of half 1, with t + l < n. Each quarter is summed in the
+        precision of the rows, and the quarters are added in double precision.
+    """
+    m, n = rows.shape
+    double = np.complex128 if np.iscomplexobj(rows) else np.float64
+    sums = np.zeros((2, m, n_lags), double)
+    edges = quarter_edges(n)
+    if compiled:
+        from usdenoise.linalg.lag_kernels import add_complex, add_real
+
+        if np.iscomplexobj(rows):
+            add_complex(rows.view(rows.real.dtype), edges, sums)
+        else:
+            add_real(rows, edges, sums)
+        return sums
+    for quarter in range(QUARTERS):
+        for lag in range(n_lags):
+            first, last = edges[quarter], min(edges[quarter + 1], n - lag)
+            if first < last:
+                sums[quarter % 2, :, lag] += np.vecdot(rows[:, first:last], rows[:, first + lag : last + lag])
+    return sums
+
+
+def quarter_edges(n: int) -> NDArray[np.int64]:
+    """Return the five edges of the four quarters of n columns."""
+    return np.linspace(0, n, QUARTERS + 1).astype(np.int64)
+
+
+def pair_counts(n: int, n_lags: int) -> NDArray[np.float64]:
+    """Return the number of products in each sum of :func:`lag_sums`: a (2, n_lags) array."""
+    counts = np.zeros((2, n_lags))
+    edges = quarter_edges(n)
+    for quarter in range(QUARTERS):
+        last = np.minimum(edges[quarter + 1], n - np.arange(n_lags))
+        counts[quarter % 2] += np.maximum(last - edges[quarter], 0)
+    return counts

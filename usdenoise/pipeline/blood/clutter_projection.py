@@ -1,0 +1,102 @@
+"""The effect of a clutter filter I - V V^H on the autocorrelation over time of what it leaves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_LAGS = 12
+"""More lags than 12 changed the correlation with the true blood power by less than 0.002 on phantoms of 400 frames."""
+
+LEAST_EIGENVALUE = 0.45
+"""The filter's loss is made up for with as many lags as keep the smallest eigenvalue of the system above this.
+
+On eight development phantoms 0.62 left a loss of 9 % and 0.35 amplified what tissue was left: the correlation with
+the true power was lower by 0.016 with the first and equal with the second, its worst case lower by 0.02.
+"""
+
+
+@dataclass(frozen=True)
+class ClutterProjection:
+    """Expected autocorrelations over time after the projection I - V V^H.
+
+    A signal with the autocorrelation rho_m, zero beyond the lag L, has after the filter the expected lag sums
+
+        r_l = rho_l - sum_m q_{l-m} rho_m,    q_l = 1/n sum_t sum_k V[t + l, k] conj(V[t, k]),
+
+    with r_l = 1/n sum_t f[t + l] conj(f[t]) (1 - l/n dropped on both sides). White noise has rho_0 alone. The
+    equation is solved for rho_0, the power before the filter.
+
+    Attributes
+    ----------
+    n_frames : int
+        Number of frames n.
+    white : (L + 1,) array
+        Lags 0 to L of white noise of unit power after the filter: 1 - q_0, -q_1, ..., -q_L.
+    recovery : (2 L + 1,) complex array
+        Weights of the lags -L to L that give rho_0.
+    leftover : (L + 1,) array
+        Lags of what tissue leaves behind: those of a signal with the spectrum h (1 - h), where h is the share of
+        white noise that the filter keeps at a frequency. lag 0 is 1; all are 0 where nothing was removed.
+    """
+
+    n_frames: int
+    white: NDArray[np.complex128]
+    recovery: NDArray[np.complex128]
+    leftover: NDArray[np.complex128]
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags L + 1, lag 0 included."""
+        return len(self.white)
+
+    def power_before(self, lags: NDArray[np.complex128]) -> NDArray[np.float64]:
+        """Return the power before the filter of signals with the given lags after it.
+
+        Parameters
+        ----------
+        lags : (..., L + 1) array
+            Lags 0 to L, with the white noise taken off.
+        """
+        negative = lags[..., :0:-1].conj() @ self.recovery[: self.n_lags - 1]
+        power: NDArray[np.float64] = (negative + lags @ self.recovery[self.n_lags - 1 :]).real
+        return power
+
+
+def clutter_projection(right: NDArray[np.inexact]) -> ClutterProjection:
+    """Return the effect of taking out components with the given temporal singular vectors.
+
+    Parameters
+    ----------
+    right : (n_frames, k) array
+        Orthonormal columns V.
+
+    Returns
+    -------
+    ClutterProjection
+        With L at least 1, and at most 12 and an eighth of the frames.
+    """
+    n = len(right)
+    size = 4 * n
+    spectrum = (np.abs(np.fft.fft(right.astype(np.complex128), size, axis=0)) ** 2).sum(axis=1) / n
+    taken = np.fft.ifft(spectrum)  # q at the lags 0, 1, ..., and the negative ones at the end
+    lags = 1
+    recovery = np.array([1 / max(_system(taken, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
+    for tried in range(1, min(MOST_LAGS, n // 8) + 1):
+        values, vectors = np.linalg.eigh(_system(taken, tried))
+        if values[0] < LEAST_EIGENVALUE:
+            break
+        lags, recovery = tried, (vectors[tried] / values) @ vectors.conj().T
+    recovery = np.pad(recovery, lags - len(recovery) // 2)
+    white = -taken[: lags + 1]
+    white[0] += 1
+    kept = np.clip(1 - spectrum, 0, 1)
+    leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
+    scale = leftover[0].real
+    return ClutterProjection(n, white, recovery, leftover / scale if scale > 0 else leftover * 0)
+
+
+def _system(taken: NDArray[np.complex128], lags: int) -> NDArray[np.complex128]:
+    numbers = np.arange(-lags, lags + 1)
+    system: NDArray[np.complex128] = np.eye(2 * lags + 1) - taken[numbers[:, None] - numbers]
+    return system

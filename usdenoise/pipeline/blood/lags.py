@@ -1,0 +1,73 @@
+"""Autocorrelation over time of a filtered stack, gathered while the stack is filtered."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.linalg.lag_sums import lag_sums, pair_counts
+
+
+@dataclass(frozen=True)
+class LagSums:
+    """Lagged products of a filtered stack, and their numbers, by halves of the frames.
+
+    Attributes
+    ----------
+    sums : (2, n_pixels, L + 1) array
+        Sum of f[t + l] conj(f[t]) over the pairs of frames of a half in which both entries are observed.
+    counts : (2, n_pixels, L + 1) array
+        Number of these pairs.
+    """
+
+    sums: NDArray[np.complex128] | NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+    @classmethod
+    def of_rows(
+        cls, rows: NDArray[Any], observed: NDArray[np.bool_] | None, n_lags: int, compiled: bool
+    ) -> Self:
+        """Return the lagged products of some rows of a filtered stack.
+
+        Parameters
+        ----------
+        rows : (m, n_frames) array
+            Filtered rows, 0 where an entry is unobserved.
+        observed : (m, n_frames) boolean array or None
+            Observed entries; None when all are.
+        n_lags : int
+            Number of lags, lag 0 included.
+        compiled : bool
+            Whether to use the compiled loop.
+        """
+        sums = lag_sums(rows, n_lags, compiled)
+        if observed is None:
+            counts = np.broadcast_to(pair_counts(rows.shape[1], n_lags)[:, None], sums.shape)
+        else:
+            counts = lag_sums(observed.astype(np.float32), n_lags, compiled)
+        return cls(sums, counts)
+
+    @classmethod
+    def joined(cls, blocks: Iterable[Self]) -> Self:
+        """Return the lagged products of consecutive row blocks together."""
+        blocks = list(blocks)
+        return cls(
+            np.concatenate([block.sums for block in blocks], axis=1),
+            np.concatenate([block.counts for block in blocks], axis=1),
+        )
+
+    def mean(self, halves: slice, n_frames: int) -> NDArray[np.complex128]:
+        """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs."""
+        sums, counts = self.sums[halves].sum(axis=0), self.counts[halves].sum(axis=0)
+        fade = 1 - np.arange(sums.shape[-1]) / n_frames
+        means: NDArray[np.complex128] = (sums * (fade / np.maximum(counts, 1))).astype(np.complex128)
+        return means
+
+    def difference(self, n_frames: int) -> NDArray[np.complex128]:
+        """Return the scaled difference of the halves, whose noise has the variance of that of the mean."""
+        first, second = self.mean(slice(0, 1), n_frames), self.mean(slice(1, 2), n_frames)
+        a, b = self.counts
+        scaled: NDArray[np.complex128] = (first - second) * (np.sqrt(a * b) / np.maximum(a + b, 1))
+        return scaled

@@ -1,0 +1,89 @@
+"""Averages over a pixel's neighbours, and medians over a wide window at its depth."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEPTH_WINDOW = 7
+"""Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
+
+WIDTH_WINDOWS = {1: (1,), 2: (41,), 3: (13, 13)}
+"""Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels."""
+
+SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
+"""Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Pixels on a grid: (n_z,), (n_z, n_x) or (n_z, n_x, n_y), in the order of the Casorati matrix."""
+
+    shape: tuple[int, ...]
+
+    def average(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+        """Return Gaussian averages over neighbours; the weights of pixels inside the image sum to 1.
+
+        Parameters
+        ----------
+        values : (n_pixels, ...) array
+            Values by pixel.
+        sigma : float
+            Standard deviation in pixels.
+        """
+        return self._smoothed(values, (sigma,) * len(self.shape))
+
+    def wide_median(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the median over a wide window around each pixel: narrow in depth and wide across it.
+
+        Medians are taken on a coarse grid and interpolated.
+
+        Parameters
+        ----------
+        values : (n_pixels,) array
+            Values by pixel.
+        """
+        sizes = [
+            min(size, n)
+            for size, n in zip((DEPTH_WINDOW, *WIDTH_WINDOWS[len(self.shape)]), self.shape, strict=True)
+        ]
+        image = values.reshape(self.shape)
+        windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
+        centres = [
+            _coarse(n - size + 1, max(size // 4, 1)) for n, size in zip(self.shape, sizes, strict=True)
+        ]
+        coarse = np.empty([len(c) for c in centres])
+        for place in product(*(range(len(c)) for c in centres[:1])):
+            slab = windows[np.ix_(centres[0][list(place)], *centres[1:])]
+            coarse[place] = np.median(slab.reshape(*slab.shape[: len(sizes)], -1), axis=-1)[0]
+        for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
+            coarse = _along(_interpolation(n, centre + (size - 1) / 2), coarse, axis)
+        return self._smoothed(coarse.reshape(-1), SMOOTHING_SIGMAS[: len(self.shape)])
+
+    def _smoothed(self, values: NDArray[np.float64], sigmas: tuple[float, ...]) -> NDArray[np.float64]:
+        image = values.reshape(*self.shape, -1)
+        for axis, sigma in enumerate(sigmas):
+            image = _along(_gaussian(self.shape[axis], sigma), image, axis)
+        return image.reshape(values.shape)
+
+
+def _coarse(n: int, step: int) -> NDArray[np.int64]:
+    """Return 0, about every step-th number, and n - 1."""
+    return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
+
+
+def _interpolation(n: int, nodes: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the (n, nodes) matrix of linear interpolation from nodes to 0..n-1, constant beyond the nodes."""
+    return np.stack([np.interp(np.arange(n), nodes, column) for column in np.eye(len(nodes))], axis=1)
+
+
+def _gaussian(n: int, sigma: float) -> NDArray[np.float64]:
+    offset = np.arange(n)[:, None] - np.arange(n)
+    weights = np.exp(-0.5 * (offset / sigma) ** 2)
+    matrix: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return matrix
+
+
+def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    return np.moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)

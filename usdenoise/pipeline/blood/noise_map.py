@@ -1,0 +1,49 @@
+"""The noise power of every pixel, from the Doppler frequencies at which its surroundings have no blood."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
+from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
+
+N_FREQUENCIES = 64
+"""Frequencies at which spectra of at most 13 lags are looked at: more than twice the number of lags."""
+
+SURROUNDINGS_SIGMA = 6.0
+"""Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
+
+
+def noise_map(
+    lags: NDArray[np.complex128], projection: ClutterProjection, grid: Neighbourhood
+) -> NDArray[np.float64]:
+    """Return the noise power before the clutter filter for each pixel.
+
+    Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
+    the average spectrum of a pixel's surroundings the half of the frequencies with the lowest power over h has the
+    least blood and tissue (minimum statistics, as in Martin, IEEE Trans. Speech Audio Process. 9(5), 2001). The
+    noise map is the wide median of the pixels' power over h in that half: wide, so that vessels do not count.
+
+    Parameters
+    ----------
+    lags : (n_pixels, L + 1) array
+        Lags r_l of the filtered stack.
+    projection : ClutterProjection
+        The clutter filter.
+    grid : Neighbourhood
+        Shape of the image.
+
+    Returns
+    -------
+    (n_pixels,) float64 array
+    """
+    n_lags = projection.n_lags
+    frequencies = np.arange(N_FREQUENCIES) / N_FREQUENCIES
+    taper = (1 - np.arange(n_lags) / n_lags) * np.where(np.arange(n_lags) == 0, 1, 2)
+    transform = (np.exp(-2j * np.pi * frequencies[:, None] * np.arange(n_lags)) * taper).T
+    kept = (projection.white @ transform).real
+    spectra = (lags @ transform).real
+    around = grid.average(spectra, SURROUNDINGS_SIGMA) / kept
+    rank = np.argsort(np.argsort(around, axis=-1), axis=-1)
+    quiet = rank < N_FREQUENCIES // 2
+    power = (spectra * quiet).sum(axis=-1) / (kept * quiet).sum(axis=-1)
+    return np.maximum(grid.wide_median(power), 0)
