@@ -14,7 +14,8 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, arranged
-from usdenoise.formats.stored import StoredArray, concatenated, from_array
+from usdenoise.formats.file_values import in_file
+from usdenoise.formats.stored import StoredArray, concatenated
 
 PATTERN = "bf*part*.dat"
 _HEADER = struct.Struct("<10i")
@@ -31,7 +32,7 @@ def recognise(head: bytes) -> bool:
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """Open an AUTC file or a folder of them, whose one stack is mapped to memory.
+    """Open an AUTC file or a folder of them, whose one stack is read only where it is used.
 
     Parameters
     ----------
@@ -79,7 +80,6 @@ def _blocks(path: Path) -> list[tuple[int, StoredArray]]:
     if size == 0:
         return []
     blocks = []
-    mapped = np.memmap(path, np.uint8, "r")
     with path.open("rb") as file:
         while position < size:
             file.seek(position)
@@ -96,7 +96,7 @@ def _blocks(path: Path) -> list[tuple[int, StoredArray]]:
                     f"{path} is truncated: block {index} of {n_x} x {n_z} x {n_frames} ends at byte {end}, but the "
                     f"file at {size}; copy it again"
                 )
-            values = mapped[position + _HEADER.size : end].view("<c8").reshape(n_x, n_z, n_frames)
-            blocks.append((index, from_array(values)))
+            values = in_file(path, position + _HEADER.size, (n_x, n_z, n_frames), np.dtype("<c8"))
+            blocks.append((index, values))
             position = end
     return blocks

@@ -16,9 +16,10 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, arranged, pitch
+from usdenoise.formats.file_values import in_file
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
 from usdenoise.formats.hdf5.hdf5_reading import open_file
-from usdenoise.formats.stored import concatenated, from_array
+from usdenoise.formats.stored import concatenated
 
 PARAMETERS = "ScanParameters.mat"
 _HEADER = struct.Struct("<5Q")
@@ -37,7 +38,7 @@ def recognise(path: Path, head: bytes) -> bool:
 
 @contextmanager
 def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """Open an EchoFrame file, whose one stack is mapped to memory and read only where it is used.
+    """Open an EchoFrame file, whose one stack is read only where it is used.
 
     Parameters
     ----------
@@ -72,11 +73,8 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             f"holds {size}; copy it again, or check that {PARAMETERS} belongs to it"
         )
     step = block_bytes + padding
-    mapped = np.memmap(path, np.uint8, "r")
     starts = range(header_size, header_size + n_blocks * step, step)
-    blocks = [
-        from_array(mapped[at : at + block_bytes].view("<c8").reshape(n_volumes, n_x, n_z)) for at in starts
-    ]
+    blocks = [in_file(path, at, shape, np.dtype("<c8")) for at in starts]
     stack = arranged(
         "iq",
         concatenated(blocks, 0),

@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,15 @@ from usdenoise.formats.contents import (
 )
 from usdenoise.formats.damage import MAX_EXPANSION, guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.stored import StoredArray, from_array, loaded_when_read
+from usdenoise.formats.file_values import in_file
+from usdenoise.formats.stored import StoredArray, loaded_when_read
 
 _DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
 @contextmanager
 def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
-    """Open a .npy file, whose one array is mapped to memory and read only where it is used.
+    """Open a .npy file, whose one array is read only where it is used.
 
     An array of pickled objects is listed, but is no stack.
 
@@ -54,9 +55,7 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
         if not dtype.hasobject and not dtype.names:
             _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
             if math.prod(shape):
-                order: Literal["F", "C"] = "F" if fortran else "C"
-                values: NDArray[Any] = np.memmap(path, dtype, "r", offset, shape, order)
-                stack = arranged("iq", from_array(values), n_axes)
+                stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), n_axes)
         yield Contents("NumPy .npy", () if stack is None else (stack,), every)
 
 

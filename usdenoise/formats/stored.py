@@ -51,7 +51,7 @@ def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def from_array(values: NDArray[Any]) -> StoredArray:
-    """Return an array in memory, or one mapped to it, as a stored array."""
+    """Return an array in memory as a stored array."""
     fortran = values.flags.f_contiguous and not values.flags.c_contiguous
     return StoredArray(
         values.shape, values.dtype, lambda index: np.asarray(values[index]), values.ndim - 1 if fortran else 0
