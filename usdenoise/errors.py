@@ -80,6 +80,27 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         raise OptionError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}")
 
 
+def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:
+    """Check that a path can be the name of a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The path.
+    error : type, default InputError
+        Class of the error.
+
+    Raises
+    ------
+    UsdenoiseError
+        If the path holds a NUL character.
+    """
+    if "\0" in str(path):
+        raise error(
+            f"the path {str(path)!r} holds a NUL character, which no file name can; give another path"
+        )
+
+
 def _python_name(found: re.Match[str]) -> str:
     if found[1] is None:
         return "" if found[2] else found[0]

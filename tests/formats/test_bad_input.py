@@ -23,11 +23,16 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import usdenoise
 from tests.formats.layouts import LAYOUTS
 from usdenoise import Acquisition, denoise, load
 from usdenoise.cli import main
-from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.comparison.compare_file import compare_file
+from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
 from usdenoise.formats import describe
+from usdenoise.jobs.run_job import run
+from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.phantom import PhantomSettings
 
 _RNG = np.random.default_rng(8)
 IQ = (_RNG.standard_normal((9, 4, 3)) + 1j * _RNG.standard_normal((9, 4, 3))).astype(np.complex64)
@@ -114,6 +119,62 @@ def test_a_folder(tmp_path: Path) -> None:
         match=r"is a folder, and neither a Zarr group nor .*; check the path, or use usdenoise batch",
     ):
         load(tmp_path)
+
+
+ATTEMPTS: dict[str, Callable[[str], Any]] = {
+    "load": load,
+    "describe": describe,
+    "expand": usdenoise.expand,
+    "run": run,
+    "compare_file": lambda path: compare_file(path, methods=["svd"]),
+    "run_batch": lambda path: usdenoise.run_batch([path], "out"),
+}
+
+
+@pytest.mark.parametrize("key", ATTEMPTS)
+def test_a_nul_in_the_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^the path 'a\\x00b' holds a NUL character, .* give another path$"):
+        ATTEMPTS[key]("a\0b")
+    assert list(tmp_path.iterdir()) == []
+
+
+TARGETS: dict[str, Callable[[Path, str], Any]] = {
+    "run": run,
+    "run_batch": lambda path, folder: usdenoise.run_batch([path], folder),
+    "simulate": lambda path, folder: simulate_to_file(folder, PhantomSettings(shape=(16, 12, 40))),
+}
+
+
+@pytest.mark.parametrize("key", TARGETS)
+def test_a_nul_in_the_path_of_the_results(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with pytest.raises(
+        OutputError, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"
+    ):
+        TARGETS[key](path, "a\0b.h5")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("frames", [3, "0:4", (0, 4), slice(0, 4.0), slice("0", None)], ids=repr)
+def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    for read in (load, describe):
+        with pytest.raises(
+            OptionError, match=rf"^frames is {re.escape(repr(frames))}, and must be a slice of whole numbers"
+        ):
+            read(path, frames=frames)
+    assert load(path, frames=slice(np.int64(1), np.int32(4))).iq.shape == (3, 4, 3)
+
+
+@pytest.mark.parametrize("dtype", ["half", "", np.float32, np.zeros(2), 64], ids=repr)
+def test_a_precision_that_is_not_known(dtype: Any, tmp_path: Path) -> None:
+    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    with pytest.raises(
+        OptionError, match=rf"^dtype is {re.escape(repr(dtype))}, and must be 'single', 'double' or None$"
+    ):
+        load(path, dtype=dtype)
 
 
 @pytest.mark.parametrize("name", ["x.h5", "x.mat", "x"])

@@ -8,6 +8,8 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,14 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
-from usdenoise import denoise, load
+from usdenoise import compare, denoise, load
 from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import image_job, job_frame
 from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.progress import Silence
 from usdenoise.phantom import Phantom, Terms
 from usdenoise.pipeline.options import DenoiseOptions
@@ -619,15 +622,39 @@ def test_the_report_records_the_input_what_was_asked_and_the_sizes(tmp_path: Pat
     assert report["output_bytes"] == sizes
 
 
-def test_values_beyond_the_precision_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [1e60, -1e60j])
+def test_values_beyond_the_precision_are_refused(value: complex, tmp_path: Path) -> None:
+    values = IQ.astype(np.complex128)
+    values[3, 4, 5], values[0, 0, 0] = value, np.nan
+    path = write(tmp_path / "x.h5", "iq", values)
+    attempts: list[Callable[[], Any]] = [
+        lambda: run(path),
+        lambda: run(path, output=Output(window=6)),
+        lambda: load(path, dtype="single"),
+        lambda: denoise(load(path), options=OPTIONS),
+        lambda: denoise(values, axes="tzx", options=OPTIONS),
+        lambda: compare(load(path), ["eta-decay"], rank=3),
+    ]
+    for attempt in attempts:
+        with pytest.raises(
+            InputError,
+            match=r"^'iq' holds a value of magnitude 1e\+60, and single precision ends at 3\.4e\+38; scale the stack "
+            "before$",
+        ):
+            attempt()
+    assert np.nanmax(np.abs(load(path, dtype="double").iq)) == 1e60
+    assert os.listdir(tmp_path) == ["x.h5"]
+
+
+def test_values_beyond_what_power_allows_are_refused_in_double_precision_too(tmp_path: Path) -> None:
     values = IQ.astype(np.complex128)
     values[3, 4, 5] = 1e60
     path = write(tmp_path / "x.h5", "iq", values)
     with pytest.raises(
-        InputError, match="holds values that are beyond single precision; scale the stack before"
+        InputError,
+        match=r"largest magnitude in 'iq' is 1e\+60, .*; scale the stack to between 1e-12 and 1e\+14",
     ):
-        run(path)
-    assert os.listdir(tmp_path) == ["x.h5"]
+        run(path, options=replace(OPTIONS, precision="double"))
 
 
 def test_a_file_name_that_no_font_can_show(tmp_path: Path, pictures: None) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from usdenoise.batch.plan import BatchFile
-from usdenoise.errors import OutputError
+from usdenoise.errors import OutputError, check_path
 
 
 @contextmanager
@@ -30,6 +30,7 @@ def hold(folder: Path) -> Iterator[None]:
     OutputError
         If another batch holds the folder, or the folder cannot be made or locked.
     """
+    check_path(folder, OutputError)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _acquire(folder / BatchFile.LOCK)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
+from usdenoise.errors import check_path
 from usdenoise.formats.containers import SUFFIXES, is_acquisition_folder
 
 
@@ -69,10 +70,16 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     -------
     list of Scan
         Scans in natural order, as by :func:`natural_key`. The list is empty where there are none.
+
+    Raises
+    ------
+    InputError
+        If a path holds a NUL character.
     """
     found: dict[str, Path] = {}
     roots = []
     for path in paths:
+        check_path(path)
         whole = os.path.abspath(path)
         search = path.is_dir() and not is_acquisition_folder(path)
         roots.append(whole if search else os.path.dirname(whole))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, Settings, compare
 from usdenoise.comparison.regions import region
+from usdenoise.errors import check_path
 from usdenoise.formats import load
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.output_folder import OutputFolder
@@ -84,6 +85,7 @@ def compare_file(
         If the file cannot be read, an option is wrong, or the results cannot be written. A method that fails raises
         nothing: its row in the report says why.
     """
+    check_path(path)
     path, settings = Path(path), settings or Settings()
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
     with OutputFolder(folder, overwrite) as outputs:

@@ -25,6 +25,7 @@ from usdenoise.pipeline.denoise import STORAGE
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.casorati import image_from_pixels
+from usdenoise.stack.precision import checked_conversion
 
 DEFAULT_SAMPLING = (DenoiseOptions().sampling,)
 
@@ -227,7 +228,8 @@ class _MethodRunner:
         self._complete = all(bool(np.isfinite(part).all()) for part in stack)
         self._like = acquisition
         self._stack = scratch / "stack.npy"
-        write_array(self._stack, np.ascontiguousarray(stack, dtype=dtype))
+        with checked_conversion(stack, dtype, acquisition.name):
+            write_array(self._stack, np.ascontiguousarray(stack, dtype=dtype))
         # A task carries the metadata of the stack alone; the process reads the entries from the scratch folder.
         zeros: NDArray[Any] = np.zeros([PLACEHOLDER_LENGTH] * stack.ndim, dtype)
         self._placeholder = replace(acquisition, iq=zeros, axes=axes)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, check_path
 from usdenoise.formats.contents import Contents
 
 Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
@@ -36,6 +36,7 @@ def opener(path: Path) -> Opener:
     InputError
         If the path is missing, unreadable, or of no known format.
     """
+    check_path(path)
     if path.is_dir():
         return _of_folder(path)
     try:

@@ -93,7 +93,7 @@ class _Reading:
         within = self._shape[axis + 1 :]
         inner_is_whole = all(part == slice(0, n, 1) for part, n in zip(index[1:], within, strict=True))
         if along.step == 1 and inner_is_whole:
-            self._read(memoryview(values.reshape(-1).view(np.uint8)), position + along.start * step)
+            self._read(values.reshape(-1).view(np.uint8).data, position + along.start * step)
         elif within and step >= SKIPPED_BYTES:
             for place, number in enumerate(range(along.start, along.stop, along.step)):
                 self.fill(values[place], index[1:], position + number * step, axis + 1)
@@ -109,7 +109,7 @@ class _Reading:
             last = min(first + count, len(values))
             start, stop = along.start + first * along.step, along.start + (last - 1) * along.step + 1
             part = np.empty((stop - start, *within), values.dtype)
-            self._read(memoryview(part.reshape(-1).view(np.uint8)), position + start * step)
+            self._read(part.reshape(-1).view(np.uint8).data, position + start * step)
             values[first:last] = part[(slice(None, None, along.step), *index[1:])]
 
     def _read(self, memory: memoryview, position: int) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.formats.stored import StoredArray
 from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
+from usdenoise.stack.precision import checked_conversion
 
 SLAB_BYTES = 16 << 20
 """Size of a slab, the part of a stack that is read or written at a time."""
@@ -60,7 +61,9 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     return slice(start, stop, step)
 
 
-def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.dtype[Any]) -> NDArray[Any]:
+def read_stack(
+    stored: StoredArray, axes: str, frames: slice | None, dtype: np.dtype[Any], name: str = "iq"
+) -> NDArray[Any]:
     """Read a stack slab by slab into memory ordered as a Casorati matrix.
 
     Parameters
@@ -73,6 +76,8 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
         Frames to read, counted from 0; None reads all.
     dtype : numpy.dtype
         Type of the values that are returned.
+    name : str
+        Name of the stack, for error messages.
 
     Returns
     -------
@@ -82,7 +87,8 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
     Raises
     ------
     InputError
-        If `axes` does not fit the stack, or fewer than two frames are selected.
+        If `axes` does not fit the stack, if fewer than two frames are selected, or if a finite value is beyond the
+        range of `dtype`.
     """
     check_axes(axes, stored.shape)
     time = axes.index("t")
@@ -94,6 +100,11 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
     stack = np.moveaxis(spatial_order(memory, canonical, axes), stored.slow, 0)
     n_slabs = counts[stored.slow]
     rows = max(1, SLAB_BYTES // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
+
+    def place(target: NDArray[Any], slab: NDArray[Any]) -> None:
+        with checked_conversion(slab, dtype, name):
+            copy_by_lines(target, slab)
+
     # A thread in the background copies one slab into the matrix while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
@@ -108,7 +119,7 @@ def read_stack(stored: StoredArray, axes: str, frames: slice | None, dtype: np.d
             if placed is not None:
                 placed.result()
             # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-            placed = background.submit(copy_context().run, copy_by_lines, stack[start:stop], slab)
+            placed = background.submit(copy_context().run, place, stack[start:stop], slab)
         if placed is not None:
             placed.result()
     return np.moveaxis(stack, 0, stored.slow)

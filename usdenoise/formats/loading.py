@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import InputError, check_names
+from usdenoise.errors import InputError, OptionError, check_names
 from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.containers import opener
 from usdenoise.formats.contents import Contents, Stack
@@ -16,6 +16,9 @@ from usdenoise.formats.description import FileDescription, Metadata, guess_axes
 from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
 from usdenoise.formats.metadata import add_verasonics, interpret, with_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
+
+PRECISIONS = (None, "single", "double")
+"""Precisions of the values that are read; None keeps that of the file."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class ReadOptions:
     spacing_mm : tuple of float or None
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. None takes
         the file's.
+
+    Raises
+    ------
+    OptionError
+        If `frames` is no slice of whole numbers.
     """
 
     dataset: str | None = None
@@ -44,8 +52,17 @@ class ReadOptions:
     frame_rate_hz: float | None = None
     spacing_mm: tuple[float, ...] | None = None
 
+    def __post_init__(self) -> None:
+        frames = self.frames
+        parts = (frames.start, frames.stop, frames.step) if isinstance(frames, slice) else (frames,)
+        whole = all(part is None or isinstance(part, int | np.integer) for part in parts)
+        if not whole or not isinstance(frames, slice | None):
+            raise OptionError(
+                f"--frames is {frames!r}, and must be a slice of whole numbers, such as slice(0, 400)"
+            )
 
-def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
+
+def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acquisition:
     """Read an acquisition from a file or a folder.
 
     Parameters
@@ -71,7 +88,7 @@ def load(path: str | Path, *, dtype: Any = None, **options: Any) -> Acquisition:
         If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
         stack, or if that stack is power Doppler, which has no phase left to filter by.
     OptionError
-        If an option is unknown.
+        If an option is unknown, or `dtype` or `frames` is of another kind.
 
     Examples
     --------
@@ -137,7 +154,7 @@ class Source:
         last = self.n_frames if stop is None else stop
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
         values, stack = self.metadata.values, self.stack
-        iq = read_stack(stack.array, values["axes"], wanted, self.dtype)
+        iq = read_stack(stack.array, values["axes"], wanted, self.dtype, stack.name)
         rate = values.get("frame_rate_hz")
         return Acquisition(
             iq,
@@ -169,7 +186,7 @@ class Source:
 
 
 @contextmanager
-def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterator[Source]:
+def open_stack(path: str | Path, *, dtype: str | None = None, **options: Any) -> Iterator[Source]:
     """Open a file and yield its stack as a :class:`Source`, which reads parts of it.
 
     Parameters
@@ -181,8 +198,12 @@ def open_stack(path: str | Path, *, dtype: Any = None, **options: Any) -> Iterat
     ------
     InputError
         For the same reasons as :func:`load`.
+    OptionError
+        For the same reasons as :func:`load`.
     """
     path, how = Path(path), _read_options(options)
+    if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
+        raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     with _opened(path, how) as contents:
         stack, metadata = _picked(contents, path, how, carried=True)
         n_frames = stack.array.shape[metadata.values["axes"].index("t")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from usdenoise.errors import OutputError
+from usdenoise.errors import OutputError, check_path
 from usdenoise.system.signals import uninterrupted
 
 _TEMPORARY = re.compile(r"\.\d+-partial-(.+)", re.DOTALL)
@@ -46,6 +46,7 @@ class OutputFolder:
         self._waiting: dict[Path, Path] = {}
 
     def __enter__(self) -> Self:
+        check_path(self.folder, OutputError)
         try:
             above = [self.folder, *self.folder.absolute().parents]
             self._made = [folder for folder in above if not folder.exists()]
@@ -72,8 +73,9 @@ class OutputFolder:
         Raises
         ------
         OutputError
-            If a file of that name exists and `overwrite` is False.
+            If a file of that name exists and `overwrite` is False, or the name holds a NUL character.
         """
+        check_path(name, OutputError)
         final = self.folder / name
         if final.exists() and not self.overwrite:
             raise OutputError(f"{final} exists; give --overwrite to replace it, or another folder with -o")

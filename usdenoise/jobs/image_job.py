@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.completion.solve import Iteration
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.file_state import sha256, unchanged
@@ -26,7 +26,7 @@ from usdenoise.pictures.doppler_pictures import directional_png, power_doppler_p
 from usdenoise.pictures.figures import load_libraries
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
 from usdenoise.system.background import run_in_background
@@ -92,7 +92,7 @@ class ImageJob:
             check_address_space(job.path, job.reading, job.options.precision, threads)
             with unchanged(job.path) as state:
                 digest = run_in_background(_digest, job.path)
-                acquisition = _load(job)
+                acquisition = load(job.path, dtype=job.options.precision, **job.reading)
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # The drawing libraries load during the iterations: before them, the start needs the processors.
@@ -206,15 +206,3 @@ class FilteredImage:
 def _digest(path: Path) -> str:
     with unchanged(path):
         return sha256(path)
-
-
-def _load(job: Job) -> Acquisition:
-    precision = job.options.precision
-    beyond: list[str] = []
-    with np.errstate(over="call", call=lambda kind, _: beyond.append(kind)):
-        acquisition = load(job.path, dtype=precision, **job.reading)
-    if beyond:
-        raise InputError(
-            f"{job.path} holds values that are beyond {precision} precision; scale the stack before"
-        )
-    return acquisition

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from usdenoise.errors import check_path
 from usdenoise.jobs.image_job import ImageJob
 from usdenoise.jobs.job_frame import Job, JobKind, carry_out
 from usdenoise.jobs.job_options import Display, Output
@@ -59,6 +60,7 @@ def run(
     UsdenoiseError
         For anything that the user can mend.
     """
+    check_path(path)
     path = Path(path)
     job = Job(
         path,

@@ -11,6 +11,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.bit_mask import pack, packed_width, unpack
+from usdenoise.stack.precision import checked_conversion
 
 Result = TypeVar("Result")
 
@@ -35,9 +36,15 @@ def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
     -------
     (n_pixels, n_frames) array, C-contiguous
         A view of the stack where its memory is already in this order, otherwise a copy.
+
+    Raises
+    ------
+    InputError
+        If a finite value is beyond the range of `dtype`.
     """
     ordered = spatial_order(acquisition.iq, acquisition.axes, canonical_axes(acquisition.axes))
-    return np.ascontiguousarray(ordered.reshape(-1, acquisition.n_frames), dtype=dtype)
+    with checked_conversion(ordered, dtype, acquisition.name):
+        return np.ascontiguousarray(ordered.reshape(-1, acquisition.n_frames), dtype=dtype)
 
 
 def from_casorati(matrix: NDArray[Any], like: Acquisition) -> NDArray[Any]:
