@@ -16,7 +16,7 @@ from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
 from usdenoise.phantom import PhantomSettings
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-RARE = {"init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha"}
+RARE = {"init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha", "allow_external"}
 
 
 def command(name: str) -> GroupedCommand:

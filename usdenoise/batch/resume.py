@@ -10,7 +10,7 @@ from typing import Any
 from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.batch.table import Failure, Row, Status, outcome
 from usdenoise.errors import InputError
-from usdenoise.formats.file_state import file_state, sha256, size_on_disk
+from usdenoise.formats.file_state import STATE, file_state, is_same_state, sha256, size_on_disk
 from usdenoise.system.provenance import software
 
 LASTING = (Failure.INPUT, Failure.OPTIONS, Failure.DIVERGED)
@@ -109,11 +109,8 @@ def _read_row(fields: Mapping[str, Any]) -> Row:
 
 
 def _same_input_failed(scan: Scan, earlier: Mapping[str, Any]) -> bool:
-    state = file_state(scan.path)
-    return state is not None and state == {
-        "bytes": earlier["input_bytes"],
-        "mtime_ns": earlier["input_mtime_ns"],
-    }
+    state = file_state(scan.path, earlier["input_other_files"])
+    return state is not None and is_same_state(state, {name: earlier[f"input_{name}"] for name in STATE})
 
 
 def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
@@ -134,13 +131,14 @@ def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any])
 def _input_difference(scan: Scan, source: Mapping[str, Any]) -> str | None:
     if Path(source["path"]).name != scan.path.name:
         return f"made from {Path(source['path']).name}"
-    state = file_state(scan.path)
+    others = source["other_files"]
+    state = file_state(scan.path, others)
     if state is None:
         return "the input is not there"
-    if state == {"bytes": source["bytes"], "mtime_ns": source["mtime_ns"]}:
+    if is_same_state(state, source):
         return None
     try:
-        changed = state["bytes"] != source["bytes"] or sha256(scan.path) != source["sha256"]
+        changed = state["bytes"] != source["bytes"] or sha256(scan.path, others) != source["sha256"]
     except InputError:
         changed = True
     return "the input changed" if changed else None

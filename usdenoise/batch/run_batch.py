@@ -15,7 +15,6 @@ from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.scan_process import EventKind
 from usdenoise.batch.table import Row, Status, outcome, scan_row, write_sheet, write_tables
 from usdenoise.errors import InputError
-from usdenoise.formats.file_state import file_state
 from usdenoise.formats.output_folder import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.pipeline.options import DenoiseOptions
@@ -216,7 +215,7 @@ def run_batch(
             with uninterrupted():
                 for event in pool.stop():
                     if event.kind == EventKind.DONE:
-                        rows[event.scan] = _row(event, decisions[event.scan], None)
+                        rows[event.scan] = _row(event, decisions[event.scan])
                 for scan in decisions:
                     if scan not in rows:
                         remove_leftovers(scan.folder)
@@ -271,7 +270,6 @@ def _run(
         rows[scan] = row
         watcher.finished(row)
 
-    states: dict[Scan, Mapping[str, int] | None] = {}
     waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
     for scan, decision in decisions.items():
         if decision.action == Action.SKIP and decision.report is not None:
@@ -284,7 +282,6 @@ def _run(
         while waiting and pool.is_free:
             scan = waiting.popleft()
             remove_leftovers(scan.folder)
-            states[scan] = file_state(scan.path)
             watcher.started(scan, pool.start(scan))
         for event in pool.receive(_TICK_S):
             if not event.is_last:
@@ -292,11 +289,11 @@ def _run(
                 continue
             if event.kind == EventKind.LOST:
                 remove_leftovers(event.scan.folder)
-            finish(event.scan, _row(event, decisions[event.scan], states[event.scan]))
+            finish(event.scan, _row(event, decisions[event.scan]))
         watcher.tick()
 
 
-def _row(event: Event, decision: Decision, state: Mapping[str, int] | None) -> Row:
+def _row(event: Event, decision: Decision) -> Row:
     """Return the row of a last event.
 
     Parameters
@@ -305,13 +302,11 @@ def _row(event: Event, decision: Decision, state: Mapping[str, int] | None) -> R
         Last event of the scan's process.
     decision : Decision
         Decision about the scan, whose reason goes into the row.
-    state : mapping or None
-        Size and modification time of the input when the process started, where known.
     """
     if event.kind == EventKind.DONE:
         return scan_row(event.scan, Status.DONE, decision.reason, **event.values[0])
-    failure, sentence = event.values
-    state = state or {}
+    # A process that was lost has not said in which state it found its input.
+    failure, sentence, state = (*event.values, None)[:3]
     return scan_row(
         event.scan,
         Status.FAILED,
@@ -319,8 +314,7 @@ def _row(event: Event, decision: Decision, state: Mapping[str, int] | None) -> R
         seconds=event.seconds,
         error=sentence,
         failure=failure,
-        input_bytes=state.get("bytes"),
-        input_mtime_ns=state.get("mtime_ns"),
+        **{f"input_{name}": value for name, value in (state or {}).items()},
     )
 
 

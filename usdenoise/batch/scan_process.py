@@ -22,6 +22,8 @@ from usdenoise.errors import (
     command_line_text,
     is_out_of_memory,
 )
+from usdenoise.formats.file_state import file_state
+from usdenoise.formats.input_files import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
@@ -50,7 +52,7 @@ class EventKind(StrEnum):
     DONE = "done"
     """The results are written (fields of the row)."""
     FAILED = "failed"
-    """The job failed (kind of failure, sentence)."""
+    """The job failed (kind of failure, sentence, state of the input when the job began)."""
     LOST = "lost"
     """The process ended without a last message (kind of failure, sentence); sent by the pool."""
 
@@ -99,15 +101,25 @@ def work(
             (EventKind.NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision))
         )
         pipe.recv()
+        state = _state(path, arguments["reading"].get("dataset"))
         try:
             report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
             message: tuple[Any, ...] = (EventKind.DONE, outcome(report))
         except Exception as error:
-            message = (EventKind.FAILED, *_failure(error))
+            message = (EventKind.FAILED, *_failure(error), state)
         pipe.send(message)
     except (KeyboardInterrupt, OSError, EOFError):
         # The batch asked this process to end, or the batch itself has ended.
         return
+
+
+def _state(path: Path, dataset: str | None) -> Mapping[str, Any] | None:
+    """Return the state of all files of an input, as far as they are known; None if it cannot be read."""
+    try:
+        others = other_files(path, dataset)
+    except InputError:
+        others = []
+    return file_state(path, others)
 
 
 def _follow_parent() -> None:

@@ -54,6 +54,10 @@ class Failure(StrEnum):
     """The program has an error."""
 
 
+_ONLY_IN_RECORD = ("input_files", "input_other_files")
+"""Fields of a row that are no column of the table: only a later batch needs them."""
+
+
 @dataclass(frozen=True)
 class Row:
     """Outcome of one scan.
@@ -78,7 +82,11 @@ class Row:
     failure : Failure
         Kind of failure.
     input_bytes, input_mtime_ns : int or None
-        Size in bytes and modification time in ns of the input when the scan failed.
+        Size in bytes and latest modification time in ns of the files of the input when the scan failed.
+    input_files : str or None
+        Digest of the names, sizes and times of these files; only in batch.json.
+    input_other_files : sequence of str
+        Files of the input apart from its own, as its report has them; only in batch.json.
     """
 
     scan: str
@@ -100,6 +108,8 @@ class Row:
     failure: Failure = Failure.NONE
     input_bytes: int | None = None
     input_mtime_ns: int | None = None
+    input_files: str | None = None
+    input_other_files: Sequence[str] = ()
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
@@ -146,7 +156,8 @@ def write_tables(
         If a file cannot be written.
     """
     lines = [asdict(row) for row in rows]
-    text = csv_text([field.name for field in fields(Row)], lines)
+    columns = [field.name for field in fields(Row) if field.name not in _ONLY_IN_RECORD]
+    text = csv_text(columns, lines)
     record = {
         "summary": dict(summary),
         "rows": lines,

@@ -47,10 +47,17 @@ from usdenoise.cli.option_groups import Group, GroupedCommand, option
     metavar="N",
     help="Drop components from N on, instead of from the high cutoff of the run.",
 )
+@shared.external_option
 @shared.overwrite_option
 @shared.json_option
 def command(
-    file: Path, output: Path | None, low: int | None, high: int | None, overwrite: bool, as_json: bool
+    file: Path,
+    output: Path | None,
+    low: int | None,
+    high: int | None,
+    allow_external: bool | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Rebuild a filtered stack from the factors in FILE.
 
@@ -59,7 +66,13 @@ def command(
     from usdenoise.jobs.expand_job import expand_to_file
 
     report = expand_to_file(
-        file, output, low=low, high=high, overwrite=overwrite, command=["usdenoise", *sys.argv[1:]]
+        file,
+        output,
+        low=low,
+        high=high,
+        allow_external=bool(allow_external),
+        overwrite=overwrite,
+        command=["usdenoise", *sys.argv[1:]],
     )
     if as_json:
         print_json(report)

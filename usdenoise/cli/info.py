@@ -23,7 +23,7 @@ from usdenoise.errors import InputError
 @click.argument("file", type=click.Path(path_type=Path))
 @shared.reading_options
 @shared.json_option
-def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> None:
+def command(file: Path, as_json: bool, **reading: Any) -> None:
     """Show what is in FILE and how it would be read.
 
     The list has all stacks in FILE, marks the one that would be read, and says where each piece of metadata
@@ -31,7 +31,7 @@ def command(file: Path, as_json: bool, frames: slice | None, **reading: Any) -> 
     """
     from usdenoise.formats import describe
 
-    description = describe(file, frames=frames, **reading)
+    description = describe(file, **shared.given(reading))
     if as_json:
         metadata = description.metadata
         print_json(

@@ -14,7 +14,7 @@ from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, flag, m
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
-READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external")
 _DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
@@ -99,6 +99,15 @@ estimator_options = _stack(
     estimator_subset("method"), _preset_option, *(_ESTIMATOR[name] for name in _ESTIMATOR if name != "method")
 )
 
+external_option = option(
+    Group.ADVANCED,
+    "--allow-external",
+    is_flag=True,
+    default=None,
+    help="Also read files outside the folder of the input that the input names or links to. Use it only for files "
+    "that you trust.",
+)
+
 reading_options = _stack(
     option(
         Group.INPUT,
@@ -138,6 +147,7 @@ reading_options = _stack(
         help="Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
         "has no pixel pitch, or a wrong one.",
     ),
+    external_option,
 )
 
 scale_options = _stack(

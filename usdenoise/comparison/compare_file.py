@@ -13,6 +13,7 @@ from usdenoise.comparison.regions import region
 from usdenoise.errors import check_path
 from usdenoise.formats import load
 from usdenoise.formats.file_state import sha256
+from usdenoise.formats.input_files import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
@@ -93,7 +94,7 @@ def compare_file(
         acquisition = load(path, dtype=settings.precision, **(reading or {}))
         regions = {"signal": signal, "background": background}
         masks = {name: _region_mask(text, acquisition) for name, text in regions.items()}
-        input_entry = _describe_input(path, acquisition)
+        input_entry = _describe_input(path, acquisition, reading or {})
         outcome = compare(
             acquisition,
             methods,
@@ -134,11 +135,11 @@ def _region_mask(text: str | None, acquisition: Acquisition) -> NDArray[np.bool_
     return region(text, shape, axes, acquisition.spacing_mm)
 
 
-def _describe_input(path: Path, acquisition: Acquisition) -> dict[str, Any]:
+def _describe_input(path: Path, acquisition: Acquisition, reading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report's entry on the file: its digest, and how it was read."""
     return {
         "path": str(path),
-        "sha256": sha256(path),
+        "sha256": sha256(path, other_files(path, reading.get("dataset"))),
         "dataset": acquisition.name,
         "shape": list(acquisition.iq.shape),
         "axes": acquisition.axes,

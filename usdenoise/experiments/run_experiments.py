@@ -11,6 +11,7 @@ from usdenoise.experiments.catalogue import EXPERIMENTS
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.formats.file_state import sha256
+from usdenoise.formats.input_files import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.pictures.error_curves import Line, Setting, curves_png
 from usdenoise.pictures.figures import suitable_range_db
@@ -97,7 +98,8 @@ def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
 def _source(setup: Setup) -> dict[str, Any] | None:
     if setup.acquisition is None:
         return None
-    return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition)}
+    others = other_files(setup.acquisition, setup.reading.get("dataset"))
+    return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition, others)}
 
 
 def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: dict[str, Any]) -> None:

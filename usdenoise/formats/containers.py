@@ -40,15 +40,14 @@ def opener(path: Path) -> Opener:
     if path.is_dir():
         return _of_folder(path)
     try:
-        with path.open("rb") as file:
-            head = file.read(4104)
+        head = _head(path)
     except OSError as error:
         reason = (
             "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         )
         raise InputError(f"{path} {reason}; check the path") from error
     suffix = path.suffix.lower()
-    if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
+    if _has_hdf5_signature(head):
         return _load("hdf5.hdf5_reading")
     if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
         return _load("matlab.matlab_reading")
@@ -70,6 +69,14 @@ def opener(path: Path) -> Opener:
     )
 
 
+def is_hdf5(path: Path) -> bool:
+    """Check whether a path is an HDF5 file that can be read."""
+    try:
+        return _has_hdf5_signature(_head(path))
+    except OSError:
+        return False
+
+
 def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
     return path.is_dir() and any((path / mark).is_file() for mark in _ZARR_MARKS)
@@ -80,6 +87,15 @@ def is_acquisition_folder(path: Path) -> bool:
     from usdenoise.formats import autc
 
     return is_zarr(path) or (path.is_dir() and any(path.glob(autc.PATTERN)))
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4104)
+
+
+def _has_hdf5_signature(head: bytes) -> bool:
+    return any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096))
 
 
 def _of_folder(path: Path) -> Opener:

@@ -17,6 +17,7 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, arranged, pitch
 from usdenoise.formats.file_values import in_file
+from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
 from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.stored import concatenated
@@ -86,15 +87,15 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
 
 def _parameters(file: h5py.File, path: Path) -> tuple[tuple[int, int, int], Found]:
-    axes = {"x": numbers(file.get("ReconSpec/xAxis")), "z": numbers(file.get("ReconSpec/zAxis"))}
-    n_volumes = numbers(file.get("ReceiveSpec/nRepeats"))
+    axes = {"x": numbers(member(file, "ReconSpec/xAxis")), "z": numbers(member(file, "ReconSpec/zAxis"))}
+    n_volumes = numbers(member(file, "ReceiveSpec/nRepeats"))
     if n_volumes is None or any(axis is None for axis in axes.values()) or not 0 < n_volumes[0] < 1 << 31:
         raise InputError(
             f"{PARAMETERS} next to {path} lacks ReconSpec/xAxis, ReconSpec/zAxis or ReceiveSpec/nRepeats, which give "
             "the shape of the stack; check that it is the right file"
         )
-    cropped = small_number(file.get("ReconSpec/cropBF"))
-    region = numbers(file.get("ReconSpec/croppingROI"))
+    cropped = small_number(member(file, "ReconSpec/cropBF"))
+    region = numbers(member(file, "ReconSpec/croppingROI"))
     if cropped and region is not None and len(region) == 4:
         first_z, last_z, first_x, last_x = (int(edge) for edge in region)
         # The edges count from 1 as in MATLAB, and the last pixel belongs to the region.
@@ -106,12 +107,12 @@ def _parameters(file: h5py.File, path: Path) -> tuple[tuple[int, int, int], Foun
     if all(spacing.values()):
         found["spacing_mm"] = (spacing, place + "ReconSpec/xAxis and zAxis in mm")
     for key, name in (("center_frequency_hz", "ProbeSpec/Fc"), ("sound_speed_m_s", "ReconSpec/c0")):
-        value = small_number(file.get(name))
+        value = small_number(member(file, name))
         if value is not None:
             found[key] = (value, place + name)
     microseconds, angles = (
-        small_number(file.get("ReceiveSpec/transmitReceiveTimeMus")),
-        file.get("TransmitSpec/steerX"),
+        small_number(member(file, "ReceiveSpec/transmitReceiveTimeMus")),
+        member(file, "TransmitSpec/steerX"),
     )
     if microseconds and isinstance(angles, h5py.Dataset) and angles.size:
         rate = 1e6 / microseconds / angles.size

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.containers import opener
+from usdenoise.formats.input_files import opened
 from usdenoise.formats.metadata import interpret, positive_numbers, with_options
 from usdenoise.formats.stored import everything
 
@@ -72,15 +72,22 @@ def factor_attributes(
     }
 
 
-def read_factors(path: Path) -> StoredFactors:
+def read_factors(path: Path, allow_external: bool = False) -> StoredFactors:
     """Read the factors of a result file.
+
+    Parameters
+    ----------
+    path : Path
+        The result file.
+    allow_external : bool
+        Whether files outside its folder may be read; False by default.
 
     Raises
     ------
     InputError
         If the file holds no factors, or factors whose shapes do not fit one another.
     """
-    with opener(path)(path, None) as contents:
+    with opened(path, allow_external=allow_external) as contents:
         found = [contents.find(f"{GROUP}/{letter}") for letter in "USV"]
         if any(item is None for item in found):
             raise InputError(

@@ -1,11 +1,17 @@
-"""The state of a file on disk: its size, modification time and digest."""
+"""The state of the files of an input on disk: their sizes, modification times and digests."""
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from usdenoise.errors import InputError
+from usdenoise.formats.input_files import files_in
+
+STATE = ("bytes", "mtime_ns", "files")
+"""Names of the values that change when a file of an input changes."""
 
 
 def size_on_disk(path: Path) -> int | None:
@@ -18,20 +24,56 @@ def size_on_disk(path: Path) -> int | None:
         return None
 
 
-def file_state(path: Path) -> dict[str, int] | None:
-    """Return the size ("bytes") and modification time ("mtime_ns") of a file; None if it cannot be read.
+def file_state(path: Path, others: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the state of all files of an input; None if its own file or folder cannot be read.
 
-    A different state shows that the file has changed.
+    A different state shows that a file has changed, has come or has gone.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder of the input.
+    others : sequence of str
+        The other files of the input, as :func:`usdenoise.formats.input_files.other_files` returns them; by default
+        none.
+
+    Returns
+    -------
+    dict or None
+        "bytes", the size of all files; "mtime_ns", the latest modification time; "files", a digest of the names,
+        sizes and times of all files; "other_files", the names of the other files.
     """
+    n_bytes, newest, lines = 0, 0, hashlib.sha256()
     try:
-        status = path.stat()
+        for name, place in _files(path, others):
+            try:
+                status = place.stat()
+            except FileNotFoundError:
+                if name not in others:
+                    raise
+                lines.update(os.fsencode(f"{name} missing\n"))
+                continue
+            n_bytes, newest = n_bytes + status.st_size, max(newest, status.st_mtime_ns)
+            lines.update(os.fsencode(f"{name} {status.st_size} {status.st_mtime_ns}\n"))
     except OSError:
         return None
-    return {"bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {"bytes": n_bytes, "mtime_ns": newest, "files": lines.hexdigest(), "other_files": list(others)}
 
 
-def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 digest of a file, or of the files of a folder and their names.
+def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """Check whether a state of :func:`file_state` is the one that was recorded."""
+    return all(state[name] == recorded.get(name) for name in STATE)
+
+
+def sha256(path: Path, others: Sequence[str] = ()) -> str:
+    """Return the hexadecimal SHA-256 digest of a file, or that of the names and digests of several files.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder of the input.
+    others : sequence of str
+        The other files of the input, as for :func:`file_state`.
 
     Raises
     ------
@@ -39,29 +81,50 @@ def sha256(path: Path) -> str:
         If a file cannot be read.
     """
     try:
-        if not path.is_dir():
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+        if not others and not path.is_dir():
+            return _digest(path)
         whole = hashlib.sha256()
-        for place in sorted(place for place in path.rglob("*") if place.is_file()):
-            with place.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            whole.update(f"{place.relative_to(path).as_posix()} {digest}\n".encode())
+        for name, place in _files(path, others):
+            found = "missing" if name in others and not place.exists() else _digest(place)
+            whole.update(os.fsencode(f"{name} {found}\n"))
         return whole.hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
 
 
 @contextmanager
-def unchanged(path: Path) -> Iterator[dict[str, int]]:
-    """Yield the state of a file, and check at the end of the context that the file has not changed.
+def unchanged(path: Path, others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the state of an input, and check at the end of the context that none of its files has changed.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder of the input.
+    others : sequence of str
+        The other files of the input, as for :func:`file_state`.
 
     Raises
     ------
     InputError
-        If the size or the modification time of the file changed within the context.
+        If a file of the input changed within the context.
     """
-    state = file_state(path)
+    state = file_state(path, others)
     yield state or {}
-    if file_state(path) != state:
+    if file_state(path, others) != state:
         raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
+
+
+def _files(path: Path, others: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the path of each file of an input; the names stay the same when the input is moved."""
+    if path.is_dir():
+        for place in files_in(path):
+            yield place.relative_to(path).as_posix(), place
+    else:
+        yield "", path
+    for name in others:
+        yield name, path.parent / name
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

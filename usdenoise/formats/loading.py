@@ -10,9 +10,9 @@ import numpy as np
 
 from usdenoise.errors import InputError, OptionError, check_names
 from usdenoise.formats.choice import check_not_power, choose
-from usdenoise.formats.containers import opener
 from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.description import FileDescription, Metadata, guess_axes
+from usdenoise.formats.input_files import opened
 from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
 from usdenoise.formats.metadata import add_verasonics, interpret, with_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
@@ -39,6 +39,9 @@ class ReadOptions:
     spacing_mm : tuple of float or None
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. None takes
         the file's.
+    allow_external : bool
+        Whether files outside the folder of the acquisition may be read, which an HDF5 file can name and to which
+        links in a folder can lead; False by default.
 
     Raises
     ------
@@ -51,6 +54,7 @@ class ReadOptions:
     frames: slice | None = None
     frame_rate_hz: float | None = None
     spacing_mm: tuple[float, ...] | None = None
+    allow_external: bool = False
 
     def __post_init__(self) -> None:
         frames = self.frames
@@ -74,7 +78,7 @@ def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acqui
         "single" or "double" converts the values to that precision. By default floats and complex numbers keep
         the precision of the file, except half floats; these and integers become float32.
     **options
-        Fields of :class:`ReadOptions`: dataset, axes, frames, frame_rate_hz and spacing_mm.
+        Fields of :class:`ReadOptions`: dataset, axes, frames, frame_rate_hz, spacing_mm and allow_external.
 
     Returns
     -------
@@ -86,7 +90,8 @@ def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acqui
     ------
     InputError
         If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
-        stack, or if that stack is power Doppler, which has no phase left to filter by.
+        stack, if that stack is power Doppler, which has no phase left to filter by, or if it is read from files
+        outside its folder without `allow_external`.
     OptionError
         If an option is unknown, or `dtype` or `frames` is of another kind.
 
@@ -248,7 +253,8 @@ def _read_options(options: Mapping[str, Any]) -> ReadOptions:
 
 
 def _opened(path: Path, how: ReadOptions) -> AbstractContextManager[Contents]:
-    return opener(path)(path, None if how.axes is None else len(how.axes))
+    n_axes = None if how.axes is None else len(how.axes)
+    return opened(path, n_axes, how.dataset, how.allow_external)
 
 
 def _picked(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.hdf5 import hdf5_reading as hdf5
+from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -47,9 +48,10 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
     with hdf5.open_file(Path(path)) as file:
-        if "truth/blood_power" not in file or "truth/vessel_mask" not in file:
+        stored = [member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask")]
+        if not all(isinstance(item, h5py.Dataset) for item in stored):
             return None
-        truth = Truth(file["truth/blood_power"][()], file["truth/vessel_mask"][()].astype(bool))
+        truth = Truth(stored[0][()], stored[1][()].astype(bool))
     shape = acquisition.shape_in(acquisition.spatial_axes)
     if truth.blood_power.shape != shape or truth.vessel_mask.shape != shape:
         raise InputError(

@@ -11,7 +11,8 @@ from typing import Any
 import h5py
 
 from usdenoise.formats.contents import Found, Stack, pitch
-from usdenoise.formats.hdf5.hdf5_metadata import items, numbers, small_number, text_attribute
+from usdenoise.formats.hdf5.hdf5_items import items, member
+from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number, text_attribute
 from usdenoise.formats.stored import StoredArray, joined, split_axis, without_axes
 
 CONTAINER = "USTB UFF (HDF5)"
@@ -58,13 +59,13 @@ def stacks(
 def _image(
     group: h5py.Group, stored_array: Callable[[h5py.Dataset], StoredArray]
 ) -> tuple[StoredArray, tuple[h5py.Dataset, ...], dict[str, tuple[Any, str]]] | None:
-    data, scan = group.get("data"), group.get("scan")
+    data, scan = member(group, "data"), member(group, "scan")
     place = group.name.strip("/")
     apart = isinstance(data, h5py.Group)
-    parts = (data.get("real"), data.get("imag")) if apart else (data,)
+    parts = (member(data, "real"), member(data, "imag")) if apart else (data,)
     if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
         return None
-    axes = {name: numbers(scan.get(f"{name}_axis")) for name in "xz"}
+    axes = {name: numbers(member(scan, f"{name}_axis")) for name in "xz"}
     if any(axis is None for axis in axes.values()):
         return None
     arrays = [stored_array(part) for part in parts]
@@ -86,10 +87,10 @@ def _image(
         ("sound_speed_m_s", ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")),
     ):
         for name in names:
-            value = small_number(group.get(name))
+            value = small_number(member(group, name))
             if value:
                 found.setdefault(key, (value, f"dataset {place}/{name}"))
-    shown = small_number(group.get("frame_rate"))
+    shown = small_number(member(group, "frame_rate"))
     if shown is not None:
         found["display_frame_rate"] = (shown, f"dataset {place}/frame_rate")
     return array, parts, found

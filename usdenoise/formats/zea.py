@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import small_number
 from usdenoise.formats.stored import StoredArray, paired, without_axes
 
@@ -73,15 +74,15 @@ def _other(stack: Stack, carried: bool) -> Found:
 
 def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
     scales: dict[str, tuple[Any, str]] = {}
-    coordinates = file.get(_COORDINATES)
+    coordinates = member(file, _COORDINATES)
     if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
         scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
     for group in ("scan", "settings"):
         for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
-            value = small_number(file.get(f"{group}/{name}"))
+            value = small_number(member(file, f"{group}/{name}"))
             if value is not None:
                 scales.setdefault(key, (value, f"dataset {group}/{name}"))
-        transmits = file.get(f"{group}/time_to_next_transmit")
+        transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
             seconds = float(np.sum(np.asarray(transmits[0], np.float64)))
             if seconds > 0:

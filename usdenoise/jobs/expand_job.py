@@ -9,13 +9,16 @@ import numpy as np
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats.factors import StoredFactors, read_factors
 from usdenoise.formats.file_state import sha256
+from usdenoise.formats.input_files import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.system.provenance import record, to_json
 
 
-def expand(path: str | Path, low: int | None = None, high: int | None = None) -> Acquisition:
+def expand(
+    path: str | Path, low: int | None = None, high: int | None = None, *, allow_external: bool = False
+) -> Acquisition:
     """Rebuild the components [low, high) of a stack from the factors in a result file.
 
     Parameters
@@ -25,6 +28,8 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
     low, high : int, optional
         First component, and the one after the last; by default the band that was kept. The residual, which
         ``high_cutoff="none"`` keeps, is not in the factors: the band ends at the rank.
+    allow_external : bool
+        Whether files outside the folder of the result file may be read; False by default.
 
     Returns
     -------
@@ -50,7 +55,7 @@ def expand(path: str | Path, low: int | None = None, high: int | None = None) ->
     >>> stack.axes, stack.iq.shape
     ('tzx', (150, 72, 56))
     """
-    stored = read_factors(Path(path))
+    stored = read_factors(Path(path), allow_external)
     return _rebuilt(stored, *_chosen_band(stored, low, high))
 
 
@@ -60,6 +65,7 @@ def expand_to_file(
     *,
     low: int | None = None,
     high: int | None = None,
+    allow_external: bool = False,
     overwrite: bool = False,
     command: list[str] | None = None,
 ) -> dict[str, Any]:
@@ -72,7 +78,7 @@ def expand_to_file(
     output : str or Path, optional
         File to write, .h5, .mat or .zarr; by default ``<stem>_expanded`` in the current folder, in the format of
         the input.
-    low, high : int, optional
+    low, high, allow_external
         As for :func:`expand`.
     overwrite : bool
         Whether an existing file may be replaced.
@@ -90,14 +96,14 @@ def expand_to_file(
         For anything that the user can mend.
     """
     path = Path(path)
-    stored = read_factors(path)
+    stored = read_factors(path, allow_external)
     low, high = _chosen_band(stored, low, high)
     stack = _rebuilt(stored, low, high)
     place = Path(f"{path.stem}_expanded{output_suffix(path)}") if output is None else Path(output)
     suffix = place.suffix.lower()
     if suffix not in (".h5", ".hdf5", ".mat", ".zarr"):
         raise OutputError(f"{place} has a suffix of no format that is written; name it .h5, .mat or .zarr")
-    source = {"path": str(path), "sha256": sha256(path)}
+    source = {"path": str(path), "sha256": sha256(path, other_files(path))}
     provenance = to_json(record(command, {"low": low, "high": high}, source))
     with OutputFolder(place.parent, overwrite) as outputs:
         waiting = outputs.reserve(place.name)

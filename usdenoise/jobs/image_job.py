@@ -1,6 +1,6 @@
 """A job whose result is one image: the filtered stack, its power Doppler and other products."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from usdenoise.errors import OptionError
 from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.file_state import sha256, unchanged
+from usdenoise.formats.input_files import other_files
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
@@ -90,8 +91,9 @@ class ImageJob:
         with clock.stage("load"):
             threads = job.options.threads or available_threads()
             check_address_space(job.path, job.reading, job.options.precision, threads)
-            with unchanged(job.path) as state:
-                digest = run_in_background(_digest, job.path)
+            others = other_files(job.path, job.reading.get("dataset"))
+            with unchanged(job.path, others) as state:
+                digest = run_in_background(_digest, job.path, others)
                 acquisition = load(job.path, dtype=job.options.precision, **job.reading)
         watcher.loaded(acquisition)
         watcher.stage("solve")
@@ -203,6 +205,6 @@ class FilteredImage:
         """Write nothing more."""
 
 
-def _digest(path: Path) -> str:
-    with unchanged(path):
-        return sha256(path)
+def _digest(path: Path, others: Sequence[str]) -> str:
+    with unchanged(path, others):
+        return sha256(path, others)

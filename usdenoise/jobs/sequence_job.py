@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.formats.file_state import sha256, unchanged
+from usdenoise.formats.input_files import other_files
 from usdenoise.formats.loading import Source, open_stack
 from usdenoise.formats.nifti import import_nibabel, write_nifti
 from usdenoise.formats.results import ResultFile
@@ -90,7 +91,8 @@ class SequenceJob:
         job = self._job
         watcher.stage("load")
         opened = open_stack(job.path, dtype=job.options.precision, **job.reading)
-        with unchanged(job.path) as state, opened as stack:
+        others = other_files(job.path, job.reading.get("dataset"))
+        with unchanged(job.path, others) as state, opened as stack:
             windows = cut_into_windows(stack.n_frames, self._length, self._stride)
             with clock.stage("load"):
                 first = stack.read(0, 2)
@@ -107,7 +109,7 @@ class SequenceJob:
                 with clock.stage("write"):
                     collected.add(filtered, job.output.products)
             with clock.stage("load"):
-                digest = sha256(job.path)
+                digest = sha256(job.path, others)
             source = {
                 **source_of(job.path, first, digest),
                 **state,

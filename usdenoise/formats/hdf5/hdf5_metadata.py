@@ -6,33 +6,20 @@ the output.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
+from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.metadata import is_known
-
-UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
-"""Errors that h5py raises on an item that it cannot open or convert."""
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _OWN = ("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")
-
-
-def items(group: h5py.Group) -> Iterator[Any]:
-    """Yield the items of a group that are hard links.
-
-    Soft links are left out because they may lead in circles, external ones because they lead to other files.
-    """
-    for name in group:
-        try:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                yield group[name]
-        except UNREADABLE:
-            # An item that cannot be opened, or whose name is no text, is neither a stack nor metadata.
-            continue
 
 
 def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
@@ -66,8 +53,8 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
             if isinstance(item, h5py.Dataset):
                 _add_small(item, add)
     for struct in STRUCTS:
-        if struct in file and isinstance(file[struct], h5py.Group):
-            for item in items(file[struct]):
+        if isinstance(fields := member(file, struct), h5py.Group):
+            for item in items(fields):
                 if isinstance(item, h5py.Dataset):
                     _add_small(item, add)
     return found
@@ -82,7 +69,10 @@ def small_number(item: Any) -> float | None:
 def numbers(item: Any, most: int = 1 << 16) -> Any:
     """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
     try:
-        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most:
+        is_small = (
+            isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
+        )
+        if is_small and _is_there(item):
             return np.asarray(item[()], np.float64).reshape(-1)
     except UNREADABLE:
         return None
@@ -111,12 +101,24 @@ def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tup
             continue
 
 
+def _is_there(item: h5py.Dataset) -> bool:
+    """Check whether the values of a dataset whose values are in other files are there."""
+    if not item.is_virtual and not item.external:
+        return True
+    try:
+        check_stored(item, Path(item.file.filename))
+    except InputError:
+        return False
+    return True
+
+
 def _add_small(item: h5py.Dataset, add: Any) -> None:
     name = item.name.strip("/")
     try:
         text = item.attrs.get("MATLAB_class") == b"char"
         most = MAX_TEXT if text else MAX_METADATA_ITEMS
         small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= most
+        small = small and _is_there(item)
         value: Any = np.asarray(item[()]).reshape(-1) if small else None
         if small and text:
             value = value.astype("<u2").tobytes().decode("utf-16-le")

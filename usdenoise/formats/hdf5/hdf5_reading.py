@@ -1,6 +1,5 @@
 """Reading of HDF5 files: those of h5py users, of MATLAB 7.3, of UFF and zea, and our own."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.damage import MAX_EXPANSION
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.hdf5.hdf5_metadata import UNREADABLE, items, nearby, small_number
+from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
+from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
+from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.matlab import matlab_v73
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 
@@ -211,24 +211,6 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stac
     return stacks_of(arrays, lambda lower: _number(survey.found, lower), make, done)
 
 
-def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Return all datasets by their full names, each once."""
-    found: dict[str, h5py.Dataset] = {}
-    seen = set()
-    waiting = [file["/"]]
-    while waiting:
-        for item in items(waiting.pop(0)):
-            address = h5py.h5o.get_info(item.id).addr
-            if address in seen:
-                continue
-            seen.add(address)
-            if isinstance(item, h5py.Group):
-                waiting.append(item)
-            elif isinstance(item, h5py.Dataset):
-                found[item.name.strip("/")] = item
-    return found
-
-
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array; a compound of two equal numbers becomes a complex number."""
     dtype = np.dtype(dataset.dtype)
@@ -244,38 +226,6 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
         return values
 
     return StoredArray(dataset.shape or (), value_dtype, read)
-
-
-def check_stored(dataset: h5py.Dataset, path: Path) -> None:
-    """Check that the file holds what the header of a dataset claims, before memory of that size is taken.
-
-    Parameters
-    ----------
-    dataset : h5py.Dataset
-        The dataset. A virtual one passes, because its values are in other files.
-    path : Path
-        Path of the file, for the message.
-
-    Raises
-    ------
-    InputError
-        If chunks are missing, if an uncompressed dataset has fewer bytes than its shape needs, or if a compressed
-        one has fewer than any compressor could make of them.
-    """
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-    if dataset.is_virtual:
-        return
-    held = dataset.id.get_storage_size()
-    if dataset.chunks is not None:
-        expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        complete = dataset.id.get_num_chunks() >= expected and held * MAX_EXPANSION >= claimed
-    else:
-        complete = held >= claimed
-    if not complete:
-        raise InputError(
-            f"'{dataset.name.strip('/')}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
-            f"file holds {held} of them, so it was not written to its end; write it again"
-        )
 
 
 def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:

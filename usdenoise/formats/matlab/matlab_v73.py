@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import h5py
 
-from usdenoise.formats.hdf5.hdf5_metadata import UNREADABLE, items
+from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
 
@@ -68,7 +68,8 @@ def cells(
         arrays = [
             reversed_axes(stored_array(element))
             for element in elements
-            if isinstance(element, h5py.Dataset) and special_class(element) is None
+            # An element without a name is in no group, so its storage has not been checked.
+            if isinstance(element, h5py.Dataset) and element.name and special_class(element) is None
         ]
         whole = blocks(arrays) if len(arrays) == dataset.size else None
         if whole is not None:

@@ -14,6 +14,7 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pitch, stacks_of
 from usdenoise.formats.damage import MAX_EXPANSION, guard
 from usdenoise.formats.description import shape_text
+from usdenoise.formats.folder_walk import entries
 from usdenoise.formats.stored import Index, StoredArray
 
 _MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
@@ -115,7 +116,7 @@ def _stored(path: Path, array: Any) -> StoredArray:
 def _check_stored(path: Path, name: str, array: Any) -> None:
     # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because zarr
     # itself goes through every chunk that the header claims, which may be millions.
-    files = [file for file in (path / array.path).rglob("*") if file.is_file()]
+    files = [file for file in entries(path / array.path) if file.is_file()]
     grid = zip(array.shape, array.shards or array.chunks, strict=True)
     missing = max(math.prod(-(-n // chunk) for n, chunk in grid) - len(files), 0)
     missing = missing or array.nchunks - array.nchunks_initialized

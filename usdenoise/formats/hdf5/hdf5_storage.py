@@ -1,0 +1,200 @@
+"""Whether the values of an HDF5 dataset are there, in its own file or in others.
+
+The library fills what it does not find with a constant and gives no warning: missing chunks, missing sources of a
+virtual dataset, and the end of a file of plain numbers.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from usdenoise.errors import InputError
+from usdenoise.formats.damage import MAX_EXPANSION
+from usdenoise.formats.description import shape_text
+from usdenoise.formats.hdf5.hdf5_places import (
+    SAME_FILE,
+    Kind,
+    first_file,
+    highest_number,
+    is_numbered,
+    numbered_sources,
+    places,
+    with_number,
+)
+
+_NESTED = 16
+"""Most virtual datasets in a row, of which each is the source of the one before."""
+
+
+def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
+    """Check that the values that the header of a dataset claims are stored, before memory of that size is taken.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset.
+    path : Path
+        Path of the file, for the message.
+    depth : int
+        Number of virtual datasets of which this one is a source; 0 by default.
+
+    Raises
+    ------
+    InputError
+        If chunks are missing, if an uncompressed dataset has fewer bytes than its shape needs, if a compressed one
+        has fewer than any compressor could make of them, or if another file that holds values is missing, or does
+        not hold them.
+    """
+    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+    if dataset.is_virtual:
+        if depth > _NESTED:
+            raise InputError(
+                f"'{_name(dataset)}' in {path} is a virtual dataset whose sources lead in a circle; write it again"
+            )
+        _check_sources(dataset, path, depth)
+        return
+    if dataset.external:
+        _check_external(dataset, path, claimed)
+        return
+    held = dataset.id.get_storage_size()
+    if dataset.chunks is not None:
+        expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
+        complete = dataset.id.get_num_chunks() >= expected and held * MAX_EXPANSION >= claimed
+    else:
+        complete = held >= claimed
+    if not complete:
+        raise InputError(
+            f"'{_name(dataset)}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
+            f"file holds {held} of them, so it was not written to its end; write it again"
+        )
+
+
+def sources(dataset: h5py.Dataset) -> Iterator[tuple[str, str]]:
+    """Yield the file and the dataset of each source of a virtual dataset once, as they are written there."""
+    properties = dataset.id.get_create_plist()
+    yield from dict.fromkeys(
+        (properties.get_virtual_filename(number), properties.get_virtual_dsetname(number))
+        for number in range(properties.get_virtual_count())
+    )
+
+
+def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
+    every = _needed(dataset)
+    for file_name, dataset_name in sources(dataset):
+        needed = every[file_name, dataset_name]
+        if file_name == SAME_FILE:
+            _check_source(dataset, path, dataset.file, with_number(dataset_name, 0), needed, depth)
+            continue
+        names = [with_number(file_name, 0)]
+        if is_numbered(file_name):
+            *names, missing = numbered_sources(file_name, dataset.file)
+            if not names or highest_number(file_name, dataset.file) > len(names):
+                names.append(missing)
+        for number, name in enumerate(names):
+            candidates = places(name, dataset.file, Kind.VIRTUAL)
+            place = first_file(candidates)
+            if place is None:
+                raise _missing(dataset, path, name, candidates[0])
+            try:
+                with h5py.File(place, "r") as file:
+                    _check_source(dataset, path, file, with_number(dataset_name, number), needed, depth)
+            except OSError as error:
+                raise InputError(
+                    f"'{_name(dataset)}' in {path} is read from {place}, which cannot be read as an HDF5 file; copy "
+                    "or write it again"
+                ) from error
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """What a source must hold.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Least length of each axis; empty where it is not fixed.
+    n_values : int
+        Least number of values.
+    """
+
+    shape: tuple[int, ...] = ()
+    n_values: int = 0
+
+
+def _needed(dataset: h5py.Dataset) -> dict[tuple[str, str], _Needed]:
+    """Return what each source of a virtual dataset must hold."""
+    needed: dict[tuple[str, str], _Needed] = {}
+    for source in dataset.virtual_sources():
+        key = source.file_name, source.dset_name
+        before = needed.get(key, _Needed())
+        try:
+            if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+                # The shape of a source that is used whole is not stored.
+                n_values = max(before.n_values, source.vspace.get_select_npoints())
+                needed[key] = replace(before, n_values=n_values)
+            else:
+                ends = [last + 1 for last in source.src_space.get_select_bounds()[1]]
+                both = zip(ends, before.shape or ends, strict=True)
+                needed[key] = replace(before, shape=tuple(max(pair) for pair in both))
+        except (RuntimeError, ValueError):
+            # The selection has no end, so the source may have any length.
+            needed[key] = before
+    return needed
+
+
+def _check_source(
+    dataset: h5py.Dataset, path: Path, file: h5py.File, name: str, needed: _Needed, depth: int
+) -> None:
+    try:
+        source: Any = file.get(name)
+    except (KeyError, OSError, RuntimeError, ValueError):
+        source = None
+    if not isinstance(source, h5py.Dataset):
+        raise InputError(
+            f"'{_name(dataset)}' in {path} is read from the dataset '{name.strip('/')}' of {file.filename}, which is "
+            "missing there; copy or write that file again"
+        )
+    shape = source.shape or ()
+    same_axes = len(shape) == len(needed.shape)
+    is_long = same_axes and all(n >= least for n, least in zip(shape, needed.shape, strict=True))
+    if (needed.shape and not is_long) or math.prod(shape) < needed.n_values:
+        least = shape_text(needed.shape) if needed.shape else str(needed.n_values)
+        raise InputError(
+            f"'{_name(dataset)}' in {path} needs {least} values of '{name.strip('/')}' in {file.filename}, which "
+            f"holds {shape_text(shape)}; copy or write that file again"
+        )
+    check_stored(source, Path(file.filename), depth + 1)
+
+
+def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
+    left = claimed
+    for name, offset, size in dataset.external:
+        part = min(size, left)
+        left -= part
+        place = places(name, dataset.file, Kind.STORAGE)[0]
+        if not place.is_file():
+            raise _missing(dataset, path, name, place)
+        if (held := place.stat().st_size) < offset + part:
+            raise InputError(
+                f"'{_name(dataset)}' in {path} needs {offset + part} bytes of {place}, which holds {held}; copy "
+                "or write that file again"
+            )
+    if left:
+        raise InputError(
+            f"'{_name(dataset)}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but its files hold "
+            f"{claimed - left} of them; write it again"
+        )
+
+
+def _missing(dataset: h5py.Dataset, path: Path, name: str, place: Path) -> InputError:
+    return InputError(
+        f"'{_name(dataset)}' in {path} is read from {name}, which is missing; put that file to {place}"
+    )
+
+
+def _name(dataset: h5py.Dataset) -> str:
+    return str(dataset.name).strip("/")
