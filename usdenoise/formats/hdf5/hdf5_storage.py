@@ -183,11 +183,6 @@ def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
                 f"'{_name(dataset)}' in {path} needs {offset + part} bytes of {place}, which holds {held}; copy "
                 "or write that file again"
             )
-    if left:
-        raise InputError(
-            f"'{_name(dataset)}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but its files hold "
-            f"{claimed - left} of them; write it again"
-        )
 
 
 def _missing(dataset: h5py.Dataset, path: Path, name: str, place: Path) -> InputError:

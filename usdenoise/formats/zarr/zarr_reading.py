@@ -114,12 +114,17 @@ def _stored(path: Path, array: Any) -> StoredArray:
 
 
 def _check_stored(path: Path, name: str, array: Any) -> None:
-    # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because zarr
-    # itself goes through every chunk that the header claims, which may be millions.
-    files = [file for file in entries(path / array.path) if file.is_file()]
-    grid = zip(array.shape, array.shards or array.chunks, strict=True)
-    missing = max(math.prod(-(-n // chunk) for n, chunk in grid) - len(files), 0)
-    missing = missing or array.nchunks - array.nchunks_initialized
+    # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because the header
+    # may claim millions of chunks. The count of zarr itself leaves out folders that are links.
+    folder = path / array.path
+    files = [file for file in entries(folder) if file.is_file()]
+    names = {Path(file.path).relative_to(folder).as_posix() for file in files}
+    sides = zip(array.shape, array.shards or array.chunks, strict=True)
+    grid = [-(-n // chunk) for n, chunk in sides]
+    missing = max(math.prod(grid) - len(files), 0)
+    missing = missing or sum(
+        array.metadata.encode_chunk_key(place) not in names for place in np.ndindex(*grid)
+    )
     if missing > 0:
         raise InputError(
             f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "

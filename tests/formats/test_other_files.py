@@ -1,0 +1,466 @@
+"""Stacks whose values are in other files: read where they may be, refused elsewhere, an error where they are missing."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import usdenoise
+from tests.formats.layouts import LAYOUTS
+from usdenoise import load
+from usdenoise.cli import main
+from usdenoise.errors import InputError
+from usdenoise.formats.input_files import other_files
+
+_RNG = np.random.default_rng(3)
+PARTS = [(_RNG.standard_normal((3, 5, 4)) + 1j * _RNG.standard_normal((3, 5, 4))).astype("c8") for _ in "012"]
+IQ = np.concatenate(PARTS)
+NAMES = ["part_0.h5", "part_1.h5", "part_2.h5"]
+
+
+def write_part(path: Path, values: Any, name: str = "iq") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file[name] = values
+    return path
+
+
+def write_virtual(path: Path, names: list[str], inner: str = "iq") -> Path:
+    """A virtual dataset of parts under any names."""
+    layout = h5py.VirtualLayout((9, 5, 4), "c8")
+    for number, name in enumerate(names):
+        source = h5py.VirtualSource(name, inner, (3, 5, 4))
+        # The first part is taken through a selection, the others as wholes.
+        layout[3 * number : 3 * number + 3] = source[:3] if number == 0 else source
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "a") as file:
+        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    return path
+
+
+def write_numbered(path: Path, name: str) -> Path:
+    """A virtual dataset whose parts are numbered and may become more."""
+    space = h5py.h5s.create_simple((0, 5, 4), (h5py.h5s.UNLIMITED, 5, 4))
+    space.select_hyperslab((0, 0, 0), (h5py.h5s.UNLIMITED, 1, 1), (3, 1, 1), (3, 5, 4))
+    part = h5py.h5s.create_simple((3, 5, 4))
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_virtual(space, name.encode(), b"iq", part)
+    with h5py.File(path, "w") as file:
+        dtype = h5py.h5t.py_create(np.dtype("c8"), logical=True)
+        whole = h5py.h5s.create_simple((0, 5, 4), (h5py.h5s.UNLIMITED, 5, 4))
+        h5py.h5d.create(file.id, b"iq", dtype, whole, dcpl=settings)
+        file["iq"].attrs["axes"] = "tzx"
+    return path
+
+
+def write_external(path: Path, *stores: tuple[str, int, int]) -> Path:
+    """A dataset of plain numbers in other files."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", (9, 5, 4), "c8", external=list(stores)).attrs["axes"] = "tzx"
+    return path
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of three parts, with another folder next to it; the current folder is a third one."""
+    for name, values in zip(NAMES, PARTS, strict=True):
+        write_part(tmp_path / "in" / name, values)
+        write_part(tmp_path / "out" / name, values)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "in"
+
+
+def refused(path: Path, file: Path, **options: Any) -> None:
+    """The file is named, and so is the way out, in Python and on the command line; with it the stack is read."""
+    sentence = rf"{re.escape(str(path))} is read from {re.escape(str(file))} too, which is outside the folder \S+; give "
+    for attempt in (load, usdenoise.formats.describe):
+        with pytest.raises(InputError, match=f"^{sentence}allow_external if you trust both files$"):
+            attempt(path, **options)
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    for command in ("info", "run", "compare"):
+        result = CliRunner().invoke(main, [command, str(path), *flags])
+        assert result.exit_code == 1
+        assert re.search(f"usdenoise: {sentence}--allow-external if you trust both files\n$", result.stderr)
+        assert os.listdir() == []
+    assert CliRunner().invoke(main, ["info", str(path), *flags, "--allow-external"]).exit_code == 0
+    assert np.array_equal(load(path, allow_external=True, **options).iq, IQ)
+
+
+# ---------------------------------------------------------------- virtual datasets
+
+
+INSIDE: dict[str, Callable[[Path], list[str]]] = {
+    "next to it": lambda folder: NAMES,
+    "with dots": lambda folder: [f"../in/./{name}" for name in NAMES],
+    "absolute": lambda folder: [str(folder / name) for name in NAMES],
+    "absolute, moved since": lambda folder: [f"/absent/{name}" for name in NAMES],
+}
+
+
+@pytest.mark.parametrize("key", INSIDE)
+def test_sources_in_the_folder_are_read(key: str, parts: Path) -> None:
+    path = write_virtual(parts / "all.h5", INSIDE[key](parts))
+    assert np.array_equal(load(path).iq, IQ)
+    assert set(NAMES) <= set(other_files(path))
+
+
+def test_sources_in_a_subfolder_and_in_turn(parts: Path) -> None:
+    for name in NAMES:
+        (parts / "sub").mkdir(exist_ok=True)
+        (parts / name).rename(parts / "sub" / name)
+    write_virtual(parts / "sub/all.h5", NAMES)
+    whole = h5py.VirtualLayout((9, 5, 4), "c8")
+    whole[...] = h5py.VirtualSource("sub/all.h5", "iq", (9, 5, 4))
+    with h5py.File(parts / "top.h5", "w") as file:
+        file.create_virtual_dataset("iq", whole).attrs["axes"] = "tzx"
+    assert np.array_equal(load(parts / "top.h5").iq, IQ)
+    assert other_files(parts / "top.h5") == ["sub/all.h5", *(f"sub/{name}" for name in NAMES)]
+    (parts / "sub/part_1.h5").unlink()
+    with pytest.raises(InputError, match=r"'iq' in \S+/sub/all.h5 is read from part_1.h5, which is missing"):
+        load(parts / "top.h5")
+
+
+def test_a_source_in_the_same_file(parts: Path) -> None:
+    path = parts / "own.h5"
+    with h5py.File(path, "w") as file:
+        file["raw"] = IQ
+        layout = h5py.VirtualLayout((9, 5, 4), "c8")
+        layout[...] = h5py.VirtualSource(".", "raw", (9, 5, 4))
+        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    assert np.array_equal(load(path, dataset="iq").iq, IQ)
+    assert other_files(path) == []
+    with h5py.File(path, "r+") as file:
+        del file["raw"]
+    with pytest.raises(
+        InputError, match=r"is read from the dataset 'raw' of \S+own.h5, which is missing there"
+    ):
+        load(path, dataset="iq")
+
+
+def test_a_name_with_a_percent_sign(parts: Path) -> None:
+    (parts / "part_0.h5").rename(parts / "100%b.h5")
+    path = write_virtual(parts / "all.h5", ["100%%b.h5", *NAMES[1:]])
+    assert np.array_equal(load(path).iq, IQ)
+    assert other_files(path) == ["100%b.h5", *NAMES[1:]]
+
+
+def test_numbered_sources(parts: Path) -> None:
+    path = write_numbered(parts / "all.h5", "part_%b.h5")
+    assert np.array_equal(load(path).iq, IQ)
+    assert other_files(path)[:4] == [*NAMES, "part_3.h5"]
+    write_part(parts / "part_3.h5", PARTS[0])
+    assert load(path).iq.shape == (12, 5, 4)
+    (parts / "part_1.h5").unlink()
+    with pytest.raises(
+        InputError, match=r"is read from part_1.h5, which is missing; put that file to \S+/in/part_1.h5$"
+    ):
+        load(path)
+    refused(write_numbered(parts / "far.h5", "../out/part_%b.h5"), parts.parent / "out/part_0.h5")
+
+
+def test_a_missing_source_is_named(parts: Path) -> None:
+    path = write_virtual(parts / "all.h5", NAMES)
+    (parts / "part_1.h5").unlink()
+    for options in ({}, {"allow_external": True}):
+        with pytest.raises(
+            InputError,
+            match=rf"^'iq' in {path} is read from part_1.h5, which is missing; put that file to {parts}/part_1.h5$",
+        ):
+            load(path, **options)
+    assert usdenoise.formats.describe(path).problem is not None
+    result = CliRunner().invoke(main, ["run", str(path)])
+    assert result.exit_code == 1
+    assert "part_1.h5, which is missing" in result.stderr
+    assert os.listdir() == []
+
+
+WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "another dataset": (
+        lambda path: write_part(path, PARTS[1], "rf"),
+        r"is read from the dataset 'iq' of \S+part_1.h5, which is missing there",
+    ),
+    "too short": (
+        lambda path: write_part(path, PARTS[1][:2]),
+        r"needs 60 values of 'iq' in \S+part_1.h5, which holds 2 x 5 x 4",
+    ),
+    "no HDF5 file": (
+        lambda path: path.write_bytes(b"text"),
+        r"is read from \S+part_1.h5, which cannot be read as",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_source_that_does_not_hold_its_part(key: str, parts: Path) -> None:
+    spoil, sentence = WRONG[key]
+    path = write_virtual(parts / "all.h5", NAMES)
+    spoil(parts / "part_1.h5")
+    with pytest.raises(
+        InputError, match=f"^'iq' in {path} {sentence}.*; copy or write (it|that file) again$"
+    ):
+        load(path)
+
+
+def test_a_source_that_is_too_short_for_a_selection(parts: Path) -> None:
+    path = write_virtual(parts / "all.h5", NAMES)
+    write_part(parts / "part_0.h5", PARTS[0][:, :, :3])
+    with pytest.raises(
+        InputError, match=r"needs 3 x 5 x 4 values of 'iq' in \S+part_0.h5, which holds 3 x 5 x 3"
+    ):
+        load(path)
+
+
+def test_a_source_that_was_not_written_to_its_end(parts: Path) -> None:
+    path = write_virtual(parts / "all.h5", NAMES)
+    with h5py.File(parts / "part_2.h5", "w") as file:
+        file.create_dataset("iq", (3, 5, 4), "c8", chunks=(1, 5, 4))[0] = 1
+    with pytest.raises(InputError, match=r"'iq' in \S+part_2.h5 claims 480 bytes .* not written to its end"):
+        load(path)
+
+
+def test_sources_in_a_circle(parts: Path) -> None:
+    for name, other in (("a.h5", "b.h5"), ("b.h5", "a.h5")):
+        layout = h5py.VirtualLayout((9, 5, 4), "c8")
+        layout[...] = h5py.VirtualSource(other, "iq", (9, 5, 4))
+        with h5py.File(parts / name, "w") as file:
+            file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    with pytest.raises(
+        InputError, match="is a virtual dataset whose sources lead in a circle; write it again"
+    ):
+        load(parts / "a.h5")
+
+
+@pytest.mark.parametrize("name", ["../out/part_2.h5", "{out}/part_2.h5", "link.h5", "folder/part_2.h5"])
+def test_a_source_outside_the_folder_is_refused(name: str, parts: Path) -> None:
+    out = parts.parent / "out"
+    (parts / "link.h5").symlink_to(out / "part_2.h5")
+    (parts / "folder").symlink_to(out)
+    path = write_virtual(parts / "all.h5", [*NAMES[:2], name.format(out=out)])
+    refused(path, out / "part_2.h5")
+
+
+def test_a_source_that_is_found_through_the_environment(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_virtual(parts / "all.h5", NAMES)
+    monkeypatch.setenv("HDF5_VDS_PREFIX", f"/absent:{parts.parent}/out")
+    with pytest.raises(
+        InputError, match=r"is read from \S+/out/part_0.h5 too, which is outside the folder \S+/in;"
+    ):
+        load(path)
+
+
+def test_a_source_outside_of_a_dataset_that_is_not_the_stack(parts: Path) -> None:
+    path = write_part(parts / "x.h5", IQ, "iq")
+    layout = h5py.VirtualLayout((1,), "f4")
+    layout[...] = h5py.VirtualSource("../out/rate.h5", "rate", (1,))
+    write_part(parts.parent / "out/rate.h5", np.float32([123]), "rate")
+    with h5py.File(path, "r+") as file:
+        file.create_virtual_dataset("frame_rate", layout)
+        file["iq"].attrs["axes"] = "tzx"
+    refused(path, parts.parent / "out/rate.h5")
+    assert load(path, allow_external=True).frame_rate_hz == 123
+    (parts.parent / "out/rate.h5").unlink()
+    assert load(path).frame_rate_hz is None
+
+
+def test_a_link_to_a_file_brings_its_folder_with_it(parts: Path) -> None:
+    write_virtual(parts / "all.h5", NAMES)
+    Path("link.h5").symlink_to(parts / "all.h5")
+    assert np.array_equal(load("link.h5").iq, IQ)
+    assert other_files(Path("link.h5"))[-3:] != NAMES
+    assert {str(parts / name) for name in NAMES} <= set(other_files(Path("link.h5")))
+
+
+# ---------------------------------------------------------------- plain numbers in other files
+
+
+def test_plain_numbers_in_the_folder_are_read(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(parts)
+    Path("a.raw").write_bytes(b"header" + IQ[:4].tobytes())
+    Path("b.raw").write_bytes(IQ[4:].tobytes())
+    path = write_external(parts / "x.h5", ("a.raw", 6, 640), ("b.raw", 0, h5py.h5f.UNLIMITED))
+    assert np.array_equal(load(path).iq, IQ)
+    assert other_files(path) == ["a.raw", "b.raw"]
+    with Path("b.raw").open("r+b") as file:
+        file.truncate(799)
+    with pytest.raises(
+        InputError, match=rf"^'iq' in {path} needs 800 bytes of \S+b.raw, which holds 799; copy or "
+    ):
+        load(path)
+    Path("b.raw").unlink()
+    with pytest.raises(
+        InputError,
+        match=rf"^'iq' in {path} is read from b.raw, which is missing; put that file to {parts}/b.raw$",
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["../out/iq.raw", "{out}/iq.raw", "link.raw"])
+def test_plain_numbers_outside_the_folder_are_refused(name: str, parts: Path) -> None:
+    out = parts.parent / "out"
+    (out / "iq.raw").write_bytes(IQ.tobytes())
+    (parts / "link.raw").symlink_to(out / "iq.raw")
+    named = str(parts / name) if name == "link.raw" else name.format(out=out)
+    refused(write_external(parts / "x.h5", (named, 0, h5py.h5f.UNLIMITED)), out / "iq.raw")
+
+
+def test_a_system_file_is_not_read_as_numbers(parts: Path) -> None:
+    path = parts / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("rf", (3, 4, 4), "i1", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(
+        InputError, match=r"is read from /etc/passwd too, which is outside the folder \S+/in; give"
+    ):
+        load(path)
+
+
+# ---------------------------------------------------------------- external links
+
+
+def test_a_link_within_the_folder_is_followed(parts: Path) -> None:
+    write_part(parts / "whole.h5", IQ, "data/iq")
+    with h5py.File(parts / "x.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("whole.h5", "/data")
+        file["soft"] = h5py.SoftLink("/link/iq")
+    for name in ("link/iq", "soft"):
+        assert np.array_equal(load(parts / "x.h5", dataset=name, axes="tzx").iq, IQ)
+        assert other_files(parts / "x.h5", name) == ["whole.h5"]
+    assert other_files(parts / "x.h5") == []
+
+
+@pytest.mark.parametrize("name", ["link/iq", "soft", "far"])
+def test_a_link_that_leads_out_of_the_folder_is_refused(name: str, parts: Path) -> None:
+    out = write_part(parts.parent / "out/whole.h5", IQ, "data/iq")
+    with h5py.File(parts / "between.h5", "w") as file:
+        file["on"] = h5py.ExternalLink("../out/whole.h5", "data/iq")
+    with h5py.File(parts / "x.h5", "w") as file:
+        file["link"] = h5py.ExternalLink(str(out), "/data")
+        file["soft"] = h5py.SoftLink("link/iq")
+        file["far"] = h5py.ExternalLink("between.h5", "on")
+    refused(parts / "x.h5", out, dataset=name, axes="tzx")
+
+
+def test_metadata_are_not_taken_from_other_files(parts: Path) -> None:
+    write_part(parts.parent / "out/uf.h5", 250.0, "UF/FrameRateUF")
+    path = write_part(parts / "x.h5", IQ)
+    with h5py.File(path, "r+") as file:
+        file["UF"] = h5py.ExternalLink("../out/uf.h5", "UF")
+        file["iq"].attrs["axes"] = "tzx"
+    assert load(path).frame_rate_hz is None
+    assert other_files(path) == []
+
+
+def test_links_in_a_circle(parts: Path) -> None:
+    with h5py.File(parts / "x.h5", "w") as file:
+        file["a"], file["b"] = h5py.SoftLink("/b"), h5py.SoftLink("/a")
+        file["c"] = h5py.ExternalLink("x.h5", "/c")
+    for name in "abc":
+        with pytest.raises(InputError, match=f"there is no dataset '{name}'"):
+            load(parts / "x.h5", dataset=name)
+
+
+# ---------------------------------------------------------------- folders
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_link_out_of_a_zarr_group_is_refused(kind: str, tmp_path: Path) -> None:
+    layout = LAYOUTS["ConfUSIus"]
+    path = layout.write(tmp_path)
+    chunk = next(
+        place for place in sorted((path / "iq").rglob("*")) if place.is_file() and place.name != "zarr.json"
+    )
+    moved = chunk if kind == "file" else path / "iq/c"
+    target = tmp_path / "elsewhere" / moved.name
+    target.parent.mkdir()
+    moved.rename(target)
+    moved.symlink_to(target)
+    sentence = (
+        rf"x.zarr is read from {target} too, which is outside the folder {path}; give allow_external if you"
+    )
+    with pytest.raises(InputError, match=sentence):
+        load(path)
+    assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
+
+
+def test_links_within_a_zarr_group_and_to_it_are_followed(tmp_path: Path) -> None:
+    layout = LAYOUTS["ConfUSIus"]
+    path = layout.write(tmp_path)
+    (path / "iq/c").rename(path / "iq/stored")
+    (path / "iq/c").symlink_to("stored")
+    (path / "up").symlink_to("..")
+    (tmp_path / "link.zarr").symlink_to(path)
+    with pytest.raises(InputError, match=r"is read from \S+ too, which is outside the folder"):
+        load(path)
+    (path / "up").unlink()
+    (path / "iq/up").symlink_to("..")
+    assert np.array_equal(load(tmp_path / "link.zarr").iq, layout.expected)
+
+
+def test_a_link_out_of_a_folder_of_parts_is_refused(tmp_path: Path) -> None:
+    layout = LAYOUTS["AUTC in parts"]
+    (tmp_path / "in").mkdir()
+    path = layout.write(tmp_path / "in")
+    part = path / "bf0part001.dat"
+    part.rename(tmp_path / "far.dat")
+    part.symlink_to(tmp_path / "far.dat")
+    with pytest.raises(
+        InputError, match=rf"in is read from {tmp_path}/far.dat too, which is outside the folder {path}"
+    ):
+        load(path)
+    assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
+
+
+def test_a_link_to_the_parameters_of_echoframe_is_refused(tmp_path: Path) -> None:
+    layout = LAYOUTS["EchoFrame"]
+    (tmp_path / "in").mkdir()
+    path = layout.write(tmp_path / "in")
+    (path.parent / "ScanParameters.mat").rename(tmp_path / "far.mat")
+    (path.parent / "ScanParameters.mat").symlink_to(tmp_path / "far.mat")
+    with pytest.raises(
+        InputError, match=rf"x.dat is read from {tmp_path}/far.mat too, which is outside the folder"
+    ):
+        load(path)
+    assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
+    assert other_files(path) == ["ScanParameters.mat"]
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_factors_and_configuration_files(parts: Path) -> None:
+    rng = np.random.default_rng(0)
+    stack = 50 * np.multiply.outer(rng.standard_normal(40), rng.standard_normal((12, 10)))
+    out = write_part(parts.parent / "out/whole.h5", stack + rng.standard_normal((40, 12, 10)))
+    path = parts / "x.h5"
+    layout = h5py.VirtualLayout((40, 12, 10), "f8")
+    layout[...] = h5py.VirtualSource("../out/whole.h5", "iq", (40, 12, 10))
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    run = ["run", str(path), "--rank=3", "--low-cutoff=1", "--high-cutoff=rank", "--keep-factors"]
+    (parts / "usdenoise.toml").write_text("allow-external = true\n")
+    assert CliRunner().invoke(main, [*run, "-o", "result"]).exit_code == 0
+    (parts / "usdenoise.toml").unlink()
+    assert CliRunner().invoke(main, [*run, "-o", "second"]).exit_code == 1
+    batch = CliRunner().invoke(
+        main, ["batch", str(path), "-o", "batch", *run[2:], "--allow-external", "--dry-run"]
+    )
+    assert batch.exit_code == 0
+    result = Path("result/x_denoised.h5")
+    (parts.parent / "out/s.raw").write_bytes(np.ones(3).tobytes())
+    with h5py.File(result, "r+") as file:
+        del file["factors/S"]
+        file.create_dataset("factors/S", (3,), "f8", external=[(str(parts.parent / "out/s.raw"), 0, 24)])
+    expand = CliRunner().invoke(main, ["expand", str(result)])
+    assert expand.exit_code == 1
+    assert re.search(r"is read from \S+/out/s.raw too, .*; give --allow-external", expand.stderr)
+    assert CliRunner().invoke(main, ["expand", str(result), "--allow-external"]).exit_code == 0
+    with pytest.raises(InputError, match="give allow_external"):
+        usdenoise.expand(result)
+    assert usdenoise.expand(result, allow_external=True).iq.shape == (40, 12, 10)
+    assert out.exists()
