@@ -1,0 +1,140 @@
+"""A batch skips a scan only while every file that the scan is read from stays the same."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.jobs.inputs import WRITERS
+from usdenoise.batch import Action, Decision, Status, plan_batch, run_batch
+from usdenoise.formats.file_state import file_state, sha256
+from usdenoise.formats.input_files import other_files
+from usdenoise.pipeline.options import DenoiseOptions
+
+OPTIONS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
+
+
+def batch(path: Path) -> Any:
+    """The row of the scan in a batch."""
+    (row,) = run_batch([path], path.parent / "out", arguments=OPTIONS).rows
+    return row
+
+
+def decision(path: Path) -> Decision:
+    """What the same batch would do now."""
+    (found,) = plan_batch([path], path.parent / "out", arguments=OPTIONS).values()
+    return found
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
+    write, name = WRITERS[kind]
+    path = write(tmp_path)
+    place = tmp_path / name
+    assert batch(path).status == Status.DONE
+    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "whole")
+    report = json.loads((tmp_path / "out/scan/scan_report.json").read_text())
+    assert report["input"]["bytes"] == sum(
+        file.stat().st_size
+        for file in {path, *path.rglob("*"), place, *tmp_path.glob("part*")}
+        if file.is_file()
+    )
+    # Another date alone is no other content.
+    os.utime(place, ns=(7, 7))
+    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "whole")
+    # Content of the same length, older than the newest file.
+    data = bytearray(place.read_bytes())
+    data[-100] ^= 1
+    place.write_bytes(data)
+    os.utime(place, ns=(8, 8))
+    assert (decision(path).action, decision(path).reason) == (Action.RUN, "the input changed")
+    write(tmp_path, seed=1)
+    assert batch(path).status == Status.DONE
+    before = report["input"]["sha256"]
+    report = json.loads((tmp_path / "out/scan/scan_report.json").read_text())
+    assert report["input"]["sha256"] != before
+    place.unlink()
+    assert (decision(path).action, decision(path).reason) == (Action.RUN, "the input changed")
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_that_comes_back_is_another_input(kind: str, tmp_path: Path) -> None:
+    write, name = WRITERS[kind]
+    path = write(tmp_path)
+    place = tmp_path / name
+    place.rename(tmp_path / "away")
+    if kind == "AUTC":
+        # What is left of this folder is a stack of its own.
+        place.write_bytes((tmp_path / "away").read_bytes()[:-8])
+    row = batch(path)
+    assert row.status == Status.FAILED
+    assert decision(path).action == Action.KEEP_FAILED
+    assert batch(path).error == row.error
+    (tmp_path / "away").rename(place)
+    assert (decision(path).action, decision(path).reason) == (Action.RUN, "new")
+    assert batch(path).status == Status.DONE
+
+
+def test_the_columns_of_the_table_stay(tmp_path: Path) -> None:
+    path = WRITERS["HDF5, virtual"][0](tmp_path)
+    (tmp_path / "part1.hdf").unlink()
+    batch(path)
+    header = (tmp_path / "out/batch.csv").read_text().splitlines()[0].split(",")
+    (row,) = json.loads((tmp_path / "out/batch.json").read_text())["rows"]
+    assert header[-2:] == ["input_bytes", "input_mtime_ns"]
+    assert list(row)[-2:] == ["input_files", "input_other_files"]
+    assert row["input_other_files"][0] == "part0.hdf"
+    assert row["input_bytes"] == sum((tmp_path / name).stat().st_size for name in ("scan.h5", "part0.hdf"))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_scan_may_be_moved_with_its_results(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    path = WRITERS[kind][0](tmp_path / "here")
+    batch(path)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    assert decision(tmp_path / "there" / path.name).action == Action.SKIP
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_the_state_is_that_of_all_files(kind: str, tmp_path: Path) -> None:
+    write, name = WRITERS[kind]
+    path = write(tmp_path)
+    others = other_files(path)
+    first, digest = file_state(path, others), sha256(path, others)
+    assert first is not None
+    assert (file_state(path, others), sha256(path, others)) == (first, digest)
+    place = tmp_path / name
+    data, times = place.read_bytes(), (place.stat().st_atime_ns, place.stat().st_mtime_ns)
+    states = [first]
+    os.utime(place, ns=(times[0], times[1] - 5))
+    states.append(file_state(path, others) or {})
+    assert states[1]["files"] != first["files"]
+    assert sha256(path, others) == digest
+    place.unlink()
+    states.append(file_state(path, others) or {})
+    assert states[2]["bytes"] == first["bytes"] - len(data)
+    assert sha256(path, others) != digest
+    place.write_bytes(data)
+    os.utime(place, ns=times)
+    assert file_state(path, others) == first
+    if path.is_dir():
+        twin = place.with_name(place.name.replace("1", "3")) if kind == "AUTC" else place.with_name("9")
+        place.rename(twin)
+        states.append(file_state(path, others) or {})
+        assert states[3]["bytes"] == first["bytes"]
+        assert sha256(path, others) != digest
+    assert len({state["files"] for state in states}) == len(states)
+
+
+def test_the_digest_of_one_file_is_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros(0))
+    assert other_files(path) == []
+    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert file_state(tmp_path / "absent") is None
