@@ -1,5 +1,6 @@
 """Stacks whose values are in other files: read where they may be, refused elsewhere, an error where they are missing."""
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tests.formats.layouts import LAYOUTS
 from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import InputError
+from usdenoise.formats.file_state import file_state
 from usdenoise.formats.input_files import other_files
 
 _RNG = np.random.default_rng(3)
@@ -428,6 +430,32 @@ def test_a_link_to_the_parameters_of_echoframe_is_refused(tmp_path: Path) -> Non
         load(path)
     assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
     assert other_files(path) == ["ScanParameters.mat"]
+
+
+def test_links_that_are_no_part_of_an_acquisition_do_not_count(tmp_path: Path) -> None:
+    path = LAYOUTS["AUTC in parts"].write(tmp_path)
+    (path / "notes").symlink_to("/etc")
+    assert load(path).iq.shape == LAYOUTS["AUTC in parts"].expected.shape
+
+
+def test_a_subfolder_of_a_zarr_group_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = LAYOUTS["ConfUSIus"].write(tmp_path)
+    scandir = os.scandir
+
+    def forbidden(folder: Any) -> Any:
+        if str(folder).endswith("iq"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    with pytest.raises(
+        InputError,
+        match=rf"^{path}/iq in {path} cannot be read \(Permission denied\); check its permissions$",
+    ):
+        load(path)
+    assert file_state(path) is None
 
 
 # ---------------------------------------------------------------- commands

@@ -92,17 +92,27 @@ def _other_files(path: Path, dataset: str | None) -> list[Path]:
 
 def _check_inside(path: Path, dataset: str | None) -> None:
     if path.is_dir():
-        roots = [os.path.realpath(path)]
-        found = entries(path) if is_zarr(path) else os.scandir(path)
-        others = [Path(entry.path) for entry in found if entry.is_symlink()]
+        roots, others = [os.path.realpath(path)], _links(path)
     else:
         # A link to a file brings the folder of that file with it.
         roots = [os.path.realpath(path.parent), os.path.dirname(os.path.realpath(path))]
         others = _other_files(path, dataset)
     for place in others:
         real = Path(os.path.realpath(place))
-        if real.exists() and not any(real.is_relative_to(root) for root in roots):
+        if os.path.exists(real) and not any(real.is_relative_to(root) for root in roots):
             raise InputError(
                 f"{path} is read from {real} too, which is outside the folder {roots[0]}; give --allow-external if "
                 "you trust both files"
             )
+
+
+def _links(folder: Path) -> list[Path]:
+    """Return the links among the files of an acquisition that is a folder, and those to its subfolders."""
+    try:
+        if is_zarr(folder):
+            return [Path(entry.path) for entry in entries(folder) if entry.is_symlink()]
+        return [place for place in files_in(folder) if place.is_symlink()]
+    except OSError as error:
+        raise InputError(
+            f"{error.filename} in {folder} cannot be read ({error.strerror}); check its permissions"
+        ) from error

@@ -1,12 +1,14 @@
 """The other files that an HDF5 file is read from."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import h5py
+from h5py import h5d, h5g, h5l, h5o
 
-from usdenoise.formats.hdf5.hdf5_items import datasets, follow
+from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, follow
 from usdenoise.formats.hdf5.hdf5_places import (
     SAME_FILE,
     Kind,
@@ -41,8 +43,7 @@ def other_files(path: Path, dataset: str | None = None) -> list[Path]:
     """
     with open_file(path) as file, ExitStack() as opened:
         search = _Search(opened)
-        for item in datasets(file).values():
-            search.add_storage(item)
+        search.add_all_storage(file)
         if dataset is not None:
             search.add_linked(file["/"], dataset)
         return list(search.found)
@@ -62,21 +63,27 @@ class _Search:
         self._seen: set[Any] = set()
         self.found: dict[Path, None] = {}
 
-    def add_storage(self, dataset: h5py.Dataset) -> None:
-        """Add the files in which the values of a dataset are stored."""
-        properties = dataset.id.get_create_plist()
-        if properties.get_layout() == h5py.h5d.VIRTUAL:
-            for file_name, dataset_name in sources(dataset):
-                self._add_source(dataset.file, file_name, dataset_name)
+    def add_all_storage(self, file: h5py.File) -> None:
+        """Add the files in which the values of the datasets of a file are stored."""
+        for dataset in _dataset_ids(file):
+            self._add_storage(dataset)
+
+    def _add_storage(self, dataset: h5d.DatasetID) -> None:
+        properties = dataset.get_create_plist()
+        if properties.get_layout() == h5d.VIRTUAL:
+            named = h5py.Dataset(dataset)
+            for file_name, dataset_name in sources(named):
+                self._add_source(named.file, file_name, dataset_name)
         elif properties.get_external_count():
-            for name, _, _ in dataset.external:
-                self._add_places(places(name, dataset.file, Kind.STORAGE))
+            named = h5py.Dataset(dataset)
+            for name, _, _ in named.external:
+                self._add_places(places(name, named.file, Kind.STORAGE))
 
     def add_linked(self, group: h5py.Group, name: str) -> None:
         """Add the files to which external links on the way to an item lead, and those of the item itself."""
         item = follow(group, name, self._across)
         if isinstance(item, h5py.Dataset):
-            self.add_storage(item)
+            self._add_storage(item.id)
 
     def _add_source(self, file: h5py.File, file_name: str, dataset_name: str) -> None:
         names = [with_number(file_name, 0)]
@@ -106,8 +113,7 @@ class _Search:
         # Metadata are taken from the neighbours of the stack.
         if place not in self._seen:
             self._seen.add(place)
-            for item in datasets(file).values():
-                self.add_storage(item)
+            self.add_all_storage(file)
         return follow(file["/"], link.path, self._across, n_links)
 
     def _add_places(self, candidates: list[Path]) -> Path | None:
@@ -115,3 +121,28 @@ class _Search:
         until = len(candidates) if place is None else candidates.index(place) + 1
         self.found.update(dict.fromkeys(candidates[:until]))
         return place
+
+
+def _dataset_ids(file: h5py.File) -> Iterator[h5d.DatasetID]:
+    """Yield the datasets that :func:`usdenoise.formats.hdf5.hdf5_items.datasets` returns.
+
+    Every file is searched before it is read, and an object of h5py for each item doubles the time.
+    """
+    seen = set()
+    waiting = [file["/"].id]
+    while waiting:
+        group = waiting.pop()
+        for name in group:
+            try:
+                if group.links.get_info(name).type != h5l.TYPE_HARD:
+                    continue
+                about = h5o.get_info(group, name)
+                if about.addr in seen:
+                    continue
+                seen.add(about.addr)
+                if about.type == h5o.TYPE_GROUP:
+                    waiting.append(h5g.open(group, name))
+                elif about.type == h5o.TYPE_DATASET:
+                    yield h5d.open(group, name)
+            except UNREADABLE:
+                continue

@@ -59,7 +59,8 @@ def places(name: str, file: h5py.File, kind: Kind) -> list[Path]:
 
 def first_file(candidates: list[Path]) -> Path | None:
     """Return the first of some places that is a file; None if there is none."""
-    return next((place for place in candidates if place.is_file()), None)
+    # Path.is_file raises an error below a folder that may not be read, in which the library finds nothing either.
+    return next((place for place in candidates if os.path.isfile(place)), None)
 
 
 def is_numbered(name: str) -> bool:

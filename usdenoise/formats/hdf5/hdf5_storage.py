@@ -175,9 +175,10 @@ def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
     for name, offset, size in dataset.external:
         part = min(size, left)
         left -= part
-        place = places(name, dataset.file, Kind.STORAGE)[0]
-        if not place.is_file():
-            raise _missing(dataset, path, name, place)
+        candidates = places(name, dataset.file, Kind.STORAGE)
+        place = first_file(candidates)
+        if place is None:
+            raise _missing(dataset, path, name, candidates[0])
         if (held := place.stat().st_size) < offset + part:
             raise InputError(
                 f"'{_name(dataset)}' in {path} needs {offset + part} bytes of {place}, which holds {held}; copy "
