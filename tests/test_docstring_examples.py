@@ -15,6 +15,7 @@ WITH_EXAMPLES = (
     "Acquisition",
     "DenoiseOptions",
     "axial_velocity",
+    "signed_power",
     "compare",
     "denoise",
     "directional_power",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from usdenoise.images import metrics as metrics
     from usdenoise.images.flow import axial_velocity as axial_velocity
     from usdenoise.images.flow import directional_power as directional_power
+    from usdenoise.images.flow import signed_power as signed_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
     from usdenoise.pipeline.denoise import denoise as denoise
@@ -31,6 +32,7 @@ _HOMES = {
     "METHODS": "usdenoise.completion.descent_methods",
     "UsdenoiseError": "usdenoise.errors",
     "axial_velocity": "usdenoise.images.flow",
+    "signed_power": "usdenoise.images.flow",
     "compare": "usdenoise.comparison",
     "denoise": "usdenoise.pipeline.denoise",
     "directional_power": "usdenoise.images.flow",

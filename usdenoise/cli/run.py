@@ -107,7 +107,7 @@ def command(
             "from the low-rank model"
         )
     if not Verdict.from_code(report["fit"]).is_good:
-        console.warn(report["verdict"])
+        console.warn(report["estimate"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
         console.warn(
             f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
@@ -127,7 +127,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("clutter", _clutter(report)),
         ("stopped", _stopped(report)),
         ("error", _error(report)),
-        ("verdict", report["verdict"]),
+        ("picture", report["blood"]["sentence"]),
+        ("estimate", report["estimate"]),
         ("time", summary(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]

@@ -186,8 +186,8 @@ output_options = _stack(
         "--products",
         callback=read.product_names,
         metavar="NAME[,NAME]",
-        show_default="power",
-        help="Images to make: power, directional, velocity.",
+        show_default="power,blood",
+        help="Pictures to make: power, blood, directional, signed, velocity.",
     ),
     option(
         Group.OUTPUTS,

@@ -28,6 +28,7 @@ def write_nifti(
     window: int,
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
+    description: str,
 ) -> dict[str, Any]:
     """Write a power Doppler sequence as gzipped NIfTI, and return the fields of its sidecar.
 
@@ -48,6 +49,8 @@ def write_nifti(
         Frames per window, and frames from the start of one window to the start of the next.
     blocks : sequence of mappings
         Record of each window in order, with the keys low_cutoff, complete and n_frames.
+    description : str
+        What the values are, for the sidecar.
 
     Returns
     -------
@@ -74,7 +77,8 @@ def write_nifti(
     # in the gzip header give the same bytes for the same sequence.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
-    return _sidecar(stack, times, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm])
+    fields = _sidecar(stack, times, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm])
+    return {"Description": description, **fields}
 
 
 def import_nibabel() -> Any:
@@ -105,7 +109,6 @@ def _sidecar(
     cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
     fields: dict[str, Any] = {
-        "Description": "Power Doppler in blocks of frames",
         "ClutterFilters": [f"low-rank, {components} leading components removed in each block"],
         "UltrasoundTransmitFrequency": (
             None if stack.center_frequency_hz is None else stack.center_frequency_hz / 1e6

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.images.power_doppler import POWER_UNIT
+from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition, time_axis_of
 
@@ -179,6 +179,38 @@ def axial_velocity(acquisition: Acquisition) -> Product:
     return Product((cycles * scale).astype(np.float32), "mm/s", formula)
 
 
+def signed_power(acquisition: Acquisition) -> Product:
+    """Return the power Doppler with the sign of the mean Doppler frequency.
+
+    Parameters
+    ----------
+    acquisition : Acquisition
+        Filtered stack, complex.
+
+    Returns
+    -------
+    Product
+        mean_t |s(t)|^2, positive where the mean motion is towards the probe and negative where it is away from it.
+
+    Raises
+    ------
+    OptionError
+        If the stack is real.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> away = np.exp(-0.2j * np.pi * np.arange(50)) * np.ones((2, 3, 1))
+    >>> signed = usdenoise.signed_power(usdenoise.Acquisition(away, "zxt"))
+    >>> signed.values.round(3).tolist()
+    [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
+    """
+    sign = np.sign(doppler_frequency(acquisition))
+    formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
+    return Product(power_doppler(acquisition) * sign, POWER_UNIT, formula)
+
+
 def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str, Product]:
     """Return the flow images that `names` asks for.
 
@@ -187,13 +219,13 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
     acquisition : Acquisition
         Filtered stack, complex if any flow image is asked for.
     names : sequence of str
-        "directional" and "velocity" add images; other names, such as "power", add none.
+        "directional", "signed" and "velocity" add images; other names, such as "power", add none.
 
     Returns
     -------
     dict of Product
-        For "directional": "directional_power_positive" and "directional_power_negative". For "velocity":
-        "axial_velocity".
+        For "directional": "directional_power_positive" and "directional_power_negative". For "signed":
+        "signed_power". For "velocity": "axial_velocity".
 
     Raises
     ------
@@ -206,6 +238,8 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
             made[f"directional_power_{sign}"] = Product(values, POWER_UNIT, formula)
+    if "signed" in names:
+        made["signed_power"] = signed_power(acquisition)
     if "velocity" in names:
         made["axial_velocity"] = axial_velocity(acquisition)
     return made

@@ -13,6 +13,16 @@ POWER_UNIT = "square of the stack's unit"
 POWER_FORMULA = "mean over frames of |s|^2"
 """Formula of power Doppler, as result files state it."""
 
+POWER_IMAGES = {
+    name: {"unit": POWER_UNIT, "formula": formula}
+    for name, formula in {
+        "power_doppler": POWER_FORMULA,
+        "blood_power": "power of the blood before the clutter filter, without the noise; see docs/blood.md",
+        "noise_power": "power of the noise, white over frames, before the clutter filter; see docs/blood.md",
+    }.items()
+}
+"""Unit and formula of the power images that every result has, as result files state them."""
+
 
 def power_doppler(
     stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None

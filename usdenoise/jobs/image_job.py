@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
@@ -17,7 +18,7 @@ from usdenoise.formats.input_files import other_files
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
-from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, decibels
+from usdenoise.images.power_doppler import POWER_IMAGES, decibels
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.progress import Watcher
@@ -73,7 +74,9 @@ class ImageJob:
         files = {"denoised": "denoised"}
         if "power" in products:
             files |= {"power_doppler_png": "power_doppler.png", "power_doppler_tif": "power_doppler.tif"}
-        files |= {f"{name}_png": f"{name}.png" for name in products if name != "power"}
+        if "blood" in products:
+            files |= {"blood_power_png": "blood_power.png", "blood_power_tif": "blood_power.tif"}
+        files |= {f"{name}_png": f"{name}.png" for name in products if name not in ("power", "blood")}
         if self._job.display.cutoff_figure:
             files["cutoff_png"] = "cutoff.png"
         return files
@@ -141,6 +144,8 @@ class FilteredImage:
         stack, model = result.acquisition, result.model
         arrays: dict[str, Any] = {
             "power_doppler": result.power_doppler,
+            "blood_power": result.blood_power,
+            "noise_power": result.noise_power,
             "singular_values": result.singular_values,
             **{name: product.values for name, product in self.products.items()},
         }
@@ -148,7 +153,7 @@ class FilteredImage:
             name: {"unit": product.unit, "formula": product.formula}
             for name, product in self.products.items()
         }
-        attributes["power_doppler"] = {"unit": POWER_UNIT, "formula": POWER_FORMULA}
+        attributes |= POWER_IMAGES
         if result.observed is not None:
             unobserved = ~unpack(result.observed, stack.n_frames)
             arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
@@ -162,29 +167,25 @@ class FilteredImage:
 
     def pictures(self) -> dict[str, bytes]:
         """Return the pictures that were asked for."""
-        result, display = self.result, self.job.display
+        result, display, shown = self.result, self.job.display, self.job.output.products
         stack = result.acquisition
         title = f"{self.job.path.stem}: {result.options.method}, components {result.kept}"
         spatial, spacing = stack.spatial_axes, stack.spacing_mm
-        made = {}
-        if "power" in self.job.output.products:
-            made["power_doppler_png"] = power_doppler_png(
-                decibels(result.power_doppler, display.db_factor),
-                spatial,
-                dynamic_range_db=display.dynamic_range,
-                spacing_mm=spacing,
-                title=title,
-            )
-            made["power_doppler_tif"] = tiff(result.power_doppler, spatial)
+        made: dict[str, bytes] = {}
+        if "power" in shown:
+            made |= self._power_pictures("power_doppler", result.power_doppler, title)
+        if "blood" in shown:
+            blood_title = f"{self.job.path.stem}: blood power, {result.options.low_cutoff} components removed"
+            made |= self._power_pictures("blood_power", result.blood_power, blood_title)
         if "directional_power_positive" in self.products:
-            made["directional_png"] = directional_png(
+            made["directional_png"] = self._directional_picture(
                 self.products["directional_power_positive"].values,
                 self.products["directional_power_negative"].values,
-                spatial,
-                db_factor=display.db_factor,
-                dynamic_range_db=display.dynamic_range or DIRECTIONAL_RANGE_DB,
-                spacing_mm=spacing,
-                title=title,
+                title,
+            )
+        if (signed := self.products.get("signed_power")) is not None:
+            made["signed_png"] = self._directional_picture(
+                np.maximum(signed.values, 0), np.maximum(-signed.values, 0), title
             )
         if (velocity := self.products.get("axial_velocity")) is not None:
             made["velocity_png"] = velocity_png(
@@ -200,6 +201,32 @@ class FilteredImage:
                 result.singular_values, choice.similarity, choice.profile, choice.low
             )
         return made
+
+    def _power_pictures(self, name: str, power: NDArray[np.float32], title: str) -> dict[str, bytes]:
+        """Return the picture and the TIFF of a power image."""
+        display, stack = self.job.display, self.result.acquisition
+        picture = power_doppler_png(
+            decibels(power, display.db_factor),
+            stack.spatial_axes,
+            dynamic_range_db=display.dynamic_range,
+            spacing_mm=stack.spacing_mm,
+            title=title,
+        )
+        return {f"{name}_png": picture, f"{name}_tif": tiff(power, stack.spatial_axes)}
+
+    def _directional_picture(
+        self, positive: NDArray[np.float32], negative: NDArray[np.float32], title: str
+    ) -> bytes:
+        display, stack = self.job.display, self.result.acquisition
+        return directional_png(
+            positive,
+            negative,
+            stack.spatial_axes,
+            db_factor=display.db_factor,
+            dynamic_range_db=display.dynamic_range or DIRECTIONAL_RANGE_DB,
+            spacing_mm=stack.spacing_mm,
+            title=title,
+        )
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write nothing more."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
 
-PRODUCTS = ("power", "directional", "velocity")
+PRODUCTS = ("power", "blood", "directional", "signed", "velocity")
 MOVIES = ("gif", "mp4")
 COMPRESSIONS = ("none", "gzip")
 
@@ -22,7 +22,8 @@ class Output:
     stack : bool
         Whether the filtered stack is stored. :func:`usdenoise.expand` rebuilds it from the factors.
     products : tuple of str
-        Images to write: any of "power", "directional" and "velocity".
+        Pictures to write: any of "power", "blood", "directional", "signed" and "velocity". The result file holds the
+        power and the blood map in any case, and the arrays of the others that are named.
     window : int or None
         Frames of a window. The result is a sequence of images, one for each window, instead of the stack; each
         window has a clutter subspace of its own. With None all frames are filtered together.
@@ -42,7 +43,7 @@ class Output:
     compression: str = "none"
     keep_factors: bool = False
     stack: bool = True
-    products: tuple[str, ...] = ("power",)
+    products: tuple[str, ...] = ("power", "blood")
     window: int | None = None
     stride: int | None = None
     movie: str | None = None

@@ -74,7 +74,7 @@ def report_of(
         The command line; None for a library call.
     """
     solution, options, quality = result.solution, result.options, result.fit_quality
-    high = options.high_cutoff
+    picture, high = result.picture_quality, options.high_cutoff
     return {
         "method": options.method,
         "rank": options.rank,
@@ -89,8 +89,11 @@ def report_of(
         "held_out_allowed": quality.allowed_rmse,
         "held_out_ratio": quality.held_out_ratio,
         "residual_rms": quality.residual_rms,
+        "blood": {**asdict(picture), "sentence": picture.sentence},
+        "reproducibility": picture.reproducibility,
         "fit": quality.verdict.code,
-        "verdict": quality.sentence,
+        "estimate": quality.sentence,
+        "verdict": result.verdict,
         "cutoff": cutoff_of(result),
         "noise_floor": result.noise_floor,
         "n_sampled": result.n_sampled,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from usdenoise.formats.nifti import import_nibabel, write_nifti
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
-from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, decibels
+from usdenoise.images.power_doppler import POWER_IMAGES, decibels
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import source_of
@@ -28,6 +28,15 @@ from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.pipeline.windows import FilteredWindow, Window, cut_into_windows, filter_windows
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import to_json
+
+_MOVIES = {"power_doppler": "movie", "blood_power": "blood_movie"}
+_NIFTI = {"power_doppler": ("nifti", "pwd"), "blood_power": ("blood_nifti", "blood")}
+"""Keys of the films, and keys and suffixes of the NIfTI files, by the image. BIDS calls power Doppler pwd."""
+
+_DESCRIPTIONS = {
+    "power_doppler": "Power Doppler in blocks of frames",
+    "blood_power": "Blood power without noise in blocks of frames",
+}
 
 _TOTALS = ("iterations", "passes", "n_unobserved", "n_sampled")
 """Fields of the report that are summed over the windows."""
@@ -69,16 +78,20 @@ class SequenceJob:
     def files(self) -> Mapping[str, str]:
         """The sequence, the picture of its mean, and the film and NIfTI files that were asked for."""
         output = self._job.output
-        files = {
-            "sequence": "sequence",
-            "power_doppler_png": "power_doppler.png",
-            "power_doppler_tif": "power_doppler.tif",
-        }
+        files = {"sequence": "sequence"}
+        for name in self._shown:
+            files |= {f"{name}_png": f"{name}.png", f"{name}_tif": f"{name}.tif"}
         if output.movie is not None:
-            files["movie"] = f"power_doppler.{output.movie}"
+            files |= {_MOVIES[name]: f"{name}.{output.movie}" for name in self._shown}
         if output.nifti:
-            files |= {"nifti": "pwd.nii.gz", "nifti_json": "pwd.json"}
+            for name in self._shown:
+                key, suffix = _NIFTI[name]
+                files |= {key: f"{suffix}.nii.gz", f"{key}_json": f"{suffix}.json"}
         return files
+
+    @property
+    def _shown(self) -> list[str]:
+        return shown_images(self._job)
 
     def filter(self, watcher: Watcher, clock: StageClock) -> "FilteredSequence":
         """Read and filter window after window.
@@ -134,8 +147,8 @@ class _Collected:
         self._first = first
         self._worst: tuple[int, DenoiseResult] | None = None
         self.records: list[dict[str, Any]] = []
-        self.images: dict[str, list[NDArray[np.float32]]] = {"power_doppler": []}
-        self.attributes = {"power_doppler": {"unit": POWER_UNIT, "formula": POWER_FORMULA}}
+        self.images: dict[str, list[NDArray[np.float32]]] = {name: [] for name in POWER_IMAGES}
+        self.attributes = dict(POWER_IMAGES)
 
     @property
     def worst(self) -> tuple[int, DenoiseResult]:
@@ -145,7 +158,8 @@ class _Collected:
 
     def add(self, filtered: FilteredWindow, products: tuple[str, ...]) -> None:
         result = filtered.result
-        self.images["power_doppler"].append(result.power_doppler)
+        for name in POWER_IMAGES:
+            self.images[name].append(getattr(result, name))
         for name, product in doppler_products(result.acquisition, products).items():
             self.images.setdefault(name, []).append(product.values)
             self.attributes[name] = {"unit": product.unit, "formula": product.formula}
@@ -193,17 +207,14 @@ class FilteredSequence:
         }
 
     @cached_property
-    def power(self) -> NDArray[np.float32]:
-        """Power Doppler of each window, (n_windows, spatial)."""
-        return np.stack(self.collected.images["power_doppler"])
+    def images(self) -> dict[str, NDArray[np.float32]]:
+        """The images by name, each (n_windows, spatial)."""
+        return {name: np.stack(values) for name, values in self.collected.images.items()}
 
     def content(self, provenance: str) -> ResultFile:
         """Return the content of the sequence file: the images and their time axis."""
         arrays: dict[str, NDArray[Any]] = {
-            name: self.power if name == "power_doppler" else np.stack(values)
-            for name, values in self.collected.images.items()
-        }
-        arrays |= {
+            **self.images,
             "time": self.times,
             "first_frame": np.array([window.start for window in self.windows], np.int64),
             "n_frames": np.array([window.n_frames for window in self.windows], np.int64),
@@ -223,42 +234,57 @@ class FilteredSequence:
         )
 
     def pictures(self) -> dict[str, bytes]:
-        """Return the picture of the mean over all frames, and the film if it was asked for."""
+        """Return the pictures of the means over all frames, and the films if they were asked for."""
         display, output, spatial = self.job.display, self.job.output, self.first.spatial_axes
         n_frames = np.array([window.n_frames for window in self.windows])
-        mean = np.tensordot(n_frames / n_frames.sum(), self.power.astype(np.float64), axes=1)
-        mean = mean.astype(np.float32)
-        made = {
-            "power_doppler_png": power_doppler_png(
+        title = f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} windows"
+        made = {}
+        for name in shown_images(self.job):
+            power = self.images[name]
+            mean = np.tensordot(n_frames / n_frames.sum(), power.astype(np.float64), axes=1).astype(
+                np.float32
+            )
+            made[f"{name}_png"] = power_doppler_png(
                 decibels(mean, display.db_factor),
                 spatial,
                 dynamic_range_db=display.dynamic_range,
                 spacing_mm=self.first.spacing_mm,
-                title=f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} windows",
-            ),
-            "power_doppler_tif": tiff(mean, spatial),
-        }
-        if output.movie is not None:
-            levels = list(decibels(self.power, display.db_factor))
-            made["movie"] = movie(levels, spatial, output.movie, dynamic_range_db=display.dynamic_range)
+                title=title if name == "power_doppler" else f"{title}, blood power",
+            )
+            made[f"{name}_tif"] = tiff(mean, spatial)
+            if output.movie is not None:
+                levels = list(decibels(power, display.db_factor))
+                made[_MOVIES[name]] = movie(
+                    levels, spatial, output.movie, dynamic_range_db=display.dynamic_range
+                )
         return made
 
     def write_others(self, places: Mapping[str, Path]) -> None:
-        """Write the power Doppler as NIfTI with its sidecar, if that was asked for."""
+        """Write the images as NIfTI with their sidecars, if that was asked for."""
         if not self.job.output.nifti:
             return
-        records = self.collected.records
-        sidecar = write_nifti(
-            places["nifti"],
-            self.power,
-            self.first,
-            self.times,
-            self.time_unit,
-            self.length,
-            self.stride,
-            records,
-        )
-        places["nifti_json"].write_text(to_json(sidecar, indent=2) + "\n")
+        for name in shown_images(self.job):
+            key, _ = _NIFTI[name]
+            sidecar = write_nifti(
+                places[key],
+                self.images[name],
+                self.first,
+                self.times,
+                self.time_unit,
+                self.length,
+                self.stride,
+                self.collected.records,
+                description=_DESCRIPTIONS[name],
+            )
+            places[f"{key}_json"].write_text(to_json(sidecar, indent=2) + "\n")
+
+
+def shown_images(job: Job) -> list[str]:
+    """Return the names of the images of which a sequence has pictures, films and NIfTI files.
+
+    The power Doppler is always among them.
+    """
+    return ["power_doppler", *(["blood_power"] if "blood" in job.output.products else [])]
 
 
 def _error(result: DenoiseResult) -> float:
@@ -284,8 +310,9 @@ def _record(filtered: FilteredWindow) -> dict[str, Any]:
         "noise_floor": result.noise_floor,
         "n_unobserved": result.n_unobserved,
         "n_sampled": result.n_sampled,
+        "blood": asdict(result.picture_quality),
         "fit": result.fit_quality.verdict.code,
-        "verdict": result.fit_quality.sentence,
+        "verdict": result.verdict,
     }
 
 

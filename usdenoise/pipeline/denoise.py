@@ -131,7 +131,7 @@ def denoise(
         options=replace(chosen, rank=len(singular_values), low_cutoff=cutoffs.band.low),
         solution=estimate.solution,
         cutoff=cutoffs.choice,
-        picture_quality=judge_picture(blood),
+        picture_quality=judge_picture(blood, stack.n_frames),
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
         observed=matrix.observed,

@@ -91,6 +91,11 @@ class DenoiseResult:
         return CutoffReason.GIVEN.value if self.cutoff is None else self.cutoff.sentence
 
     @property
+    def verdict(self) -> str:
+        """What can be said of the picture, and then of the estimate, in words."""
+        return f"{self.picture_quality.sentence}; estimate: {self.fit_quality.sentence}"
+
+    @property
     def kept(self) -> str:
         """The components that were kept, for example "[14, all)"."""
         high = {"rank": self.options.rank, "none": "all"}.get(
@@ -113,8 +118,7 @@ class DenoiseResult:
             "iterations": f"{n_iterations}: {iterations}",
             "error": f"held-out {error}, noise {self.noise_floor:.4g}",
             "picture": self.picture_quality.sentence,
-            "verdict": self.fit_quality.sentence,
-            "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
+            "estimate": self.fit_quality.sentence,
             "time": seconds,
         }
         width = max(map(len, lines))

@@ -5,18 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.pipeline.blood.background import CELL_SIGMA, TINY, Background, measure_background
+from usdenoise.pipeline.blood.channels import to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.noise_map import noise_map
 
-CELL_SIGMA = 0.85
-"""Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
-
-MEDIAN_OF_SQUARE = 0.455
-"""Median of the square of a standard normal number."""
-
-_TINY = np.finfo(float).tiny
+_NEGLIGIBLE = 1e-12
+"""Ratio of two powers below which the smaller one does not count."""
 
 
 @dataclass(frozen=True)
@@ -43,37 +40,20 @@ class BloodMap:
     reproducibility: float | None
 
 
-@dataclass(frozen=True)
-class _Background:
-    """What a pixel shows without blood.
-
-    Attributes
-    ----------
-    pixel, average : (n_pixels,) float64 arrays
-        Noise variance of a channel of a pixel, and of its average over neighbours.
-    leftover : (n_pixels,) float64 array
-        Mean square of the leftover tissue in the average, along `direction`.
-    direction : (C,) float64 array
-        Unit vector of the leftover tissue's channels, or zeros.
-    """
-
-    pixel: NDArray[np.float64]
-    average: NDArray[np.float64]
-    leftover: NDArray[np.float64]
-    direction: NDArray[np.float64]
-
-    def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return channels in which noise and leftover tissue have the variance of the noise in every direction."""
-        shrink = np.sqrt(self.average / np.maximum(self.average + self.leftover, _TINY)) - 1
-        along = channels @ self.direction
-        whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
-        return whitened
-
-
 def map_blood(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood) -> BloodMap:
     """Return the blood and the noise power of each pixel of a filtered stack.
 
-    See docs/blood.md for the model and its measured figures.
+    The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
+    clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
+
+    1. N comes from :func:`usdenoise.pipeline.blood.noise_map.noise_map`, and N w_l is taken off.
+    2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
+       solved for (see :class:`usdenoise.pipeline.blood.clutter_projection.ClutterProjection`).
+    3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
+       the lags, shrunk to 1 where it is noise.
+    4. The power counts as far as noise and leftover tissue do not explain what is seen.
+
+    docs/blood.md has the sources and measured figures.
 
     Parameters
     ----------
@@ -85,136 +65,108 @@ def map_blood(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourh
         Shape of the image; pixels in the order of the Casorati matrix.
     """
     is_complex = np.iscomplexobj(lag_sums.sums)
-    n_frames = projection.n_frames
-    lags = lag_sums.mean(slice(None), n_frames)
+    lags = lag_sums.mean(slice(None), projection.n_frames)
     noise = noise_map(lags, projection, grid)
-    pixel = _channels(lags - noise[:, None] * projection.white, is_complex)
-    difference = _channels(lag_sums.difference(n_frames), is_complex)
-    average = grid.average(pixel, CELL_SIGMA)
-    background = _background(average, difference, _leftover_direction(projection, is_complex), grid)
-    estimate = _estimate(pixel, average, noise, background, projection, is_complex)
-    halves = [
-        _estimate(own, grid.average(own, CELL_SIGMA), noise, background, projection, is_complex)[0]
-        for own in (
-            _channels(lag_sums.mean(slice(half, half + 1), n_frames) - noise[:, None] * projection.white, is_complex)
-            for half in (0, 1)
-        )
-    ]  # fmt: skip
-    return BloodMap(estimate[0], noise, estimate[1], estimate[2], _correlation(*halves))
+
+    def channels(lags: NDArray[np.complex128]) -> NDArray[np.float64]:
+        return to_channels(lags - noise[:, None] * projection.white, is_complex)
+
+    def estimate(pixel: NDArray[np.float64], background: Background) -> _Estimate:
+        average = grid.average(pixel, CELL_SIGMA)
+        return _estimate(pixel, average, noise, background, projection, grid)
+
+    pixel = channels(lags)
+    difference = to_channels(lag_sums.difference(projection.n_frames), is_complex)
+    leftover = to_channels(projection.leftover, is_complex)
+    background = measure_background(grid.average(pixel, CELL_SIGMA), difference, leftover, grid)
+    whole = estimate(pixel, background)
+    first, second = (
+        estimate(channels(lag_sums.mean(slice(half, half + 1), projection.n_frames)), background.of_half())
+        for half in (0, 1)
+    )
+    agreement = _correlation(first.blood_power, second.blood_power)
+    return BloodMap(whole.blood_power, noise, whole.evidence, whole.kept_share, agreement)
 
 
-def _channels(lags: NDArray[np.complex128], is_complex: bool) -> NDArray[np.float64]:
-    """Return lags as real channels, in which white noise has the same variance: lag 0, then the other lags."""
-    if not is_complex:
-        return np.concatenate([lags[..., :1].real / np.sqrt(2), lags[..., 1:].real], axis=-1)
-    others = np.sqrt(2) * lags[..., 1:]
-    return np.concatenate([lags[..., :1].real, others.real, others.imag], axis=-1)
+@dataclass(frozen=True)
+class _Estimate:
+    """Fields of :class:`BloodMap` of the same names."""
 
-
-def _lags(channels: NDArray[np.float64], is_complex: bool) -> NDArray[np.complex128]:
-    """Return the lags of channels: the inverse of :func:`_channels`."""
-    if not is_complex:
-        return np.concatenate([channels[..., :1] * np.sqrt(2), channels[..., 1:]], axis=-1).astype(complex)
-    real, imaginary = np.split(channels[..., 1:] / np.sqrt(2), 2, axis=-1)
-    return np.concatenate([channels[..., :1] + 0j, real + 1j * imaginary], axis=-1)
-
-
-def _leftover_direction(projection: ClutterProjection, is_complex: bool) -> NDArray[np.float64]:
-    direction = _channels(projection.leftover, is_complex)
-    length = float(np.linalg.norm(direction))
-    return direction / length if length > 0 else direction
-
-
-def _background(
-    average: NDArray[np.float64],
-    difference: NDArray[np.float64],
-    direction: NDArray[np.float64],
-    grid: Neighbourhood,
-) -> _Background:
-    """Measure noise by the difference of two halves of the frames, and leftover tissue by what is at its depth."""
-    freedom = difference.shape[1] - 1
-    # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
-    middle = (1 - 2 / (9 * freedom)) ** 3
-    noise = [
-        np.maximum(grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle, _TINY)
-        for values in (difference, grid.average(difference, CELL_SIGMA))
-    ]
-    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
-    return _Background(noise[0], noise[1], np.maximum(along - noise[1], 0), direction)
+    blood_power: NDArray[np.float64]
+    evidence: NDArray[np.float64]
+    kept_share: NDArray[np.float64]
 
 
 def _estimate(
     pixel: NDArray[np.float64],
     average: NDArray[np.float64],
     noise: NDArray[np.float64],
-    background: _Background,
+    background: Background,
     projection: ClutterProjection,
-    is_complex: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return blood power, evidence and kept share of each pixel."""
-    cleaned, shares = _cleaned(average, background)
-    power = projection.power_before(_lags(cleaned, is_complex))
-    seen = background.whiten(cleaned)
-    energy = np.sum(seen[:, 1:] ** 2, axis=1)
-    part = (average.shape[1] - 1) / average.shape[1]
-    evidence = _evidence(
-        energy, background.average, part * np.sum(shares**2, axis=1), np.sum(shares**4, axis=1)
-    )
-    total = np.maximum(np.sum(seen**2, axis=1), _TINY)
-    ratio = np.sum(background.whiten(pixel) * seen, axis=1) / total
-    blood_to_noise = np.maximum(average[:, 0], 0) / np.maximum(noise, _TINY)
+    grid: Neighbourhood,
+) -> _Estimate:
+    is_complex = average.shape[1] > projection.n_lags
+    cleaned, factors = _cleaned(average, background)
+    power = projection.power_before(to_lags(cleaned, is_complex))
+    evidence = _evidence(background.whiten(cleaned), background.average, factors)
+    total = np.maximum(np.sum(cleaned**2, axis=1), _NEGLIGIBLE * background.pixel)
+    ratio = np.sum(pixel * cleaned, axis=1) / total
+    # No power is negative, so a pixel has at most its average over the pixel's weight in it.
+    ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
+    after = np.maximum(to_lags(cleaned, is_complex)[:, 0].real, 0)
+    # The products of blood and noise add 2 B N to the variance N^2 of a lag.
+    blood_to_noise = after / np.maximum(noise, np.maximum(_NEGLIGIBLE * after, TINY))
     variance = background.pixel * (1 + 2 * blood_to_noise) / total
     ratio = _shrunk(ratio, variance, evidence * np.maximum(power, 0) ** 2)
-    blood = np.maximum(ratio * power * evidence, 0)
-    after = np.maximum(cleaned[:, 0], 0)
-    return blood, evidence, after / np.maximum(np.maximum(power, after), _TINY)
+    blood = ratio * np.maximum(power, 0) * evidence
+    return _Estimate(blood, evidence, after / np.maximum(np.maximum(power, after), TINY))
 
 
 def _cleaned(
-    average: NDArray[np.float64], background: _Background
+    average: NDArray[np.float64], background: Background
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the averages with their channels shrunk to those that blood has, and the factors of the shrinking.
+    """Return averages whose channels are shrunk to the directions that blood has, and the factors of the shrinking.
 
-    The covariance of the channels over all pixels with evidence gives the directions in which blood differs from
-    pixel to pixel and its share in each. A pixel's part in a direction is shrunk as a Wiener filter does it.
+    The covariance of the channels, over the pixels with evidence and without that of the noise, has the directions
+    in which blood varies and the share of each. A pixel's part in a direction is shrunk by a Wiener filter.
     """
-    n_channels = average.shape[1]
-    noise = background.average
+    n_channels, noise = average.shape[1], background.average
     energy = np.sum(background.whiten(average)[:, 1:] ** 2, axis=1)
-    evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, _TINY)
+    evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
     weights = evidence / noise
     covariance = (average * weights[:, None]).T @ average - np.eye(n_channels) * float(weights @ noise)
     values, directions = np.linalg.eigh(covariance)
-    shares = np.maximum(values, 0) / max(float(np.maximum(values, 0).sum()), _TINY)
+    values = np.maximum(values, 0)
+    shares = values / max(float(values.sum()), TINY)
     signal = np.maximum(np.sum(average**2, axis=1) - n_channels * noise, noise)[:, None] * shares
     factors = signal / (signal + noise[:, None])
     return ((average @ directions) * factors) @ directions.T, factors
 
 
 def _evidence(
-    energy: NDArray[np.float64],
-    noise: NDArray[np.float64],
-    expected: NDArray[np.float64],
-    fourth: NDArray[np.float64],
+    seen: NDArray[np.float64], noise: NDArray[np.float64], factors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the share of an energy that noise does not explain: what is above its mean plus one standard deviation.
+    """Return the share of the energy at lags above 0 that is above the mean of noise plus one standard deviation.
 
     The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
     """
-    deviation = np.sqrt(2 * fourth) * noise
-    excess = energy - expected * noise - deviation
+    energy = np.sum(seen[:, 1:] ** 2, axis=1)
+    expected = (1 - 1 / seen.shape[1]) * np.sum(factors**2, axis=1) * noise
+    deviation = np.sqrt(2 * np.sum(factors**4, axis=1)) * noise
+    excess = energy - expected - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
-    return np.minimum(rounded / np.maximum(energy, _TINY), 1)
+    evidence: NDArray[np.float64] = np.minimum(rounded / np.maximum(energy, TINY), 1)
+    return evidence
 
 
 def _shrunk(
     ratio: NDArray[np.float64], variance: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the ratio of a pixel to its neighbours, shrunk to 1 where its noise is larger than its true spread."""
+    """Return the ratios of pixels to their averages, shrunk to 1 where noise is larger than their true spread."""
     weights = weights / (1 + variance) ** 2
     total = float(weights.sum())
     spread = max(float(weights @ ((ratio - 1) ** 2 - variance)) / total, 0.0) if total > 0 else 0.0
-    return 1 + spread / np.maximum(spread + variance, _TINY) * (ratio - 1)
+    return 1 + spread / np.maximum(spread + variance, TINY) * (ratio - 1)
 
 
 def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:

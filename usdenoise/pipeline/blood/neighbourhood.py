@@ -22,6 +22,11 @@ class Neighbourhood:
 
     shape: tuple[int, ...]
 
+    @property
+    def n_axes(self) -> int:
+        """Number of spatial axes."""
+        return len(self.shape)
+
     def average(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
         """Return Gaussian averages over neighbours; the weights of pixels inside the image sum to 1.
 

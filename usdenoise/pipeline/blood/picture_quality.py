@@ -6,11 +6,15 @@ import numpy as np
 
 from usdenoise.pipeline.blood.blood_map import BloodMap
 
-SEEN = 0.5
-"""Evidence from which a pixel counts as showing blood: less of what it shows is explained by noise than by blood."""
+LEAST_EVIDENCE = 0.5
+"""Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
 
-FEWEST_SEEN = 0.002
-"""Share of pixels that must show blood. On phantoms without blood it was at most 0.001."""
+BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
+"""A vessel's blood power is at most 10 dB below the 99th percentile of the map: weaker ones are no part of the figures."""
+
+LEAST_STANDARD_ERRORS = 4.0
+"""Standard errors of the noise power, N / sqrt(n_frames), above which the 99th percentile must be: the largest value on
+stacks of noise alone was 3.2 of them (docs/blood.md)."""
 
 
 @dataclass(frozen=True)
@@ -19,20 +23,20 @@ class PictureQuality:
 
     Attributes
     ----------
-    seen_share : float
-        Share of the pixels that show blood.
+    vessel_share : float
+        Share of the pixels that show a vessel; 0 where no blood was found.
     noise_share : float
         Share of the pixels with more noise than blood power.
     blood_to_noise_db : float or None
-        10 log10 of the median ratio of blood to noise power over the pixels that show blood; None also where
+        10 log10 of the median ratio of blood to noise power over the pixels of vessels; None also where
         there is no noise.
     lost_share : float or None
-        Share of the blood's power that the clutter filter took, over the pixels that show blood.
+        Share of the blood's power that the clutter filter took, over the pixels of vessels.
     reproducibility : float or None
         Correlation of the blood maps of two interleaved halves of the frames; None where one is constant.
     """
 
-    seen_share: float
+    vessel_share: float
     noise_share: float
     blood_to_noise_db: float | None
     lost_share: float | None
@@ -50,31 +54,35 @@ class PictureQuality:
             else f"; two halves of the scan correlate at {self.reproducibility:.2f}"
         )
         return (
-            f"blood in {100 * self.seen_share:.0f} % of the image{level}; noise dominates in "
+            f"vessels in {100 * self.vessel_share:.0f} % of the image{level}; noise dominates in "
             f"{100 * self.noise_share:.0f} %; the clutter filter took {100 * self.lost_share:.0f} % of the blood, "
             f"which the blood map makes up for{agreement}"
         )
 
 
-def judge_picture(blood: BloodMap) -> PictureQuality:
+def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
     """Return the figures of a blood map.
 
     Parameters
     ----------
     blood : BloodMap
         The map.
+    n_frames : int
+        Number of frames from which it was made.
     """
     power, noise = blood.blood_power, blood.noise_power
-    seen = blood.evidence > SEEN
-    seen_share, noise_share = float(seen.mean()), float((noise > power).mean())
-    if seen_share < FEWEST_SEEN:
-        return PictureQuality(seen_share, noise_share, None, None, blood.reproducibility)
-    noisy = seen & (noise > 0) & (power > 0)
-    level = 10 * np.log10(float(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
-    total = float(power[seen].sum())
-    lost = 1 - float((power * blood.kept_share)[seen].sum()) / total if total > 0 else 0.0
-    return PictureQuality(seen_share, noise_share, level, lost, blood.reproducibility)
+    brightest = float(np.percentile(power, BRIGHTEST_PERCENT))
+    bright = power >= 10 ** (-BRIGHT_DB / 10) * brightest
+    vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
+    noise_share = float((noise > power).mean())
+    standard_error = float(np.median(noise)) / np.sqrt(n_frames)
+    if brightest <= LEAST_STANDARD_ERRORS * standard_error or not vessel.any():
+        return PictureQuality(0.0, noise_share, None, None, blood.reproducibility)
+    noisy = vessel & (noise > 0)
+    level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
+    lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
+    return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility)
 
 
 def _level(ratio_db: float) -> str:
-    return f"{abs(ratio_db):.0f} dB {'over' if ratio_db >= 0 else 'below'} noise there"
+    return f"{abs(ratio_db):.0f} dB {'over' if ratio_db >= 0 else 'below'} noise in them"

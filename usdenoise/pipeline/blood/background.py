@@ -1,0 +1,83 @@
+"""What a pixel shows without blood: noise, and the tissue that the clutter filter left."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
+
+CELL_SIGMA = 0.85
+"""Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
+
+MEDIAN_OF_SQUARE = 0.455
+"""Median of the square of a standard normal number."""
+
+TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True)
+class Background:
+    """Variances of the channels of a pixel without blood (see :mod:`usdenoise.pipeline.blood.channels`).
+
+    Attributes
+    ----------
+    pixel, average : (n_pixels,) float64 arrays
+        Noise variance of a channel of a pixel, and of its average over neighbours; positive.
+    leftover : (n_pixels,) float64 array
+        Mean square of leftover tissue in the average, along `direction`.
+    direction : (C,) float64 array
+        Unit vector of the channels of leftover tissue; zeros where nothing was removed.
+    """
+
+    pixel: NDArray[np.float64]
+    average: NDArray[np.float64]
+    leftover: NDArray[np.float64]
+    direction: NDArray[np.float64]
+
+    def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return averages in which leftover tissue has the variance of the noise, as every other direction has."""
+        shrink = np.sqrt(self.average / (self.average + self.leftover)) - 1
+        along = channels @ self.direction
+        whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
+        return whitened
+
+    def of_half(self) -> Self:
+        """Return the background of half of the frames: noise has twice the variance."""
+        return replace(self, pixel=2 * self.pixel, average=2 * self.average)
+
+
+def measure_background(
+    average: NDArray[np.float64],
+    difference: NDArray[np.float64],
+    leftover: NDArray[np.float64],
+    grid: Neighbourhood,
+) -> Background:
+    """Measure the noise by the difference of two halves of the frames, and leftover tissue by what is at its depth.
+
+    Both are medians over a wide window, so that vessels do not count. The difference holds noise that is correlated
+    in space as it is.
+
+    Parameters
+    ----------
+    average : (n_pixels, C) array
+        Channels of the averages over neighbours, with the mean of the noise taken off.
+    difference : (n_pixels, C) array
+        Channels of the scaled difference of two halves of the frames.
+    leftover : (C,) array
+        Channels of leftover tissue; zeros where nothing was removed.
+    grid : Neighbourhood
+        Shape of the image.
+    """
+    freedom = difference.shape[1] - 1
+    # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
+    middle = (1 - 2 / (9 * freedom)) ** 3
+    pixel, averaged = (
+        np.maximum(grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle, TINY)
+        for values in (difference, grid.average(difference, CELL_SIGMA))
+    )
+    length = float(np.linalg.norm(leftover))
+    direction = leftover / length if length > 0 else leftover
+    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
+    return Background(pixel, averaged, np.maximum(along - averaged, 0), direction)
