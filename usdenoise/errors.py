@@ -18,6 +18,11 @@ _PYTHON_NAMES = {
     "no-stack": "stack=False",
     "output": "folder",
     "set": "parameters",
+    "noise-gain": "noise_gain_db",
+    "noise-correlation": "noise_correlation_pixels",
+    "attenuation": "attenuation_db",
+    "max-speed": "max_speed_mm_s",
+    "capillary": "capillary_db",
 }
 """Parameters of Python that are not called as their flags."""
 

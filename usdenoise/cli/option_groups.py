@@ -16,6 +16,8 @@ class Group(Enum):
 
     INPUT = "Input"
     PHANTOM = "Phantom"
+    LEVELS = "Levels"
+    FLOW = "Flow"
     EXPERIMENTS = "Experiments"
     BATCH = "Batch"
     CUTOFFS = "Cutoffs"

@@ -19,8 +19,8 @@ from usdenoise.cli.option_values import positive_numbers
     examples=[
         ("usdenoise simulate phantom.h5", "Simulate 128 x 96 pixels and 400 frames"),
         (
-            "usdenoise simulate small.h5 --shape 64x48x200 --clutter-to-blood 50",
-            "Simulate a smaller phantom with stronger clutter",
+            "usdenoise simulate small.h5 --shape 64x48x200 --blood-to-noise -6 --noise-gain 20",
+            "Simulate a smaller phantom with noise that grows with depth",
         ),
         (
             "usdenoise simulate volume.h5 --shape 24x20x16x80 --terms",
@@ -57,6 +57,15 @@ from usdenoise.cli.option_values import positive_numbers
 )
 @option(
     Group.PHANTOM,
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    show_default="0",
+    help="Seed of the phantom. The same seed gives the same phantom.",
+)
+@option(Group.PHANTOM, "--real", is_flag=True, help="Simulate real RF instead of complex IQ.")
+@option(
+    Group.LEVELS,
     "--clutter-to-blood",
     "clutter_to_blood_db",
     type=float,
@@ -65,23 +74,67 @@ from usdenoise.cli.option_values import positive_numbers
     help="Mean power of tissue over that of blood. Raise it for a harder phantom.",
 )
 @option(
-    Group.PHANTOM,
+    Group.LEVELS,
     "--blood-to-noise",
     "blood_to_noise_db",
     type=float,
     metavar="DB",
     show_default="6",
-    help="Mean power of blood over that of noise; inf leaves the noise out.",
+    help="Mean power of blood over that of noise at the bottom of the image; inf leaves the noise out.",
 )
 @option(
-    Group.PHANTOM,
-    "--seed",
+    Group.LEVELS,
+    "--noise-gain",
+    "noise_gain_db",
+    type=float,
+    metavar="DB",
+    show_default="0",
+    help="How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
+)
+@option(
+    Group.LEVELS,
+    "--noise-correlation",
+    "noise_correlation_pixels",
+    type=float,
+    metavar="PIXELS",
+    show_default="0",
+    help="Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
+)
+@option(
+    Group.LEVELS,
+    "--attenuation",
+    "attenuation_db",
+    type=float,
+    metavar="DB",
+    show_default="0",
+    help="Loss of tissue and blood from the top of the image to the bottom.",
+)
+@option(
+    Group.FLOW,
+    "--max-speed",
+    "max_speed_mm_s",
+    type=float,
+    metavar="MM_S",
+    help="Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with "
+    "the frame rate so that none does.",
+)
+@option(
+    Group.FLOW,
+    "--thin-vessels",
     type=click.IntRange(0),
     metavar="N",
     show_default="0",
-    help="Seed of the phantom. The same seed gives the same phantom.",
+    help="Number of additional vessels that are 1 to 2 pixels wide.",
 )
-@option(Group.PHANTOM, "--real", is_flag=True, help="Simulate real RF instead of complex IQ.")
+@option(
+    Group.FLOW,
+    "--capillary",
+    "capillary_db",
+    type=float,
+    metavar="DB",
+    help="Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of "
+    "the vessels. By default there is none.",
+)
 @option(Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack.")
 @shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
@@ -99,8 +152,8 @@ def command(
 ) -> None:
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
 
-    The group truth of the file has vessel_mask, blood_power (mean over the frames) and velocity (axial, in mm/s,
-    positive towards the probe).
+    The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
+    (axial, in mm/s, positive towards the probe) and, with --capillary, capillary_mask.
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
     from usdenoise.phantom import PhantomSettings

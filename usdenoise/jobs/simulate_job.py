@@ -74,12 +74,20 @@ def simulate_to_file(
                 if on_frames is not None:
                     on_frames(done)
 
+        truth = {
+            "vessel_mask": phantom.mask,
+            "blood_power": blood_power,
+            "velocity": phantom.velocity_mm_s,
+            "noise_power": phantom.noise_power,
+        }
+        if phantom.capillary_mask is not None:
+            truth["capillary_mask"] = phantom.capillary_mask
         spatial = "zxy"[: len(settings.shape) - 1]
         write_phantom(
             place,
             blocks(),
             settings.n_frames,
-            {"vessel_mask": phantom.mask, "blood_power": blood_power, "velocity": phantom.velocity_mm_s},
+            truth,
             {
                 "axes": "t" + spatial,
                 "frame_rate_hz": settings.frame_rate_hz,

@@ -6,20 +6,24 @@ What it models:
   with breathing, with a slow drift and with four bending modes, in depth, lateral and elevation.
 - Blood: point scatterers in straight tubes with a parabolic velocity profile. The flow pulsates by 30 % with
   the heart, in all vessels at the same time, and never reverses. The motion of the tissue carries the vessels.
+  On request there are thin vessels too, and a perfused region with slow flow in all directions.
 - The image: every scatterer adds a Gaussian point-spread function, the same one everywhere, with the phase of
   its two-way path. Pixels are one wavelength apart. A 2-D image is a slice with a thickness.
-- Noise: white, circular, complex Gaussian, independent between pixels and frames, equally strong everywhere.
-- Truth: the three terms of every frame, the vessel mask, and the axial velocity averaged over the heartbeat.
-  Mask and velocity are those of the vessels at rest, before the tissue displaces them.
+- Depth: on request, an attenuation of tissue and blood that is linear in dB. By default there is none.
+- Noise: circular, complex Gaussian, independent between frames. By default it is white and equally strong
+  everywhere. On request it grows with depth, as a time-gain compensation makes it, and is correlated in space.
+- Truth: the three terms of every frame, the expected noise power, the masks of vessels and of the perfused region,
+  and the axial velocity in vessels averaged over the heartbeat. Masks and velocity are those at rest, before the
+  tissue displaces the blood.
 
 What it does not model:
 
 - Transmission, channel data and beamforming: there are no transmit angles, side lobes, grating lobes or
-  receive filters, and the noise of neighbouring pixels is not correlated as beamforming would make it.
-- Propagation: no attenuation, aberration, shadow, reverberation or multiple scattering, and a resolution that
-  does not change with depth.
-- Anatomy: no bends, branches or capillaries. Tissue has the same brightness everywhere, and its scatterers
-  fill the vessels too.
+  receive filters, and the correlation of the noise in space is the same everywhere.
+- Propagation: no aberration, shadow, reverberation or multiple scattering, and a resolution that does not change
+  with depth.
+- Anatomy: no bends or branches, and capillaries that join nothing. Tissue has the same brightness everywhere, and
+  its scatterers fill the vessels too.
 - Flow that is not laminar, vessel walls that move by themselves, contrast agents and microbubbles.
 - Acquisitions longer than about 20 s: the drift then carries the tissue out of the slice and nothing replaces
   it. On 48 x 48 pixels its power has lost 1.3 dB after 30 s and 6 dB after 40 s.

@@ -2,16 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
+from usdenoise.phantom.capillaries import PerfusedRegion
 from usdenoise.phantom.motion import TissueMotion, flow_time
-from usdenoise.phantom.settings import PhantomSettings
-from usdenoise.phantom.vessels import PULSATILITY, draw_vessels, fill, vessel_truth
+from usdenoise.phantom.noise_field import NoiseField, depth_gain
+from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.phantom.vessels import (
+    PULSATILITY,
+    BloodScatterers,
+    draw_thin_vessels,
+    draw_vessels,
+    fill,
+    fill_thin,
+    vessel_truth,
+)
 
 # The point-spread function of a slice fills (2 pi)^1.5 0.6 0.9 3.0 = 26 cubic wavelengths, of a volume 7.7: that is
 # 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes make up for a part of it: the mean over
@@ -26,7 +36,6 @@ CALIBRATION_FRAMES = 48
 MARGIN, VOLUME_MARGIN = 6.0, 5.0
 # Half the thickness of a slice in standard deviations: weights beyond are more than 53 dB down.
 SLICE_MARGIN_SIGMAS = 3.5
-_ANATOMY, _NOISE = range(2)
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,8 @@ class Terms:
     Attributes
     ----------
     iq, tissue, blood, noise : (n, n_z, n_x) or (n, n_z, n_x, n_y) arrays
-        complex64, or float32 for a real phantom; iq is the sum of the other three. Blood has unit mean power
-        in the vessels.
+        complex64, or float32 for a real phantom; iq is the sum of the other three. Blood is that of the vessels
+        and of the perfused region.
     """
 
     iq: NDArray[Any]
@@ -47,7 +56,10 @@ class Terms:
 
 
 class Phantom:
-    """A simulated acquisition with known truth. Blood has unit mean power in the vessels.
+    """A simulated acquisition with known truth.
+
+    Blood has unit mean power in the vessels, before the attenuation and without thin vessels and capillaries. These
+    add to the blood, and change neither tissue nor noise nor the other vessels.
 
     Parameters
     ----------
@@ -63,6 +75,10 @@ class Phantom:
     velocity_mm_s : float32 array of the same shape
         Axial velocity of the blood at the pixel's centre, averaged over the heartbeat, in mm/s, positive towards
         the probe; 0 outside the vessels.
+    noise_power : float32 array of the same shape
+        Expected power of the noise.
+    capillary_mask : boolean array of the same shape, or None
+        Pixels whose centre is in the perfused region; None if there are no capillaries.
     """
 
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
@@ -70,13 +86,13 @@ class Phantom:
 
         self.settings = settings
         self._executor = executor
-        rng = np.random.default_rng([settings.seed, _ANATOMY])
+        rng = np.random.default_rng([settings.seed, Stream.ANATOMY])
         n_z, n_x, n_y = settings.grid
         self._sigma_y = SIGMA_X if settings.is_volume else SIGMA_SLICE
         self._motion = TissueMotion((n_z, n_x), rng)
         self._flow_phase = rng.uniform(0, 2 * np.pi)
         self._vessels = draw_vessels(settings, rng)
-        self._blood = fill(self._vessels, rng)
+        self._blood = [fill(self._vessels, rng)]
         across = VOLUME_MARGIN if settings.is_volume else SLICE_MARGIN_SIGMAS * self._sigma_y
         low = np.array([-MARGIN, -MARGIN, -across])
         high = np.array([n_z - 1 + MARGIN, n_x - 1 + MARGIN, n_y - 1 + across])
@@ -85,9 +101,18 @@ class Phantom:
         self._tissue_amplitude = (
             rng.standard_normal(number) + 1j * rng.standard_normal(number)
         ).astype(np.complex64)  # fmt: skip
+        self._level_mask, _ = vessel_truth(self._vessels, settings)
+        if settings.thin_vessels:
+            thin = draw_thin_vessels(settings, self._vessels)
+            self._vessels += thin
+            self._blood.append(fill_thin(thin, settings.seed))
         self.mask, self.velocity_mm_s = (
-            truth if settings.is_volume else truth[..., 0] for truth in vessel_truth(self._vessels, settings)
+            truth.reshape(settings.shape[:-1]) for truth in vessel_truth(self._vessels, settings)
         )
+        self._noise = NoiseField(settings)
+        self.noise_power = self._noise.power
+        self._region = None if settings.capillary_db is None else PerfusedRegion(settings, across)
+        self.capillary_mask = None if self._region is None else self._region.mask
 
     def blocks(self, frames_a_block: int = 32) -> Iterator[Terms]:
         """Yield all frames in order, a block at a time.
@@ -110,32 +135,49 @@ class Phantom:
             Numbers of the frames, counted from 0, in any order.
         """
         tissue_gain, blood_gain = self._gains
-        tissue, blood = self._raw(numbers)
-        noise_rms = 10 ** (-self.settings.blood_to_noise_db / 20)
-        noise = np.stack([self._noise(int(number)) for number in numbers]) * np.float32(noise_rms)
+        tissue, blood = self._raw(numbers, self._blood)
+        noise = np.stack([self._noise.frame(int(number)) for number in numbers])
         tissue *= tissue_gain
         blood *= blood_gain
+        if self._region is not None:
+            blood += self._capillaries(numbers) * self._capillary_gain
+        if self.settings.attenuation_db:
+            loss = depth_gain(self.settings, -self.settings.attenuation_db)
+            tissue *= loss
+            blood *= loss
         if self.settings.real:
             tissue, blood, noise = (self._modulated(term) for term in (tissue, blood, noise))
         return Terms(tissue + blood + noise, tissue, blood, noise)
 
-    @cached_property
-    def _gains(self) -> tuple[np.float32, np.float32]:
+    @property
+    def _calibration(self) -> NDArray[np.int64]:
         n_frames = self.settings.n_frames
         numbers = np.unique(np.linspace(0, n_frames - 1, min(n_frames, CALIBRATION_FRAMES)).round())
-        tissue, blood = self._raw(numbers.astype(np.int64))
-        tissue_rms = np.sqrt(np.mean(np.abs(tissue) ** 2, dtype=np.float64))
-        blood_rms = np.sqrt(np.mean(np.abs(blood[:, self.mask]) ** 2, dtype=np.float64))
+        return numbers.astype(np.int64)
+
+    @cached_property
+    def _gains(self) -> tuple[np.float32, np.float32]:
+        tissue, blood = self._raw(self._calibration, self._blood[:1])
         clutter = 10 ** (self.settings.clutter_to_blood_db / 20)
-        return np.float32(clutter / tissue_rms), np.float32(1 / blood_rms)
+        blood_rms = _rms(blood[:, self._level_mask.reshape(self.mask.shape)])
+        return np.float32(clutter / _rms(tissue)), np.float32(1 / blood_rms)
 
-    def _raw(self, numbers: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        pairs = list(self._executor.map(self._frame, [int(number) for number in numbers]))
-        tissue, blood = (np.stack(term) for term in zip(*pairs, strict=True))
-        return tissue, blood
+    @cached_property
+    def _capillary_gain(self) -> np.float32:
+        frames = self._capillaries(self._calibration)
+        level = 10 ** ((self.settings.capillary_db or 0.0) / 20)
+        return np.float32(level / _rms(frames[:, self.capillary_mask]))
 
-    def _frame(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        from usdenoise.phantom.splat import blood_frame, tissue_frame
+    def _raw(
+        self, numbers: NDArray[np.int64], blood: list[BloodScatterers]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        frame = partial(self._frame, scatterers=blood)
+        pairs = list(self._executor.map(frame, [int(number) for number in numbers]))
+        tissues, bloods = (np.stack(term) for term in zip(*pairs, strict=True))
+        return tissues, bloods
+
+    def _frame(self, number: int, scatterers: list[BloodScatterers]) -> tuple[NDArray[Any], NDArray[Any]]:
+        from usdenoise.phantom.splat import tissue_frame
 
         seconds = number / self.settings.frame_rate_hz
         field = self._motion.displacement(seconds)
@@ -143,28 +185,50 @@ class Phantom:
         tissue = np.zeros(self.settings.grid, np.complex64)
         tissue_frame(self._tissue_rest, self._tissue_amplitude, field, origin, pitch, self._sigma_y, tissue)
         blood = np.zeros(self.settings.grid, np.complex64)
-        scatterers = self._blood
-        blood_frame(
-            scatterers.origin,
-            scatterers.direction,
-            scatterers.start,
-            scatterers.length,
-            scatterers.speed,
-            flow_time(seconds, PULSATILITY, self._flow_phase),
-            field,
-            origin,
-            pitch,
-            self._sigma_y,
-            blood,
-        )
+        flow_seconds = flow_time(seconds, PULSATILITY, self._flow_phase)
+        for part in scatterers:
+            self._add_flow(part, False, flow_seconds, field, blood)
         shape = self.settings.shape[:-1]
         return tissue.reshape(shape), blood.reshape(shape)
 
-    def _noise(self, number: int) -> NDArray[Any]:
-        rng = np.random.Generator(np.random.SFC64([self.settings.seed, _NOISE, number]))
-        pairs = rng.standard_normal((*self.settings.shape[:-1], 2), np.float32) * np.float32(np.sqrt(0.5))
-        noise: NDArray[Any] = pairs.view(np.complex64)[..., 0]
-        return noise
+    def _capillaries(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        assert self._region is not None
+        scatterers = self._region.scatterers
+
+        def frame(number: int) -> NDArray[Any]:
+            seconds = number / self.settings.frame_rate_hz
+            image = np.zeros(self.settings.grid, np.complex64)
+            self._add_flow(scatterers, True, seconds, self._motion.displacement(seconds), image)
+            return image.reshape(self.settings.shape[:-1])
+
+        return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))
+
+    def _add_flow(
+        self,
+        part: BloodScatterers,
+        fades: bool,
+        flow_seconds: float,
+        field: NDArray[Any],
+        image: NDArray[Any],
+    ) -> None:
+        from usdenoise.phantom.splat import blood_frame
+
+        blood_frame(
+            part.origin,
+            part.direction,
+            part.start,
+            part.length,
+            part.speed,
+            part.amplitude,
+            part.number,
+            fades,
+            flow_seconds,
+            field,
+            self._motion.origin,
+            self._motion.pitch,
+            self._sigma_y,
+            image,
+        )
 
     def _modulated(self, term: NDArray[Any]) -> NDArray[Any]:
         # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A
@@ -175,3 +239,7 @@ class Phantom:
         carrier = np.exp(2j * np.pi * (0.125 + 0.25 * depth)).astype(np.complex64)
         real: NDArray[Any] = np.sqrt(2).astype(np.float32) * (term * carrier).real
         return real
+
+
+def _rms(values: NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean(np.abs(values) ** 2, dtype=np.float64)))

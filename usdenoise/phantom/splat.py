@@ -126,6 +126,9 @@ def blood_frame(
     start: NDArray[Any],
     length: NDArray[Any],
     speed: NDArray[Any],
+    amplitude: NDArray[Any],
+    number: NDArray[Any],
+    fades: bool,
     flow_seconds: float,
     field: NDArray[Any],
     origin: tuple[float, float],
@@ -133,7 +136,7 @@ def blood_frame(
     sigma_y: float,
     image: NDArray[Any],
 ) -> None:
-    """Add blood scatterers of magnitude 1 to one frame: they flow along their vessel, and the tissue carries them.
+    """Add blood scatterers to one frame: they flow along their streamline, and the tissue carries them.
 
     Parameters
     ----------
@@ -144,6 +147,12 @@ def blood_frame(
     start, length, speed : (n,) arrays
         Position along the streamline at time 0, length of the streamline, and mean speed in wavelengths a second.
         At the end of its streamline a scatterer enters again, with another phase.
+    amplitude : (n,) array
+        Magnitude of each scatterer.
+    number : (n,) array of int
+        Number of each scatterer, from which its phases follow.
+    fades : bool
+        Whether a scatterer fades in at the beginning of its streamline and out at the end, as a half sine.
     flow_seconds : float
         Integral of the relative flow over time, in seconds; see :func:`usdenoise.phantom.motion.flow_time`.
     field, origin, pitch, sigma_y, image
@@ -157,8 +166,9 @@ def blood_frame(
         z = entry[s, 0] + way * direction[s, 0]
         x = entry[s, 1] + way * direction[s, 1]
         y = entry[s, 2] + way * direction[s, 2]
-        phase = _fresh_phase(s, passage)
+        phase = _fresh_phase(number[s], passage)
+        value = amplitude[s] * complex(math.cos(phase), math.sin(phase))
+        if fades:
+            value *= math.sin(math.pi * way / length[s])
         dz, dx, dy = _displaced(z, x, field, origin, pitch)
-        _add(
-            z + dz, x + dx, y + dy, complex(math.cos(phase), math.sin(phase)), sigma_y, image, w_z, w_x, w_y
-        )  # fmt: skip
+        _add(z + dz, x + dx, y + dy, value, sigma_y, image, w_z, w_x, w_y)

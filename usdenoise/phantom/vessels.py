@@ -1,12 +1,12 @@
 """The vessels of the phantom: straight tubes with parabolic flow, and the scatterers in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.phantom.settings import PhantomSettings
+from usdenoise.phantom.settings import PhantomSettings, Stream
 
 # Amplitude of the pulsation relative to the mean flow: below 1, so that the flow never reverses.
 PULSATILITY = 0.3
@@ -30,6 +30,15 @@ SPIRAL_RADIUS = 0.36
 MEAN_SPEED, SLOWEST, FASTEST = 0.2, 0.7, 1.3
 # Largest axial velocity at the peak of the pulse as part of the Nyquist velocity: no vessel aliases.
 PEAK_SPEED = 0.8
+# Radii of thin vessels in wavelengths: they are 1 to 2 pixels wide.
+THINNEST, THICKEST = 0.5, 1.0
+# With the density of the other vessels a thin one would have less than one scatterer in a length of the
+# point-spread function. It has so many times as many, each with less power, so that its speckle is Gaussian, too.
+THIN_DENSITY = 8
+# Angles of successive thin vessels differ by this part of the half circle, the golden section, so that any number of
+# them covers it evenly. Their middles are in this part of the image's sides, around its centre.
+GOLDEN_SECTION = 0.618034
+THIN_PART = 0.7
 # Length of a vessel in diagonals of the image, and wavelengths added to it: its ends are outside the image.
 DIAGONALS, ADDED_LENGTH = 1.6, 20
 
@@ -89,6 +98,10 @@ class BloodScatterers:
         Length of the streamline, in wavelengths.
     speed : (n,) array
         Mean speed along the streamline over the heartbeat, in wavelengths a second.
+    amplitude : (n,) array
+        Magnitude of the scatterer.
+    number : (n,) array of int
+        Number of the scatterer. A scatterer's phases follow from it, so no two scatterers of a phantom share one.
     """
 
     origin: NDArray[Any]
@@ -96,6 +109,8 @@ class BloodScatterers:
     start: NDArray[Any]
     length: NDArray[Any]
     speed: NDArray[Any]
+    amplitude: NDArray[Any]
+    number: NDArray[Any]
 
 
 def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Vessel]:
@@ -103,7 +118,7 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
 
     The angles cover the half circle evenly, so that some vessels run along the beam and some across. The mean
     speed grows with the square root of the radius, and the axial velocity stays within 80 % of the Nyquist
-    velocity.
+    velocity. With a fastest speed in the settings, all speeds are then scaled by one factor, and may alias.
 
     Parameters
     ----------
@@ -141,10 +156,61 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
         mean_speed *= min(1.0, PEAK_SPEED * nyquist / max(peak_axial, 1e-9))
         length = float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
         vessels.append(Vessel(center, direction, float(radii[k]), length, float(mean_speed)))
-    return vessels
+    if settings.max_speed_mm_s is None:
+        return vessels
+    factor = settings.max_speed_mm_s / settings.wavelength_mm / max(2 * v.mean_speed for v in vessels)
+    return [replace(vessel, mean_speed=vessel.mean_speed * factor) for vessel in vessels]
 
 
-def fill(vessels: list[Vessel], rng: np.random.Generator) -> BloodScatterers:
+def draw_thin_vessels(settings: PhantomSettings, vessels: list[Vessel]) -> list[Vessel]:
+    """Draw the thin vessels of the settings, 1 to 2 wavelengths wide, from a random stream of their own.
+
+    Each depends on its place in the list alone, so that more thin vessels leave the first ones as they are.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Settings that give the number of thin vessels, the size of the image, and the seed.
+    vessels : list of Vessel
+        Other vessels of the phantom. Speeds continue theirs: they grow with the square root of the radius.
+    """
+    rng = np.random.default_rng([settings.seed, Stream.THIN_VESSELS])
+    n_z, n_x, n_y = settings.grid
+    extent = np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
+    length = float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
+    fastest = max(vessel.mean_speed for vessel in vessels)
+    widest = max(vessel.radius for vessel in vessels)
+    offset = rng.uniform(0, 1)
+    thin = []
+    for k in range(settings.thin_vessels):
+        angle = np.pi * ((offset + k * GOLDEN_SECTION) % 1.0)
+        tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
+        direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
+        direction *= rng.choice([-1.0, 1.0])
+        center = extent * (0.5 + THIN_PART * rng.uniform(-0.5, 0.5, 3))
+        radius = rng.uniform(THINNEST, THICKEST)
+        speed = fastest * np.sqrt(radius / widest) * rng.uniform(SLOWEST, 1.0)
+        thin.append(Vessel(center, direction, float(radius), length, float(speed)))
+    return thin
+
+
+def fill_thin(vessels: list[Vessel], seed: int) -> BloodScatterers:
+    """Draw the scatterers of thin vessels: more of them than in wide vessels, and the same power a volume.
+
+    Parameters
+    ----------
+    vessels : list of Vessel
+        Thin vessels to fill.
+    seed : int
+        Seed of the phantom.
+    """
+    rng = np.random.default_rng([seed, Stream.THIN_VESSELS, 0])
+    return fill(vessels, rng, THIN_DENSITY, Stream.THIN_VESSELS << 32)
+
+
+def fill(
+    vessels: list[Vessel], rng: np.random.Generator, density: int = 1, first_number: int = 0
+) -> BloodScatterers:
     """Draw the scatterers of all vessels, evenly over their volumes.
 
     At the distance r from the axis of a vessel of radius R the speed is 2 (1 - (r / R)^2) times the mean one.
@@ -155,11 +221,16 @@ def fill(vessels: list[Vessel], rng: np.random.Generator) -> BloodScatterers:
         Vessels to fill.
     rng : numpy.random.Generator
         Source of the positions.
+    density : int
+        Factor for the number of scatterers, by default 1. Their power is divided by it, so that the power of a vessel
+        does not depend on it.
+    first_number : int
+        Number of the first scatterer, by default 0.
     """
     origins, directions, starts, lengths, speeds = [], [], [], [], []
     for vessel in vessels:
         volume = np.pi * vessel.radius**2 * vessel.length
-        n = max(int(volume * SCATTERERS_A_CUBIC_WAVELENGTH), 20)
+        n = max(int(volume * SCATTERERS_A_CUBIC_WAVELENGTH * density), 20)
         fraction = rng.uniform(0, 1, n)  # (r / R)^2 of an even spread over the disk
         theta = rng.uniform(0, 2 * np.pi, n)
         first, second = _normals(vessel.direction)
@@ -170,7 +241,13 @@ def fill(vessels: list[Vessel], rng: np.random.Generator) -> BloodScatterers:
         starts.append(rng.uniform(0, vessel.length, n))
         lengths.append(np.full(n, vessel.length))
         speeds.append(2 * vessel.mean_speed * (1 - fraction))
-    return BloodScatterers(*(np.concatenate(part) for part in (origins, directions, starts, lengths, speeds)))
+    origin, direction, start, length, speed = (
+        np.concatenate(part) for part in (origins, directions, starts, lengths, speeds)
+    )
+    total = len(start)
+    magnitude = np.full(total, 1 / np.sqrt(density))
+    numbers = first_number + np.arange(total)
+    return BloodScatterers(origin, direction, start, length, speed, magnitude, numbers)
 
 
 def vessel_truth(
