@@ -586,7 +586,7 @@ def test_simulate_prints_a_summary(tmp_path: Path) -> None:
     with h5py.File(out) as file:
         assert file["iq"].shape == (20, 16, 12)
         assert file["iq"].dtype == np.complex64
-        assert sorted(file["truth"]) == ["blood_power", "velocity", "vessel_mask"]
+        assert sorted(file["truth"]) == ["blood_power", "noise_power", "velocity", "vessel_mask"]
         assert json.loads(file.attrs["usdenoise_provenance"])["parameters"]["seed"] == 0
     assert os.listdir(tmp_path) == ["p.h5"]
 
@@ -615,6 +615,30 @@ def test_simulate_json(tmp_path: Path) -> None:
     assert (summary["seed"], summary["frame_rate_hz"]) == (3, 600)
     assert 0 < summary["vessel_fraction"] < 1
     assert load(out).frame_rate_hz == 600
+
+
+REALISM = {
+    "--noise-gain": ("noise_gain_db", 20.0),
+    "--noise-correlation": ("noise_correlation_pixels", 1.5),
+    "--attenuation": ("attenuation_db", 10.0),
+    "--max-speed": ("max_speed_mm_s", 15.0),
+    "--thin-vessels": ("thin_vessels", 2),
+    "--capillary": ("capillary_db", -8.0),
+}
+
+
+def test_simulate_what_real_scans_have(tmp_path: Path) -> None:
+    out = tmp_path / "p.h5"
+    options = [text for flag, (_, value) in REALISM.items() for text in (flag, value)]
+    summary = parse(cli("simulate", out, *SMALL, "--frame-rate", 250, *options, "--json").stdout)
+    assert {name: summary[name] for name, _ in REALISM.values()} == dict(REALISM.values())
+    with h5py.File(out) as file:
+        parameters = json.loads(file.attrs["usdenoise_provenance"])["parameters"]
+        assert {name: parameters[name] for name, _ in REALISM.values()} == dict(REALISM.values())
+        assert file["truth/capillary_mask"][()].any()
+        decibels = 10 * np.log10(file["truth/noise_power"][:, 0])
+        assert decibels[-1] - decibels[0] == pytest.approx(20.0, abs=1e-4)
+    assert cli("info", out).exit_code == 0
 
 
 def test_simulate_without_noise_is_json_too(tmp_path: Path) -> None:
@@ -673,6 +697,12 @@ def test_simulate_the_same_seed_gives_the_same_stack(tmp_path: Path) -> None:
         (("--clutter-to-blood", "nan"), 1, "clutter"),
         (("--clutter-to-blood", "1e9"), 1, "clutter"),
         (("--blood-to-noise", "nan"), 1, "noise"),
+        (("--noise-gain", "inf"), 1, "give --noise-gain from 0 to 100 dB"),
+        (("--noise-correlation", "-1"), 1, "give --noise-correlation from 0 to 100 pixels"),
+        (("--attenuation", "nan"), 1, "give --attenuation from 0 to 100 dB"),
+        (("--max-speed", "0"), 1, "change --max-speed"),
+        (("--thin-vessels", "-1"), 2, "--thin-vessels"),
+        (("--capillary", "inf"), 1, "give --capillary within 200 dB"),
         (("--seed", "-1"), 2, "--seed"),
         (("--threads", "0"), 2, "--threads"),
     ],

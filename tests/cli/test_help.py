@@ -129,7 +129,8 @@ def run(line: str) -> None:
 
 
 def test_the_defaults_of_simulate_are_those_of_the_phantom() -> None:
-    defaults = {name: str(value) for name, value in asdict(PhantomSettings()).items()}
+    given = {name: value for name, value in asdict(PhantomSettings()).items() if value is not None}
+    defaults = {name: str(value) for name, value in given.items()}
     defaults["shape"] = "x".join(map(str, PhantomSettings().shape))
     shown = {
         str(option.name): option.show_default
