@@ -325,24 +325,24 @@ def test_no_vessel_aliases_at_250_hz_unless_a_speed_is_given(seed):
     assert np.array_equal(default.mask, fast.mask)
 
 
-@pytest.mark.parametrize(("speed_mm_s", "least", "most"), [(5.0, 0.0, 0.08), (24.0, 0.3, 0.9)])
+@pytest.mark.parametrize(("speed_mm_s", "least", "most"), [(5.0, 0.0, 0.08), (20.0, 0.25, 0.9)])
 def test_the_fastest_speed_is_that_of_the_blood_and_aliases_at_a_low_frame_rate(speed_mm_s, least, most):
-    settings = PhantomSettings((40, 36, 160), frame_rate_hz=2000.0, max_speed_mm_s=speed_mm_s, seed=5)
+    settings = PhantomSettings((40, 36, 160), frame_rate_hz=1000.0, max_speed_mm_s=speed_mm_s, seed=5)
     phantom, terms = all_frames(settings)
     inside = phantom.mask & (mean_power(terms.blood) > 0.5)
     lag_one = np.sum(np.conj(terms.blood[:-1]) * terms.blood[1:], axis=0)
     measured = np.angle(lag_one[inside]) / (4 * np.pi) * settings.frame_rate_hz * settings.wavelength_mm
     true = phantom.velocity_mm_s[inside]
-    assert np.corrcoef(true, measured)[0, 1] > 0.9
+    assert np.corrcoef(true, measured)[0, 1] > 0.85
     assert 0.5 < np.polyfit(true, measured, 1)[0] < 1.05
     # A part of the spectrum is beyond what 250 frames a second can tell apart.
     power = mean_power(np.fft.fft(terms.blood[:, inside] * np.hanning(160)[:, None], axis=0).T)
-    beyond = np.abs(np.fft.fftfreq(160, 1 / 2000.0)) > 125.0
+    beyond = np.abs(np.fft.fftfreq(160, 1 / 1000.0)) > 125.0
     assert least <= power[beyond].sum() / power.sum() <= most
     # The frame rate samples one flow: another one gives the same blood, with a level of its own.
-    slow, slow_terms = all_frames(replace(settings, shape=(40, 36, 20), frame_rate_hz=250.0))
+    slow, slow_terms = all_frames(replace(settings, shape=(40, 36, 40), frame_rate_hz=250.0))
     assert np.array_equal(slow.velocity_mm_s, phantom.velocity_mm_s)
-    assert abs(correlation(slow_terms.blood, terms.blood[::8])) == pytest.approx(1.0, abs=1e-5)
+    assert abs(correlation(slow_terms.blood, terms.blood[::4])) == pytest.approx(1.0, abs=1e-5)
 
 
 # ---------------------------------------------------------------- errors

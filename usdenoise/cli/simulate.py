@@ -19,7 +19,7 @@ from usdenoise.cli.option_values import positive_numbers
     examples=[
         ("usdenoise simulate phantom.h5", "Simulate 128 x 96 pixels and 400 frames"),
         (
-            "usdenoise simulate small.h5 --shape 64x48x200 --blood-to-noise -6 --noise-gain 20",
+            "usdenoise simulate small.h5 --shape 64x48x200 --noise-gain 20",
             "Simulate a smaller phantom with noise that grows with depth",
         ),
         (
