@@ -74,3 +74,26 @@ def sensing_value_and_gradient(X, matrices, measurements):
 def one_bit_loss(M, fractions):
     """Negative log-likelihood of fractions of ones under the logistic function of M."""
     return np.sum(np.log(1 + np.exp(M)) - fractions * M)
+
+
+def lag_sums(rows, n_lags, edges):
+    """Sum of x[t + l] conj(x[t]) by half, row and lag; quarters 0 and 2 of the columns t are half 0."""
+    n = rows.shape[1]
+    sums = np.zeros((2, len(rows), n_lags), complex)
+    for row, x in enumerate(rows.astype(complex)):
+        for lag in range(n_lags):
+            for t in range(n - lag):
+                quarter = sum(t >= edge for edge in edges[1:-1])
+                sums[quarter % 2, row, lag] += x[t + lag] * np.conj(x[t])
+    return sums
+
+
+def expected_lags(right, autocorrelation, n_lags):
+    """Expected lags 1/n sum_t E f[t + l] conj(f[t]) of a stationary signal after I - V V^H, by full matrices."""
+    n = len(right)
+    covariance = np.array(
+        [[autocorrelation(t - s) for s in range(n)] for t in range(n)], complex
+    )  # E x[t] conj(x[s])
+    projector = np.eye(n) - right @ right.conj().T
+    after = projector @ covariance @ projector
+    return np.array([sum(after[t + lag, t] for t in range(n - lag)) / n for lag in range(n_lags)])

@@ -119,6 +119,7 @@ class DenoiseResult:
             "error": f"held-out {error}, noise {self.noise_floor:.4g}",
             "picture": self.picture_quality.sentence,
             "estimate": self.fit_quality.sentence,
+            "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
             "time": seconds,
         }
         width = max(map(len, lines))

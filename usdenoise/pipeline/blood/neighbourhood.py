@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
 
-WIDTH_WINDOWS = {1: (1,), 2: (41,), 3: (13, 13)}
+WIDTH_WINDOWS: dict[int, tuple[int, ...]] = {1: (), 2: (41,), 3: (13, 13)}
 """Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels."""
 
 SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)

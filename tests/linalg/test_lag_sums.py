@@ -1,0 +1,29 @@
+"""Lagged products of rows, against the loop of their definition."""
+
+import numpy as np
+import pytest
+
+from tests.reference import loops
+from usdenoise.linalg.lag_sums import lag_sums, pair_counts, quarter_edges
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("n_frames", [2, 3, 7, 40, 131])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_sums_equal_the_loop(compiled, dtype, n_frames, scale):
+    rng = np.random.default_rng(n_frames)
+    rows = rng.standard_normal((5, n_frames)) + 1j * rng.standard_normal((5, n_frames))
+    rows = (scale * (rows if np.iscomplexobj(dtype()) else rows.real)).astype(dtype)
+    n_lags = min(6, n_frames)
+    sums = lag_sums(rows, n_lags, compiled)
+    expected = loops.lag_sums(rows, n_lags, quarter_edges(n_frames))
+    tolerance = 1e-5 if rows.real.dtype == np.float32 else 1e-12
+    assert sums.dtype == np.result_type(dtype, np.float64)
+    np.testing.assert_allclose(sums, expected, rtol=0, atol=tolerance * n_frames * scale**2)
+
+
+def test_pair_counts_are_the_sums_of_ones():
+    for n_frames in (2, 9, 50):
+        ones = np.ones((1, n_frames))
+        np.testing.assert_array_equal(pair_counts(n_frames, 2), lag_sums(ones, 2)[:, 0])
