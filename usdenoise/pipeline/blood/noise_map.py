@@ -40,10 +40,11 @@ def noise_map(
     frequencies = np.arange(N_FREQUENCIES) / N_FREQUENCIES
     taper = (1 - np.arange(n_lags) / n_lags) * np.where(np.arange(n_lags) == 0, 1, 2)
     transform = (np.exp(-2j * np.pi * frequencies[:, None] * np.arange(n_lags)) * taper).T
-    kept = (projection.white @ transform).real
-    spectra = (lags @ transform).real
-    around = grid.average(spectra, SURROUNDINGS_SIGMA) / kept
-    rank = np.argsort(np.argsort(around, axis=-1), axis=-1)
-    quiet = rank < N_FREQUENCIES // 2
-    power = (spectra * quiet).sum(axis=-1) / (kept * quiet).sum(axis=-1)
+    # The real spectrum of lags is a real product with their real and imaginary parts.
+    spectrum = np.concatenate([transform.real, -transform.imag])
+    parts = np.concatenate([lags.real, lags.imag], axis=1)
+    kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
+    around = (grid.average(parts, SURROUNDINGS_SIGMA) @ spectrum) / kept
+    quiet = (around <= np.median(around, axis=1, keepdims=True)).astype(np.float64)
+    power = np.sum((quiet @ spectrum.T) * parts, axis=1) / (quiet @ kept)
     return np.maximum(grid.wide_median(power), 0)

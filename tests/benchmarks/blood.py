@@ -1,0 +1,205 @@
+"""The blood map against power Doppler and the full SVD, on phantoms with known blood: the table of docs/quality.md.
+
+    python -m tests.benchmarks.blood [--seeds 3] [--first-seed 300] [--json FILE] [--pictures FOLDER]
+
+Each phantom is filtered by the default run and by the full SVD at the cutoff that suits the truth best. Of the SVD's
+stack both the power Doppler and the blood map are measured, so that the default run takes no credit for the map.
+Before anything is compared, the full SVD's power Doppler is asserted to be numpy's on the first stack.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tests.benchmarks.quality import oracle
+from usdenoise import denoise
+from usdenoise.images.metrics import correlation, detection_auc
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import Phantom, PhantomSettings
+
+SIZES = ((100, 80, 400), (80, 64, 200))
+CLUTTER = 10 ** (40 / 20)
+GAIN_DB = 20.0
+
+
+def terms(settings):
+    """Tissue and blood of unit power, noise of unit power at the bottom row, each (n_z, n_x, n_frames)."""
+    with ThreadExecutor() as executor:
+        phantom = Phantom(settings, executor)
+        parts = phantom.frames(np.arange(settings.n_frames))
+    tissue, blood, noise = (np.moveaxis(term, 0, -1) for term in (parts.tissue, parts.blood, parts.noise))
+    return phantom.mask, tissue, blood, noise
+
+
+def phantoms(shape, seed):
+    """Mask, tissue 40 dB over blood, blood, white noise and noise correlated over one pixel, both of unit power."""
+    levels = {"clutter_to_blood_db": 40.0, "blood_to_noise_db": 0.0, "seed": seed}
+    mask, tissue, blood, white = terms(PhantomSettings(shape, **levels))
+    correlated = terms(PhantomSettings(shape, noise_correlation_pixels=1.0, **levels))[3]
+    return mask, tissue, blood, white, correlated
+
+
+def amplitude(shape, bottom_db, gain_db):
+    depth = np.linspace(0, 1, shape[0])[:, None, None]
+    return (10 ** ((bottom_db - gain_db * (1 - depth)) / 20)).astype(np.float32)
+
+
+def measures(image, truth, mask):
+    image = image.astype(np.float64)
+    return {
+        "correlation": correlation(image, truth),
+        "auc": detection_auc(image, mask),
+        "error": float(np.linalg.norm(image - truth) / np.linalg.norm(truth)),
+        "slope": float((image * truth).sum() / (truth * truth).sum()),
+    }
+
+
+def compared(stack, truth, mask):
+    """Measures of the default run and of the full SVD at its best cutoff, of power Doppler and blood map."""
+    ours = denoise(stack, axes="zxt")
+    best, scores = oracle(stack, truth, min(64, stack.shape[-1] // 2))
+    svd = denoise(stack, axes="zxt", method="svd", rank=best + 1, low_cutoff=best)
+    assert abs(correlation(svd.power_doppler, truth) - scores[best]) < 1e-3
+    rows = {
+        "default: power Doppler": measures(ours.power_doppler, truth, mask),
+        "default: blood map": measures(ours.blood_power, truth, mask),
+        "full SVD, best cutoff: power Doppler": measures(svd.power_doppler, truth, mask),
+        "full SVD, best cutoff: blood map": measures(svd.blood_power, truth, mask),
+    }
+    rows["removed"] = {"default": ours.options.low_cutoff, "full SVD": best}
+    return rows, ours
+
+
+CASES = {
+    "blood 10 dB over white noise": ("white", -10.0, 0.0),
+    "white noise 6 dB over blood at the bottom, 20 dB less at the top": ("white", 6.0, GAIN_DB),
+    "white noise 6 dB over blood": ("white", 6.0, 0.0),
+    "correlated noise 6 dB over blood at the bottom, 20 dB less at the top": ("correlated", 6.0, GAIN_DB),
+    "correlated noise 6 dB over blood": ("correlated", 6.0, 0.0),
+}
+
+
+def without_blood(tissue, noises, level):
+    """The largest value and the 99th percentile of maps without blood, in standard errors of the noise power."""
+    rows = {}
+    n_frames = tissue.shape[-1]
+    for name, noise in noises.items():
+        for what, stack in (
+            (f"{name} noise only", noise),
+            (f"tissue and {name} noise", tissue + noise * level),
+        ):
+            power = 1.0 if stack is noise else float(level.max()) ** 2
+            found = denoise(stack, axes="zxt").blood_power / (power / np.sqrt(n_frames))
+            rows[what] = {"max": float(found.max()), "p99": float(np.percentile(found, 99))}
+    return rows
+
+
+def step_and_rate(tissue, blood, noise, mask):
+    """How a step of 10 % in blood power reads, and the slope at a fourth of the frame rate over the full rate's."""
+    rows = {}
+    gain = np.ones(blood.shape[:2], np.float32)
+    gain[:, : blood.shape[1] // 2] = 1.1
+    left = mask & (gain > 1)
+    for name, level in (("10 dB over noise", -10), ("6 dB over noise", -6), ("6 dB below noise", 6)):
+        noisy = tissue + noise * np.float32(10 ** (level / 20))
+        full = denoise(noisy + blood, axes="zxt")
+        louder = denoise(
+            noisy + blood * np.sqrt(gain)[..., None], axes="zxt", low_cutoff=full.options.low_cutoff
+        )
+        fourth = denoise(np.ascontiguousarray((noisy + blood)[..., ::4]), axes="zxt")
+        slope = float((fourth.blood_power * full.blood_power).sum() / (full.blood_power**2).sum())
+        rows[name] = {
+            "step": float(louder.blood_power[left].sum() / full.blood_power[left].sum()),
+            "slope": slope,
+        }
+    return rows
+
+
+def draw(folder, name, images):
+    """The maps of one stack side by side, on one scale of 30 dB."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(images), figsize=(3.2 * len(images), 4.2), layout="constrained")
+    for ax, (title, image) in zip(axes, images.items(), strict=True):
+        shown = 10 * np.log10(np.maximum(image / np.percentile(images["true blood power"], 99.5), 1e-4))
+        ax.imshow(shown, vmin=-25, vmax=0, cmap="magma")
+        ax.set_title(title, fontsize=9)
+        ax.set_axis_off()
+    figure.savefig(folder / f"{name}.png", dpi=80)
+    plt.close(figure)
+
+
+def one_phantom(shape, seed, pictures):
+    mask, tissue, blood, white, correlated = phantoms(shape, seed)
+    truth = np.mean(np.abs(blood) ** 2, axis=-1, dtype=np.float64)
+    noises = {"white": white, "correlated": correlated}
+    record = {"shape": shape, "seed": seed, "cases": {}}
+    for name, (kind, bottom_db, gain_db) in CASES.items():
+        stack = tissue + blood + noises[kind] * amplitude(shape, bottom_db, gain_db)
+        rows, ours = compared(stack, truth, mask)
+        record["cases"][name] = rows
+        if pictures is not None:
+            label = f"{kind}_{bottom_db:g}_{gain_db:g}_{seed}_{shape[-1]}".replace("-", "m")
+            images = {
+                "true blood power": truth,
+                "power Doppler": ours.power_doppler,
+                "blood map": ours.blood_power,
+            }
+            draw(pictures, label, images)
+        figures = " ".join(f"{value:.3f}" for value in rows["default: blood map"].values())
+        print(f"{shape} {seed} {name}: {figures}", flush=True)
+    record["without blood"] = without_blood(tissue, noises, amplitude(shape, 6.0, 0.0))
+    record["step and rate"] = step_and_rate(tissue, blood, white, mask)
+    print(record["without blood"], record["step and rate"], flush=True)
+    return record
+
+
+def table(records):
+    """Print each measure: the mean over the phantoms, and the worst."""
+    for name in CASES:
+        print(name)
+        for row in list(records[0]["cases"][name])[:-1]:
+            cells = []
+            for key, worst in (("correlation", min), ("auc", min), ("error", max), ("slope", min)):
+                values = [record["cases"][name][row][key] for record in records]
+                cells.append(f"{key} {np.mean(values):.3f} ({worst(values):.3f})")
+            print(f"    {row:<38} {', '.join(cells)}")
+        quiet, key = "blood 10 dB over white noise", "default: blood map"
+        losses = [
+            r["cases"][quiet][key]["correlation"] - r["cases"][name][key]["correlation"] for r in records
+        ]
+        print(f"    correlation lost against low noise: mean {np.mean(losses):.3f}, worst {max(losses):.3f}")
+    gains = [
+        record["cases"][quiet][key]["correlation"]
+        - record["cases"][quiet]["default: power Doppler"]["correlation"]
+        for record in records
+    ]
+    print(f"low noise, blood map over power Doppler: mean {np.mean(gains):.3f}, worst {min(gains):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=300)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    arguments = parser.parse_args()
+    if arguments.pictures is not None:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+    records = [
+        one_phantom(shape, seed, arguments.pictures)
+        for shape in SIZES
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    ]
+    table(records)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(records, indent=1))
+
+
+if __name__ == "__main__":
+    main()
