@@ -135,10 +135,20 @@ def command(
 def _print(summary: dict[str, Any], output: Path) -> None:
     for name, experiment in summary["experiments"].items():
         click.echo(f"{name}: {experiment['title']} ({experiment['seconds']:.0f} s)")
+        statements: dict[str, list[dict[str, Any]]] = {}
         for claim in experiment["claims"]:
-            verdict = "held" if claim["held"] else "not held"
-            head = f"  {verdict:<8}  {claim['figure']:>15}  "
-            lines = textwrap.wrap(claim["statement"], WIDTH - len(head), break_on_hyphens=False)
-            click.echo(head + f"\n{' ' * len(head)}".join(lines))
+            statements.setdefault(claim["statement"], []).append(claim)
+        for statement, claims in statements.items():
+            text = f"{statement}: {claims[0]['wanted']}"
+            for line in textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False):
+                click.echo(f"  {line}")
+            for claim in claims:
+                verdict = "held" if claim["held"] else "not held"
+                click.echo(
+                    f"    {verdict:<8}  {claim['figure']:>15}  {claim['start']} start, {claim['convention']}"
+                )
         click.echo()
-    click.echo(f"{summary['held']} of {summary['claims']} claims held; the results are in {output}")
+    for kind in summary["by_start_and_convention"]:
+        counts = f"{kind['held']} of {kind['claims']} claims held"
+        click.echo(f"{kind['start']} start, {kind['convention']}: {counts}")
+    click.echo(f"the results are in {output}")

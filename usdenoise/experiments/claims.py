@@ -1,127 +1,171 @@
 """The kinds of claims: the error at the end of a curve, when it reaches a level, and both against another curve.
 
-In all of them `panel` is the setting that has the curves, `label` the label of the curve that the claim is about,
-and `reference` the label of the curve that it is compared with.
+In all of them `panel` has the curves, `where` is the place in the paper, `label` is the label of the curve that the
+claim is about, and `reference` the label of the curve that it is compared with.
+
+The words have the same bounds in every experiment. A curve "reaches the noise floor" where its error is at most
+twice the floor, and "stays above the noise floor" where it ends with more than that. "As accurate" is at most 1.1
+times the error, "as fast" at most 1.5 times the iterations, "slower" at least 2 times, "proportional" a slope of
+0.9 to 1.1 between the logarithms.
 """
 
 import math
 import sys
 from collections.abc import Sequence
 
+import numpy as np
+
 from usdenoise.experiments.record import Claim, Curve, Panel
 
 TINY = sys.float_info.min
+FLOORS = 2.0
+AS_ACCURATE, AS_FAST, SLOWER = 1.1, 1.5, 2.0
+SLOPE = (0.9, 1.1)
+MOST_SEEDS = 0.9
 
 
-def within_of_parameter(panel: Panel, label: str, value: float, factor: float) -> Claim:
-    """Claim that the final error of a curve is within a factor of a parameter of its method, above it or below it."""
-    final = panel[label].final
-    return Claim(
-        f"{panel.title}: final error of {label} is within a factor of {factor:g} of {value:g} "
-        f"(it is {final:.2g})",
-        max(final / value, value / final),
-        factor,
-    )
-
-
-def reaches(
-    panel: Panel, label: str, level: float, within: float, name: str = "", unit: str = "iterations"
+def proportional(
+    panel: Panel, where: str, labels: Sequence[str], values: Sequence[float], name: str
 ) -> Claim:
-    """Claim that a curve reaches a level within a number of iterations or seconds.
+    """Claim that the final errors of curves are proportional to a parameter of their method.
+
+    The number is the slope of the least-squares line of log error against log parameter.
 
     Parameters
     ----------
-    panel : Panel
-        Setting with the curve.
-    label : str
-        Label of the curve.
-    level : float
-        Error that the curve has to reach.
-    within : float
-        Largest number of iterations or seconds.
+    panel, where
+        As in the module's first lines.
+    labels : sequence of str
+        Labels of the curves.
+    values : sequence of float
+        Parameter of each curve.
     name : str
-        Words for the level, by default its number.
-    unit : str
-        Unit of `within` in the sentence, by default iterations.
+        Words for the curves and their parameter.
     """
-    named = name or f"{level:g}"
-    return Claim(
-        f"{panel.title}: {label} reaches {named} within {within:g} {unit}",
+    errors = [max(panel[label].final, TINY) for label in labels]
+    slope = float(np.polyfit(np.log(values), np.log(errors), 1)[0])
+    return _claim(
+        panel, where, f"final error of {name}: slope of log error against log lambda", slope, *SLOPE
+    )
+
+
+def reaches(panel: Panel, where: str, label: str, level: float, within: float) -> Claim:
+    """Claim that a curve reaches a level within a number of iterations."""
+    return _claim(
+        panel,
+        where,
+        f"iterations until {label} reaches {level:g}",
         panel[label].reaches(level),
-        within,
+        at_most=within,
     )
 
 
-def reaches_floor(panel: Panel, label: str, within: float, unit: str = "iterations") -> Claim:
-    """Claim that a curve reaches twice the noise floor within a number of iterations or seconds."""
-    return reaches(panel, label, floor_level(panel), within, "twice the noise floor", unit)
+def reaches_floor(panel: Panel, where: str, label: str, within: float, unit: str = "iterations") -> Claim:
+    """Claim that a curve reaches the noise floor within a number of iterations or seconds in 9 of 10 seeds."""
+    return _claim(
+        panel,
+        where,
+        f"share of the seeds in which {label} reaches the noise floor within {within:g} {unit}",
+        panel[label].share_within(floor_level(panel), within),
+        MOST_SEEDS,
+    )
 
 
-def ends_above(panel: Panel, label: str, reference: str, factor: float) -> Claim:
+def stays_above_floor(panel: Panel, where: str, label: str) -> Claim:
+    """Claim that a curve ends above twice the noise floor."""
+    assert panel.noise_floor is not None
+    return _claim(
+        panel,
+        where,
+        f"final error of {label} / noise floor",
+        panel[label].final / panel.noise_floor,
+        FLOORS,
+    )
+
+
+def ends_above(panel: Panel, where: str, label: str, reference: str, factor: float) -> Claim:
     """Claim that the final error of a curve is at least `factor` times that of the reference."""
-    return Claim(
-        f"{panel.title}: final error of {label} / final error of {reference} is at least {factor:g}",
+    return _claim(
+        panel,
+        where,
+        f"final error of {label} / final error of {reference}",
         _ratio(panel[label], panel[reference]),
         factor,
-        at_most=False,
     )
 
 
-def ends_near(panel: Panel, label: str, reference: str, factor: float) -> Claim:
+def ends_near(panel: Panel, where: str, label: str, reference: str, factor: float) -> Claim:
     """Claim that the final error of a curve is at most `factor` times that of the reference."""
-    return Claim(
-        f"{panel.title}: final error of {label} / final error of {reference} is at most {factor:g}",
+    return _claim(
+        panel,
+        where,
+        f"final error of {label} / final error of {reference}",
         _ratio(panel[label], panel[reference]),
-        factor,
+        at_most=factor,
     )
 
 
-def ends_near_best(panel: Panel, label: str, others: Sequence[str], kind: str, factor: float) -> Claim:
-    """Claim that the final error of a curve is at most `factor` times the smallest final error of `others`.
-
-    The sentence names the curve with the smallest final error, and calls it the best `kind`.
-    """
-    best = min(others, key=lambda other: panel[other].final)
-    return Claim(
-        f"{panel.title}: final error of {label} / final error of the best {kind} ({best}) is at most "
-        f"{factor:g}",
-        _ratio(panel[label], panel[best]),
-        factor,
+def ends_near_best(
+    panel: Panel, where: str, label: str, others: Sequence[str], kind: str, factor: float = AS_ACCURATE
+) -> Claim:
+    """Claim that the final error of a curve is at most `factor` times the smallest final error of `others`."""
+    best = min((panel[other] for other in others), key=lambda curve: curve.final)
+    return _claim(
+        panel,
+        where,
+        f"final error of {label} / smallest final error of {kind}",
+        _ratio(panel[label], best),
+        at_most=factor,
     )
 
 
-def sooner(panel: Panel, label: str, reference: str, level: float, factor: float, name: str = "") -> Claim:
-    """Claim that the reference takes at least `factor` times as long as a curve to reach a level.
+def slower(panel: Panel, where: str, label: str, reference: str, level: float, name: str = "") -> Claim:
+    """Claim that the reference takes at least twice as long as a curve to reach a level.
 
     The number is 0 where the curve never reaches the level, and infinite where only the reference never does.
     """
-    named = name or f"{level:g}"
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
-    return Claim(
-        f"{panel.title}: {reference} takes at least {factor:g} times as long as {label} to reach {named}",
+    return _claim(
+        panel,
+        where,
+        f"time of {reference} / time of {label} to reach {name or f'{level:g}'}",
         other / max(mine, TINY) if math.isfinite(mine) else 0.0,
-        factor,
-        at_most=False,
+        SLOWER,
     )
 
 
-def as_soon(panel: Panel, label: str, reference: str, level: float, factor: float) -> Claim:
-    """Claim that a curve takes at most `factor` times the iterations of the reference to reach a level.
+def as_fast(panel: Panel, where: str, label: str, reference: str, level: float) -> Claim:
+    """Claim that a curve takes at most 1.5 times as long as the reference to reach a level.
 
     The number is infinite where the curve never reaches the level.
     """
     mine, other = panel[label].reaches(level), panel[reference].reaches(level)
-    return Claim(
-        f"{panel.title}: {label} takes at most {factor:g} times the iterations of {reference} to reach {level:g}",
+    return _claim(
+        panel,
+        where,
+        f"time of {label} / time of {reference} to reach {level:g}",
         mine / max(other, TINY) if math.isfinite(mine) else math.inf,
-        factor,
+        at_most=AS_FAST,
     )
 
 
 def floor_level(panel: Panel) -> float:
-    """Return twice the noise floor of a setting that has noise."""
+    """Return twice the noise floor of a panel that has noise."""
     assert panel.noise_floor is not None
-    return 2 * panel.noise_floor
+    return FLOORS * panel.noise_floor
+
+
+def _claim(
+    panel: Panel,
+    where: str,
+    text: str,
+    measured: float,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+) -> Claim:
+    return Claim(
+        f"{panel.setting}: {text}", where, measured, at_least, at_most, panel.start, panel.convention
+    )
 
 
 def _ratio(curve: Curve, reference: Curve) -> float:

@@ -1,6 +1,5 @@
 """Random 10 x 10 problems with a planted matrix M*, and the starts of the methods on them."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.problem import Factors, Problem
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.problems import OneBitProblem, PhaseProblem, SensingProblem
+from usdenoise.experiments.conventions import Start
+from usdenoise.experiments.problems import Loss, OneBitLoss, PhaseLoss, SensingLoss
 from usdenoise.linalg.orthonormal_bases import orthonormal
 
 SIZE = 10
@@ -23,36 +22,23 @@ class Instance:
 
     Attributes
     ----------
-    problem : Problem
-        Problem to minimise, with its measurements.
-    truth : (n, n) array
-        The planted matrix M*.
-    starts : mapping from name to callable
-        Functions that return the first factors: "near" the truth, "small", and for sensing "spectral".
+    loss : Loss
+        Loss to minimise, with its measurements.
+    factor : (n, rank) array
+        Factor Q S^(1/2) of the planted matrix, with columns of zeros up to the search rank.
+    starts : mapping from Start to callable
+        Functions that return the first factor.
     """
 
-    problem: Problem
-    truth: NDArray[Any]
-    starts: Mapping[str, Callable[[], Factors]]
+    loss: Loss
+    factor: NDArray[Any]
+    starts: Mapping[Start, Callable[[], NDArray[Any]]]
 
-
-def noise_floor(sigma: float, rank: int, measurements: int, truth_norm: float) -> float:
-    """Return the relative Frobenius error that noise leaves, sigma sqrt(n r log n / m) / ||M*||.
-
-    This is the minimax error of Zhang, Chiu and Zhang (AISTATS 2024) without its constant, at the search rank.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise in a measurement.
-    rank : int
-        Search rank r.
-    measurements : int
-        Number m of measurements.
-    truth_norm : float
-        Frobenius norm of M*.
-    """
-    return sigma * math.sqrt(SIZE * rank * math.log(SIZE) / measurements) / truth_norm
+    @property
+    def truth(self) -> NDArray[Any]:
+        """The planted matrix M*."""
+        planted: NDArray[Any] = self.factor @ self.factor.conj().T
+        return planted
 
 
 def draw_sensing(
@@ -79,9 +65,8 @@ def draw_sensing(
     truth = factor @ factor.T
     matrices = gaussian(rng, (measurements, SIZE * SIZE), np.float64).reshape(-1, SIZE, SIZE)
     noise = sigma * rng.standard_normal(measurements)
-    problem = SensingProblem(matrices, matrices.reshape(measurements, -1) @ truth.reshape(-1) + noise)
-    starts = _starts(rng, factor, rank)
-    return Instance(problem, truth, {**starts, "spectral": lambda: problem.spectral_start(rank)})
+    seen = matrices.reshape(measurements, -1) @ truth.reshape(-1)
+    return _instance(rng, SensingLoss(matrices, seen + noise), factor, rank)
 
 
 def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int, sigma: float) -> Instance:
@@ -93,7 +78,7 @@ def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int
     factor = _planted_factor(rng, scales)
     truth = factor @ factor.T
     noise = sigma * rng.standard_normal(truth.shape)
-    return Instance(OneBitProblem(truth + noise), truth, _starts(rng, factor, rank))
+    return _instance(rng, OneBitLoss(truth + noise), factor, rank)
 
 
 def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma: float) -> Instance:
@@ -105,7 +90,22 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     vectors = gaussian(rng, (measurements, SIZE), np.complex128)
     noise = sigma * rng.standard_normal(measurements)
     seen = np.abs(vectors.conj() @ factor[:, 0]) ** 2
-    return Instance(PhaseProblem(vectors, seen + noise), factor @ factor.conj().T, _starts(rng, factor, rank))
+    return _instance(rng, PhaseLoss(vectors, seen + noise), factor, rank)
+
+
+def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
+    """Return X with X X^H the nearest positive semidefinite matrix of a rank to the Hermitian part of a matrix.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Any square matrix.
+    rank : int
+        Number of columns of X.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.conj().T) / 2)
+    factor: NDArray[Any] = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0))
+    return factor
 
 
 def _planted_factor(
@@ -117,9 +117,16 @@ def _planted_factor(
     return factor
 
 
-def _starts(rng: np.random.Generator, factor: NDArray[Any], rank: int) -> dict[str, Callable[[], Factors]]:
-    """Return the starts near the truth (its factor plus 0.1 Gaussian) and near zero (1e-12 Gaussian)."""
+def _instance(rng: np.random.Generator, loss: Loss, factor: NDArray[Any], rank: int) -> Instance:
     noise = gaussian(rng, (SIZE, rank), factor.dtype)
-    near = np.zeros_like(noise)
-    near[:, : factor.shape[1]] = factor
-    return {"near": lambda: (near + NEAR * noise,), "small": lambda: (SMALL * noise,)}
+    padded = np.zeros_like(noise)
+    padded[:, : factor.shape[1]] = factor
+    return Instance(
+        loss,
+        padded,
+        {
+            Start.SPECTRAL: lambda: leading_factor(loss.spectral_estimate(), rank),
+            Start.APPENDIX: lambda: padded + NEAR * noise,
+            Start.SMALL: lambda: SMALL * noise,
+        },
+    )

@@ -1,22 +1,43 @@
-"""Problems with one symmetric factor X and the estimate X X^H, with their values and gradients.
+"""Losses of a matrix, and the problems of its factors with each convention of the gradient.
 
-The inner product is <A, B> = Re tr(A^H B), as in :mod:`usdenoise.completion.problem`. With G the gradient
-of the loss with respect to the matrix, the gradient with respect to the factor is (G + G^H) X.
+The inner product is <A, B> = Re tr(A^H B), as in :mod:`usdenoise.completion.problem`. A loss L(M) has the gradient
+G with respect to the matrix M.
 """
 
-from dataclasses import replace
-from typing import Any
+import math
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.problem import Evaluation, Factors, Problem
+from usdenoise.completion.problem import Evaluation, Factors
+from usdenoise.experiments.conventions import Convention
 
 
-class SensingProblem:
-    """Linear measurements: f(X) = 1/m sum_i (<A_i, X X^H> - y_i)^2.
+class Loss(Protocol):
+    """A loss of an (n, n) matrix that is 0 at a perfect fit."""
 
-    The gradient is 2/m sum_i (<A_i, X X^H> - y_i) (A_i + A_i^H) X. Zhang, Chiu and Zhang (AISTATS 2024).
+    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        """Return L(M) and its gradient G."""
+        ...
+
+    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return numbers whose squares add up to L(M)."""
+        ...
+
+    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the linear map A(M) of the measurements, scaled as the residuals are."""
+        ...
+
+    def spectral_estimate(self) -> NDArray[Any]:
+        """Return an estimate of M* that is linear in the measurements."""
+        ...
+
+
+class SensingLoss:
+    """Linear measurements: L(M) = 1/m sum_i (<A_i, M> - y_i)^2, with G = 2/m sum_i (<A_i, M> - y_i) A_i.
+
+    Zhang, Chiu and Zhang (AISTATS 2024).
 
     Parameters
     ----------
@@ -32,37 +53,37 @@ class SensingProblem:
         self._rows = matrices.reshape(len(matrices), -1)
         self._conjugates = self._rows.conj()
 
-    def evaluate(self, factors: Factors) -> Evaluation:
-        """Return value and gradient at (X,)."""
-        (x,) = factors
-        residual = (self._conjugates @ (x @ x.conj().T).reshape(-1)).real - self.measurements
-        by_matrix = (residual @ self._rows).reshape(self.matrices.shape[1:])
-        gradient = (by_matrix + by_matrix.conj().T) @ x
-        scale = 2 / len(self.measurements)
-        return Evaluation(float(residual @ residual) / len(residual), (scale * gradient,))
+    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        """Return L(M) and its gradient G."""
+        off = (self._conjugates @ matrix.reshape(-1)).real - self.measurements
+        by_matrix = (off @ self._rows).reshape(self.matrices.shape[1:])
+        return float(off @ off) / len(off), (2 / len(off)) * by_matrix
 
-    def spectral_start(self, rank: int) -> Factors:
-        """Return (X,) with X X^H the nearest positive semidefinite matrix of a rank to 1/m sum_i y_i A_i.
+    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return (<A_i, M> - y_i) / sqrt(m)."""
+        off: NDArray[np.float64] = self.measure(matrix) - self.measurements / math.sqrt(
+            len(self.measurements)
+        )
+        return off
 
-        For Gaussian matrices of unit variance this mean estimates the matrix that was measured.
+    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return <A_i, M> / sqrt(m)."""
+        seen: NDArray[np.float64] = (self._conjugates @ matrix.reshape(-1)).real
+        return seen / math.sqrt(len(seen))
 
-        Parameters
-        ----------
-        rank : int
-            Number of columns of X.
-        """
-        mean = (self.measurements @ self._rows).reshape(self.matrices.shape[1:]) / len(self.measurements)
-        values, vectors = np.linalg.eigh((mean + mean.conj().T) / 2)
-        return (vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0)),)
+    def spectral_estimate(self) -> NDArray[Any]:
+        """Return 1/m sum_i y_i A_i, which estimates M* for Gaussian matrices of unit variance."""
+        mean = (self.measurements @ self._rows).reshape(self.matrices.shape[1:])
+        return np.asarray(mean / len(self.measurements))
 
 
-class OneBitProblem:
+class OneBitLoss:
     """One-bit sensing of every entry: the logistic likelihood of the fractions of ones.
 
-    With alpha_ij the fraction of ones and M = Re(X X^H), the negative log-likelihood is
-    sum_ij log(1 + exp M_ij) - alpha_ij M_ij. The value f(X) is this sum minus its smallest possible value, the
-    entropy of the fractions, so that f is 0 at a perfect fit. The gradient is (R + R^T) X with
-    R_ij = 1 / (1 + exp(-M_ij)) - alpha_ij. Zhang, Chiu and Zhang (AISTATS 2024).
+    With alpha_ij the fraction of ones, the negative log-likelihood is sum_ij log(1 + exp M_ij) - alpha_ij M_ij for
+    the real part M. The loss L(M) is this sum minus its smallest possible value, the entropy of the fractions, so
+    that it is 0 at a perfect fit. The gradient is G_ij = 1 / (1 + exp(-M_ij)) - alpha_ij. Zhang, Chiu and Zhang
+    (AISTATS 2024).
 
     Both are computed from the difference of M and the log-odds of the fractions: near the fit the two terms of
     the formula would cancel.
@@ -80,30 +101,47 @@ class OneBitProblem:
         self._ones = np.exp(self._log_ones)
         self._zeros = np.exp(self._log_zeros)
 
-    def evaluate(self, factors: Factors) -> Evaluation:
-        """Return value and gradient at (X,)."""
-        (x,) = factors
-        off = (x @ x.conj().T).real - self.log_odds
+    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        """Return L(M) and its gradient G."""
+        off, near, change, excess = self._parts(matrix)
+        # Predicted minus observed fraction.
+        gradient = np.where(
+            near,
+            self._ones * self._zeros * change / (1 + self._ones * change),
+            np.exp(self._log_ones + off - (excess + self._ones * off)) - self._ones,
+        )
+        return float(np.sum(excess)), gradient
+
+    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the square root of each entry's part of L(M), with the sign of its error."""
+        off, _, _, excess = self._parts(matrix)
+        signed: NDArray[np.float64] = np.sign(off) * np.sqrt(np.maximum(excess, 0))
+        return signed.reshape(-1)
+
+    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the entries of M."""
+        entries: NDArray[np.float64] = matrix.real.reshape(-1)
+        return entries
+
+    def spectral_estimate(self) -> NDArray[Any]:
+        """Return 4 (alpha - 1/2), the log-odds of the fractions to first order."""
+        return np.asarray(4 * (self._ones - 0.5))
+
+    def _parts(self, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        off = matrix.real - self.log_odds
         near = np.abs(off) < 1
         change = np.expm1(np.where(near, off, 0.0))
         # log((1 - alpha) + alpha exp(off)), in the form that keeps its digits.
         growth = np.where(
             near, np.log1p(self._ones * change), np.logaddexp(self._log_zeros, self._log_ones + off)
         )
-        value = float(np.sum(growth - self._ones * off))
-        # Predicted minus observed fraction.
-        residual = np.where(
-            near,
-            self._ones * self._zeros * change / (1 + self._ones * change),
-            np.exp(self._log_ones + off - growth) - self._ones,
-        )
-        return Evaluation(value, ((residual + residual.T) @ x,))
+        return off, near, change, growth - self._ones * off
 
 
-class PhaseProblem:
-    """Phase retrieval: f(X) = 1/m sum_i (|X^H a_i|^2 - y_i)^2.
+class PhaseLoss:
+    """Phase retrieval: L(M) = 1/m sum_i (a_i^H M a_i - y_i)^2, with G = 2/m sum_i (a_i^H M a_i - y_i) a_i a_i^H.
 
-    The gradient is 4/m sum_i (|X^H a_i|^2 - y_i) a_i a_i^H X. Zhang, Chiu and Zhang (AISTATS 2024).
+    It is :class:`SensingLoss` with A_i = a_i a_i^H. Zhang, Chiu and Zhang (AISTATS 2024).
 
     Parameters
     ----------
@@ -116,33 +154,82 @@ class PhaseProblem:
     def __init__(self, vectors: NDArray[Any], measurements: NDArray[Any]) -> None:
         self.vectors = vectors
         self.measurements = measurements
+        self._conjugates = vectors.conj()
 
-    def evaluate(self, factors: Factors) -> Evaluation:
-        """Return value and gradient at (X,)."""
-        (x,) = factors
-        seen = self.vectors.conj() @ x
-        residual = np.sum(np.abs(seen) ** 2, axis=1) - self.measurements
-        gradient = (4 / len(residual)) * self.vectors.T @ (residual[:, None] * seen)
-        return Evaluation(float(residual @ residual) / len(residual), (gradient,))
+    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        """Return L(M) and its gradient G."""
+        off = self._seen(matrix) - self.measurements
+        gradient = (2 / len(off)) * self.vectors.T @ (off[:, None] * self._conjugates)
+        return float(off @ off) / len(off), gradient
+
+    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return (a_i^H M a_i - y_i) / sqrt(m)."""
+        off: NDArray[np.float64] = self.measure(matrix) - self.measurements / math.sqrt(
+            len(self.measurements)
+        )
+        return off
+
+    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """Return a_i^H M a_i / sqrt(m)."""
+        return self._seen(matrix) / math.sqrt(len(self.measurements))
+
+    def spectral_estimate(self) -> NDArray[Any]:
+        """Return 1/m sum_i y_i (a_i a_i^H - I).
+
+        For circular Gaussian vectors of unit variance the mean of y_i a_i a_i^H is M* + tr(M*) I, and that of y_i
+        is tr(M*).
+        """
+        weighted = self.vectors.T @ (self.measurements[:, None] * self._conjugates)
+        return np.asarray(weighted / len(self.vectors) - np.mean(self.measurements) * np.eye(len(weighted)))
+
+    def _seen(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        seen: NDArray[np.float64] = np.sum((self._conjugates @ matrix) * self.vectors, axis=1).real
+        return seen
 
 
-class AgainstTruth:
-    """A problem that reports the error of X X^H against the planted matrix as its held-out error.
+class PlantedProblem:
+    """A loss of the product of factors with a convention of the gradient, and the error against the planted matrix.
 
     Parameters
     ----------
-    problem : Problem
-        Problem that gives value and gradient.
+    loss : Loss
+        Loss of the matrix.
     truth : (n, n) array
-        Planted matrix, which X X^H should approach. It is never fitted.
+        Planted matrix M*, which is never fitted. The error against it is reported as the held-out error.
+    convention : Convention
+        f(X): one factor X with the estimate M = X X^H and the gradient (G + G^H) X. Equation (U, V): two factors
+        with M = U V^H and the gradients G V and G^H U. With symmetric A_i, the Hermitian parts of M and G take
+        their places.
     """
 
-    def __init__(self, problem: Problem, truth: NDArray[Any]) -> None:
-        self.problem = problem
+    def __init__(self, loss: Loss, truth: NDArray[Any], convention: Convention = Convention.OF_X) -> None:
+        self.loss = loss
         self.truth = truth
+        self.convention = convention
+        self._per_entry = 1 / math.sqrt(truth.size)
+
+    def start(self, factor: NDArray[Any]) -> Factors:
+        """Return the first factors: the given one, once or twice."""
+        return (factor,) if self.convention is Convention.OF_X else (factor, factor)
 
     def evaluate(self, factors: Factors) -> Evaluation:
-        """Return value and gradient at (X,), and the root mean square error of X X^H."""
-        (x,) = factors
-        error = float(np.linalg.norm(x @ x.conj().T - self.truth)) / np.sqrt(self.truth.size)
-        return replace(self.problem.evaluate(factors), held_out_rmse=float(error))
+        """Return value and gradients at the factors, and the root mean square error of the estimate."""
+        left, right = factors[0], factors[-1]
+        matrix = left @ right.conj().T
+        if self.convention is Convention.OF_BOTH_SYMMETRIC:
+            matrix = _hermitian_part(matrix)
+        value, gradient = self.loss.evaluate(matrix)
+        error = float(np.linalg.norm(matrix - self.truth)) * self._per_entry
+        gradients: Factors
+        if self.convention is Convention.OF_X:
+            gradients = ((gradient + gradient.conj().T) @ left,)
+        else:
+            if self.convention is Convention.OF_BOTH_SYMMETRIC:
+                gradient = _hermitian_part(gradient)
+            gradients = (gradient @ right, gradient.conj().T @ left)
+        return Evaluation(value, gradients, error)
+
+
+def _hermitian_part(matrix: NDArray[Any]) -> NDArray[Any]:
+    part: NDArray[Any] = (matrix + matrix.conj().T) / 2
+    return part

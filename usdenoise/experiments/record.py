@@ -1,46 +1,58 @@
 """Result of an experiment: its curves, its checked claims, and its settings."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.experiments.conventions import Convention, Start
 from usdenoise.stack.acquisition import Acquisition
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence about curves, the number that decides it, and the bound of that number.
+    """A sentence about curves, the number that decides it, and the bounds of that number.
 
     Attributes
     ----------
     statement : str
         Sentence that is claimed.
+    where : str
+        Place in the paper.
     measured : float
         Number that decides; infinite where a curve never reached a level.
-    bound : float
-        Bound that the number is compared with.
-    at_most : bool
-        Whether the claim holds for numbers up to the bound; if not, it holds for numbers from the bound on.
+    at_least, at_most : float
+        Bounds that the number is compared with, by default minus and plus infinity.
+    start : Start
+        Start of the runs, by default spectral.
+    convention : Convention
+        Convention of the gradient, by default that of f(X).
     """
 
     statement: str
+    where: str
     measured: float
-    bound: float
-    at_most: bool = True
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    start: Start = Start.SPECTRAL
+    convention: Convention = Convention.OF_X
 
     @property
     def held(self) -> bool:
         """Whether the claim holds."""
-        return self.measured <= self.bound if self.at_most else self.measured >= self.bound
+        return self.at_least <= self.measured <= self.at_most
 
     @property
     def wanted(self) -> str:
-        """The bound in words."""
-        return f"at {'most' if self.at_most else 'least'} {self.bound:.3g}"
+        """The bounds in words."""
+        if math.isinf(self.at_least):
+            return f"at most {self.at_most:.3g}"
+        if math.isinf(self.at_most):
+            return f"at least {self.at_least:.3g}"
+        return f"{self.at_least:.3g} to {self.at_most:.3g}"
 
     @property
     def figure(self) -> str:
@@ -51,12 +63,15 @@ class Claim:
         """
         if math.isfinite(self.measured):
             return f"{self.measured:.3g}"
-        return "never" if self.at_most else "the other never"
+        return "the other never" if math.isinf(self.at_most) else "never"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as it is written to the record."""
         return {
             "statement": self.statement,
+            "where": self.where,
+            "start": self.start.value,
+            "convention": self.convention.value,
             "measured": self.measured,
             "figure": self.figure,
             "wanted": self.wanted,
@@ -107,10 +122,16 @@ class Curve:
 
         It is infinite where more than half of the seeds never reach the level.
         """
-        below = self.errors <= level
-        first = np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
         # The mean of the middle two could be infinite, so the median is the lower of them.
-        return float(np.quantile(first, 0.5, method="lower"))
+        return float(np.quantile(self._first(level), 0.5, method="lower"))
+
+    def share_within(self, level: float, x: float) -> float:
+        """Return the share of the seeds with an error of at most `level` at some point up to `x`."""
+        return float(np.mean(self._first(level) <= x))
+
+    def _first(self, level: float) -> NDArray[np.float64]:
+        below = self.errors <= level
+        return np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary that is written to the record."""
@@ -127,24 +148,35 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One setting of an experiment, drawn as one panel of its figure.
+    """Curves of one setting from one start, with one convention of the gradient.
 
     Attributes
     ----------
-    title : str
+    setting : str
         Name of the setting.
     curves : tuple of Curve
         Curves of the methods.
     noise_floor : float or None
         Error that the noise leaves; None without noise.
+    start : Start
+        Start of the methods that have none of their own, by default spectral.
+    convention : Convention
+        Convention of the gradient, by default that of f(X).
     """
 
-    title: str
+    setting: str
     curves: tuple[Curve, ...]
     noise_floor: float | None = None
+    start: Start = Start.SPECTRAL
+    convention: Convention = Convention.OF_X
 
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
+
+    @property
+    def title(self) -> str:
+        """Setting, start and convention in one line."""
+        return f"{self.setting}, {self.start} start, {self.convention}"
 
 
 @dataclass(frozen=True)
@@ -180,7 +212,7 @@ class ExperimentResult:
     panels : tuple of Panel
         Settings with their curves.
     claims : tuple of Claim
-        Claims that were checked.
+        Claims that were checked, with every start and convention.
     x_label, y_label : str
         Axis labels of all panels, by default "iteration" and "relative error".
     montage : Montage or None
@@ -210,6 +242,9 @@ class ExperimentResult:
             "panels": [
                 {
                     "title": panel.title,
+                    "setting": panel.setting,
+                    "start": panel.start.value,
+                    "convention": panel.convention.value,
                     "noise_floor": panel.noise_floor,
                     "curves": [curve.as_dict() for curve in panel.curves],
                 }
@@ -236,8 +271,33 @@ class ExperimentResult:
         """
         lines = [f"## {name}: {self.title}", ""]
         lines += [f"* {choice}" for choice in self.choices]
-        lines += ["", "| claim | measured | wanted | |", "|---|---|---|---|"]
-        for claim in self.claims:
-            verdict = "held" if claim.held else "**not held**"
-            lines.append(f"| {claim.statement} | {claim.figure} | {claim.wanted} | {verdict} |")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, "", *claim_table(self.claims)]) + "\n"
+
+
+def claim_table(claims: Sequence[Claim]) -> list[str]:
+    """Return claims as the lines of a Markdown table, with a column for each start and convention that they have.
+
+    Parameters
+    ----------
+    claims : sequence of Claim
+        Claims; those with the same statement share a row.
+    """
+    columns = [
+        (start, convention)
+        for start in Start
+        for convention in Convention
+        if any((claim.start, claim.convention) == (start, convention) for claim in claims)
+    ]
+    heads = ["claim", "in the paper", "wanted", *(f"{start}: {convention}" for start, convention in columns)]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    rows: dict[str, dict[tuple[Start, Convention], Claim]] = {}
+    for claim in claims:
+        rows.setdefault(claim.statement, {})[claim.start, claim.convention] = claim
+    for statement, row in rows.items():
+        first = next(iter(row.values()))
+        cells = [
+            f"{'held' if row[column].held else '**not held**'}: {row[column].figure}" if column in row else ""
+            for column in columns
+        ]
+        lines.append("| " + " | ".join([statement, first.where, first.wanted, *cells]) + " |")
+    return lines

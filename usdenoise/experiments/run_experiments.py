@@ -53,7 +53,8 @@ def reproduce(
     -------
     dict
         "experiments" maps each name to title, claims, seconds and output; "claims" is the number of claims and
-        "held" the number of those that held.
+        "held" the number of those that held; "by_start_and_convention" has the same two numbers for each start and
+        convention.
 
     Raises
     ------
@@ -84,7 +85,23 @@ def reproduce(
             if on_done is not None:
                 on_done(name)
     claims = [claim for one in done.values() for claim in one["claims"]]
-    return {"experiments": done, "claims": len(claims), "held": sum(claim["held"] for claim in claims)}
+    kinds = dict.fromkeys((claim["start"], claim["convention"]) for claim in claims)
+    return {
+        "experiments": done,
+        **_count(claims),
+        "by_start_and_convention": [
+            {
+                "start": start,
+                "convention": convention,
+                **_count([one for one in claims if (one["start"], one["convention"]) == (start, convention)]),
+            }
+            for start, convention in kinds
+        ],
+    }
+
+
+def _count(claims: Sequence[dict[str, Any]]) -> dict[str, int]:
+    return {"claims": len(claims), "held": sum(claim["held"] for claim in claims)}
 
 
 def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
@@ -105,11 +122,13 @@ def _source(setup: Setup) -> dict[str, Any] | None:
 def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: dict[str, Any]) -> None:
     settings = [
         Setting(
-            panel.title,
+            f"{panel.setting}, {panel.start} start",
             [Line(curve.label, curve.x, curve.quartiles) for curve in panel.curves],
             panel.noise_floor,
         )
         for panel in result.panels
+        # The curves of the other conventions are in the CSV file.
+        if panel.convention is result.panels[0].convention
     ]
     places["figure"].write_bytes(
         curves_png(settings, title=result.title, x_label=result.x_label, y_label=result.y_label)

@@ -1,7 +1,7 @@
 """Settings of the experiments that the user chooses, and the stack of the ultrasound experiments."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,20 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.formats import load
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.linalg.gram_matrices import normal_product
+from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.casorati import casorati
 
 SEEDS, QUICK_SEEDS = 10, 3
 PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (48, 40, 240)
-CLUTTER_DB = -40.0
-"""Tissue over blood, as after a clutter filter: every component is kept here, and strong tissue hides the blood."""
+RANK, ALPHA, GD_ALPHA = 100, 1e7, 1e3
+LARGEST_SINGULAR_VALUE = ALPHA / GD_ALPHA
+"""Singular value to which the stack is scaled. The paper does not give the unit of its data. In this unit the
+published step of gradient descent moves the strongest component as fast as that of eta-decay, so that it is neither
+too small to move nor too large to be stable. Eta-decay does not depend on the unit."""
+
+POWER_ITERATIONS = 10
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The acquisition of the ultrasound experiments, scaled to a largest magnitude of 1.
+    """The acquisition of the ultrasound experiments, scaled to a largest singular value of 1e4.
 
     Attributes
     ----------
@@ -31,12 +39,16 @@ class Stack:
     noise_free : array or None
         The same stack without its noise, with the shape of `acquisition.iq`; None for a file.
     source : mapping
-        Path and dataset of a file, or settings of a phantom, and the largest magnitude before scaling.
+        Path and dataset of a file, or settings of a phantom, and the largest singular value before scaling.
+    rank : int
+        Search rank: 100 for the paper's number of frames, and the same part of another number, or of the number of
+        pixels where those are fewer. It is also the number of components of a phantom.
     """
 
     acquisition: Acquisition
     noise_free: NDArray[Any] | None
     source: Mapping[str, Any]
+    rank: int
 
 
 def _nothing(message: str) -> None:
@@ -62,6 +74,8 @@ class Setup:
         Number of threads of the ultrasound experiments; by default all processors.
     say : callable
         Function that is called with a message before each longer step; by default messages are dropped.
+    outcomes : dict
+        Results of the ultrasound runs so far, by method and sampling; at first none.
     """
 
     n_seeds: int | None = None
@@ -70,6 +84,7 @@ class Setup:
     reading: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     say: Callable[[str], None] = _nothing
+    outcomes: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -84,31 +99,54 @@ class Setup:
             acquisition = load(self.acquisition, dtype="single", **self.reading)
             return _scaled(acquisition, None, {"path": str(self.acquisition), "dataset": acquisition.name})
         shape = QUICK_SHAPE if self.quick else PAPER_SHAPE
-        settings = PhantomSettings(shape=shape, clutter_to_blood_db=CLUTTER_DB)
-        self.say("simulating the phantom")
-        iq = np.empty(settings.shape, np.complex64)
-        noise_free = np.empty_like(iq)
-        done = 0
+        self.say("drawing the phantom")
         with ThreadExecutor(self.threads) as executor:
-            for block in Phantom(settings, executor).blocks():
-                frames = slice(done, done + len(block.iq))
-                iq[..., frames] = np.moveaxis(block.iq, 0, -1)
-                noise_free[..., frames] = np.moveaxis(block.tissue + block.blood, 0, -1)
-                done = frames.stop
-        spacing = dict.fromkeys("zx", settings.wavelength_mm)
+            drawn = draw_filtered_stack(shape, search_rank(shape[0] * shape[1], shape[2]), executor)
         acquisition = Acquisition(
-            iq, "zxt", frame_rate_hz=settings.frame_rate_hz, spacing_mm=spacing, name="phantom"
+            drawn.iq,
+            "zxt",
+            frame_rate_hz=drawn.frame_rate_hz,
+            spacing_mm=dict.fromkeys("zx", drawn.spacing_mm),
+            name="phantom",
         )
-        return _scaled(acquisition, noise_free, {"phantom": asdict(settings)})
+        return _scaled(acquisition, drawn.blood, {"phantom": drawn.settings})
+
+
+def search_rank(n_pixels: int, n_frames: int) -> int:
+    """Return 100 for 2400 frames, and the same part of another number of frames, or of pixels where those are fewer.
+
+    Parameters
+    ----------
+    n_pixels, n_frames : int
+        Size of the stack.
+    """
+    return max(1, min(RANK, round(RANK * min(n_pixels, n_frames) / PAPER_SHAPE[-1])))
 
 
 def _scaled(acquisition: Acquisition, noise_free: NDArray[Any] | None, source: Mapping[str, Any]) -> Stack:
-    observed = np.where(np.isfinite(acquisition.iq), np.abs(acquisition.iq), 0)
-    peak = float(observed.max())
+    largest = _largest_singular_value(casorati(acquisition))
     # The solver refuses a stack that is zero everywhere with an error that says so; here it must not divide by 0.
-    peak = peak if peak > 0 else 1.0
+    scale = np.float32(LARGEST_SINGULAR_VALUE / largest if largest > 0 else 1.0)
     return Stack(
-        replace(acquisition, iq=acquisition.iq / np.float32(peak)),
-        None if noise_free is None else noise_free / np.float32(peak),
-        {**source, "peak_magnitude": peak},
+        replace(acquisition, iq=acquisition.iq * scale),
+        None if noise_free is None else noise_free * scale,
+        {**source, "largest_singular_value": largest},
+        search_rank(acquisition.n_pixels, acquisition.n_frames),
     )
+
+
+def _largest_singular_value(matrix: NDArray[Any]) -> float:
+    """Return the largest singular value, with 0 for unobserved entries, by power iterations."""
+    vector = np.random.default_rng(0).standard_normal((matrix.shape[1], 1))
+    square = 0.0
+    with ThreadExecutor() as executor:
+        for _ in range(POWER_ITERATIONS):
+            vector = vector.astype(matrix.dtype) / max(float(np.linalg.norm(vector)), 1e-30)
+            vector = normal_product(
+                lambda rows: np.where(np.isfinite(matrix[rows]), matrix[rows], 0),
+                block_rows(matrix.shape),
+                vector,
+                executor,
+            )
+            square = float(np.linalg.norm(vector))
+    return float(np.sqrt(square))

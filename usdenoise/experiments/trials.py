@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import Iteration, solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
+from usdenoise.experiments.conventions import STARTS, Convention, Start
 from usdenoise.experiments.instances import Instance
-from usdenoise.experiments.problems import AgainstTruth
+from usdenoise.experiments.noise_floor import fitted_floor
+from usdenoise.experiments.problems import PlantedProblem
 from usdenoise.experiments.record import Curve, Panel
 from usdenoise.linalg.executor import ThreadExecutor
 
@@ -36,26 +38,27 @@ class Variant:
         PrecGD. None for eta-decay, whose first damping is sqrt(f) at the start, and for gradient descent.
     decay : float
         Factor beta of the damping in each iteration, used by eta-decay only; by default 1.
-    start : str
-        Name of a start of :class:`Instance`, by default "near".
+    start : Start or None
+        Start of this method in every panel; None, the default, for the start of the panel.
     """
 
     label: str
     method: str
     damping: float | None = None
     decay: float = 1.0
-    start: str = "near"
+    start: Start | None = None
 
 
-def eta_decay(decay: float, start: str = "near") -> Variant:
+def eta_decay(decay: float, start: Start | None = None) -> Variant:
     """Return eta-decay, with the damping eta_t = beta^t sqrt(f(X_0)).
 
     This is the method of Zhang, Chiu and Zhang (AISTATS 2024).
     """
-    return Variant("eta-decay", "eta-decay", decay=decay, start=start)
+    label = "eta-decay" if start is None else f"eta-decay, {start} start"
+    return Variant(label, "eta-decay", decay=decay, start=start)
 
 
-def scaledgd_lambda(damping: float, start: str = "near") -> Variant:
+def scaledgd_lambda(damping: float, start: Start | None = None) -> Variant:
     """Return ScaledGD(lambda), with the constant damping eta_t = lambda; for lambda = 0 it is ScaledGD.
 
     The methods are those of Xu, Shen, Chi and Ma (ICML 2023) and of Tong, Ma and Chi (JMLR 2021).
@@ -71,7 +74,7 @@ def precgd(sigma_hat: float) -> Variant:
     return Variant(f"PrecGD, proxy {sigma_hat:g}", "precgd", sigma_hat)
 
 
-def gradient_descent(start: str = "near") -> Variant:
+def gradient_descent(start: Start | None = None) -> Variant:
     """Return plain gradient descent."""
     return Variant("GD", "gd", start=start)
 
@@ -88,8 +91,6 @@ class Descent:
         Seconds from the beginning of the run, its start included, to each error; infinite after divergence.
     raised : int
         Number of steps that raised the objective.
-    halvings : int
-        Number of times that a step was undone and halved.
     stop_reason : str
         Sentence that says why the run ended, or "diverged".
     """
@@ -97,42 +98,50 @@ class Descent:
     errors: NDArray[np.float64]
     seconds: NDArray[np.float64]
     raised: int
-    halvings: int
     stop_reason: str
 
 
 def descend(
-    instance: Instance, variant: Variant, step: float, iterations: int, undo: bool = False
+    instance: Instance,
+    variant: Variant,
+    step: float,
+    iterations: int,
+    start: Start = Start.SPECTRAL,
+    convention: Convention = Convention.OF_X,
 ) -> Descent:
-    """Run one method on one problem and return errors and seconds of every iteration.
+    """Run one method on one problem with a fixed step and return errors and seconds of every iteration.
 
     Parameters
     ----------
     instance : Instance
         Problem with its planted matrix and starts.
     variant : Variant
-        Method with its parameters and its start.
+        Method with its parameters.
     step : float
-        Step length that multiplies the preconditioned gradient of the problem's value.
+        Step length that multiplies the preconditioned gradient. A step that raises the loss is kept, as in the
+        paper.
     iterations : int
         Number of iterations.
-    undo : bool
-        Whether a step that raises the objective is undone and halved, as `run` does; by default it is kept.
+    start : Start
+        Start of a method that has none of its own, by default spectral.
+    convention : Convention
+        Convention of the gradient, by default that of f(X).
     """
     method = METHODS[variant.method]
     began = time.perf_counter()
-    start = instance.starts[variant.start]()
+    problem = PlantedProblem(instance.loss, instance.truth, convention)
+    factors = problem.start(instance.starts[variant.start or start]())
     started = time.perf_counter() - began
     # An overflow makes an iterate infinite, which ends the loop.
     with np.errstate(over="ignore", invalid="ignore"):
         solution = solve(
-            AgainstTruth(instance.problem, instance.truth),
-            start,
+            problem,
+            factors,
             preconditioner=method.preconditioner,
             damping=method.make_damping(variant.damping, variant.decay),
             step=step,
             stopping=StoppingRule(iterations),
-            undo=undo,
+            undo=False,
         )
     trace, diverged = solution.trace, solution.stop_reason is StopReason.DIVERGED
     # From the root mean square over the entries to the relative Frobenius error.
@@ -145,69 +154,89 @@ def descend(
         np.minimum(errors, LOST),
         np.array([started + line.seconds for line in trace] + [math.inf] * diverged),
         int(np.sum(np.diff(objectives) > 0)),
-        sum(line.halvings for line in trace),
         solution.stop_reason.value,
     )
 
 
-def panel(
-    title: str,
-    draw: Callable[[np.random.Generator], Instance],
-    variants: Sequence[Variant],
-    *,
-    seeds: Sequence[int],
-    step: float,
-    iterations: int,
-    floor: float | None = None,
-    seconds: float | None = None,
-    undo: bool = False,
-) -> Panel:
-    """Run methods on the same random problems and return their curves as one setting.
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an experiment: its problems and the methods that are compared on them.
 
-    Parameters
+    Attributes
     ----------
-    title : str
-        Name of the setting.
+    name : str
+        Name of the setting, for example "noiseless".
     draw : callable
         Function that draws a problem from a generator.
     variants : sequence of Variant
         Methods with their parameters, one curve each.
-    seeds : sequence of int
-        Seeds of the generators, one problem each.
     step : float
-        Step length that multiplies the preconditioned gradient of the problem's value.
+        Step length that multiplies the preconditioned gradient.
     iterations : int
         Number of iterations of each run.
-    floor : float, optional
-        Relative error that the noise leaves; by default there is no noise.
-    seconds : float, optional
-        Length of the time axis in seconds, for errors against wall time; by default they are against iterations.
-    undo : bool
-        Whether a step that raises the objective is undone and halved, as `run` does; by default the step is
-        fixed, as in the paper.
+    level : float or None
+        Minimax level of the noise (see :func:`usdenoise.experiments.noise_floor.minimax_level`); None, the
+        default, without noise.
+    seconds : float or None
+        Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
+        iterations.
     """
 
-    def runs(seed: int) -> list[Descent]:
-        instance = draw(np.random.default_rng(seed))
-        return [descend(instance, variant, step, iterations, undo) for variant in variants]
+    name: str
+    draw: Callable[[np.random.Generator], Instance]
+    variants: Sequence[Variant]
+    step: float
+    iterations: int
+    level: float | None = None
+    seconds: float | None = None
 
+
+def panels(setting: Setting, seeds: Sequence[int]) -> list[Panel]:
+    """Run the methods of a setting on the same random problems, from both starts and with every convention.
+
+    Parameters
+    ----------
+    setting : Setting
+        Problems and methods.
+    seeds : sequence of int
+        Seeds of the generators, one problem each.
+
+    Returns
+    -------
+    list of Panel
+        Curves of each pair of start and convention; the spectral start with the gradient of f(X) is the first.
+    """
     # On such small matrices a second thread of BLAS only costs time.
-    with ThreadExecutor(1) as executor:
-        by_seed = list(executor.map(runs, seeds))
-    return Panel(
-        title,
-        tuple(
-            _curve(variant.label, descents, iterations, seconds)
-            for variant, descents in zip(variants, zip(*by_seed, strict=True), strict=True)
-        ),
-        floor,
-    )
+    with ThreadExecutor(1):
+        instances = [setting.draw(np.random.default_rng(seed)) for seed in seeds]
+        floor = None if setting.level is None else fitted_floor(instances, setting.level)[0]
+        return [
+            Panel(
+                setting.name,
+                tuple(_run(setting, variant, instances, start, convention) for variant in setting.variants),
+                floor,
+                start,
+                convention,
+            )
+            for convention in Convention
+            for start in STARTS
+        ]
+
+
+def _run(
+    setting: Setting, variant: Variant, instances: Sequence[Instance], start: Start, convention: Convention
+) -> Curve:
+    descents = [
+        descend(instance, variant, setting.step, setting.iterations, start, convention)
+        for instance in instances
+    ]
+    return _curve(variant.label, descents, setting.iterations, setting.seconds)
 
 
 def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: float | None) -> Curve:
     if seconds is None:
         x = np.arange(iterations + 1, dtype=np.float64)
-        # A run ends early where no step lowers the objective any further: its last error is drawn to the end.
+        # A run that diverged ends early: its last error is drawn to the end.
         errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
     else:
         x = np.linspace(0, seconds, SECONDS_POINTS)
@@ -217,7 +246,7 @@ def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: fl
         x,
         np.array(errors),
         tuple(one.raised for one in descents),
-        tuple(one.halvings for one in descents),
+        (0,) * len(descents),
         tuple(one.stop_reason for one in descents),
     )
 

@@ -1,0 +1,36 @@
+"""What the paper leaves open in every 10 x 10 experiment: the start, and the convention of the gradient."""
+
+from enum import StrEnum
+
+
+class Start(StrEnum):
+    """First factor of a run."""
+
+    SPECTRAL = "spectral"
+    """Leading eigenpairs of the mean of y_i A_i, computed from the measurements as in the main text."""
+
+    APPENDIX = "appendix"
+    """Q S^(1/2) + 0.1 Gaussian, the formula of the appendix, which knows M* = Q S Q^T."""
+
+    SMALL = "small"
+    """1e-12 Gaussian, the start of the other methods in some experiments."""
+
+
+class Convention(StrEnum):
+    """Gradient that the step multiplies, in terms of G = 2/m sum_i (<A_i, M> - y_i) A_i at the estimate M."""
+
+    OF_X = "f(X)"
+    """The derivative (G + G^T) X of f(X), which is 4/m sum_i (<A_i, X X^T> - y_i) A_i X for symmetric A_i.
+
+    The symmetric and the general form of A_i give the same f(X), and so the same gradient.
+    """
+
+    OF_BOTH_SYMMETRIC = "(U, V), symmetric A_i"
+    """G V and G^T U, with 2/m, from equal factors. With symmetric A_i both factors stay equal."""
+
+    OF_BOTH_GENERAL = "(U, V), general A_i"
+    """The same with the A_i as drawn, which moves the two factors apart."""
+
+
+STARTS = (Start.SPECTRAL, Start.APPENDIX)
+"""Starts of the panels of every 10 x 10 experiment, in the order of the figure."""

@@ -1,0 +1,83 @@
+"""The noise floor: the minimax level of the paper, with its constant fitted over the seeds."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from usdenoise.experiments.instances import SIZE, Instance
+
+OFFSET = 1e-2
+"""Distance of the fit's start from the planted factor, relative to its norm, times the square root of the noise."""
+
+TOLERANCE = 1e-6
+"""Relative change of the squared residuals at which the fit ends. With 1e-12 it took 16 times as long, and the errors
+differed in the third digit."""
+
+
+def minimax_level(sigma: float, rank: int, measurements: int, truth_norm: float) -> float:
+    """Return the relative Frobenius error sigma sqrt(n r log n / m) / ||M*||.
+
+    This is the minimax error of Zhang, Chiu and Zhang (AISTATS 2024) without its constant, at the search rank.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise in a measurement.
+    rank : int
+        Search rank r.
+    measurements : int
+        Number m of measurements.
+    truth_norm : float
+        Frobenius norm of M*.
+    """
+    return sigma * math.sqrt(SIZE * rank * math.log(SIZE) / measurements) / truth_norm
+
+
+def fitted_floor(instances: Sequence[Instance], level: float) -> tuple[float, float]:
+    """Return the noise floor C times the minimax level, and the constant C.
+
+    C is the median over the problems of the error of their least-squares fits, in units of the level. None of the
+    compared methods takes part in it.
+
+    Parameters
+    ----------
+    instances : sequence of Instance
+        The problem of every seed.
+    level : float
+        Minimax level.
+    """
+    constant = float(np.median([least_squares_error(instance) for instance in instances])) / level
+    return constant * level, constant
+
+
+def least_squares_error(instance: Instance) -> float:
+    """Return the relative error of the minimiser of the loss at the search rank that is nearest to M*.
+
+    A Levenberg-Marquardt method (:func:`scipy.optimize.least_squares`) minimises the loss from the planted factor.
+    The start is moved a little, because the gradient of a column of zeros is zero.
+
+    Parameters
+    ----------
+    instance : Instance
+        Problem with its planted factor.
+    """
+    from scipy.optimize import least_squares
+
+    factor = instance.factor
+    shape, dtype = factor.shape, factor.dtype
+    rng = np.random.default_rng(0)
+    noise = float(np.sqrt(np.sum(instance.loss.residuals(instance.truth) ** 2)))
+    start = np.ascontiguousarray(factor).reshape(-1).view(np.float64).copy()
+    start += OFFSET * np.sqrt(noise) * np.linalg.norm(start) * rng.standard_normal(start.size)
+
+    def residuals(
+        flat: np.ndarray[tuple[int], np.dtype[np.float64]],
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        x = flat.view(dtype).reshape(shape)
+        # In units of the noise, so that the tolerances are relative to it.
+        return instance.loss.residuals(x @ x.conj().T) / noise
+
+    fit = least_squares(residuals, start, method="lm", xtol=1e-12, ftol=TOLERANCE, gtol=1e-12)
+    x = np.ascontiguousarray(fit.x).view(dtype).reshape(shape)
+    return float(np.linalg.norm(x @ x.conj().T - instance.truth) / np.linalg.norm(instance.truth))
