@@ -43,7 +43,7 @@ WIDTH = 80
     "n_seeds",
     type=click.IntRange(1),
     metavar="N",
-    show_default="10, or 3 with --quick",
+    show_default="10, or 2 with --quick",
     help="Number of random seeds for each 10 x 10 experiment.",
 )
 @option(

@@ -137,13 +137,15 @@ def slower(panel: Panel, where: str, label: str, reference: str, level: float, n
 def as_fast(panel: Panel, where: str, label: str, reference: str, level: float) -> Claim:
     """Claim that a curve takes at most 1.5 times as long as the reference to reach a level.
 
-    The number is infinite where the curve never reaches the level.
+    A reference that does not reach the level is followed to its last error. The number is infinite where the curve
+    never gets as far as the reference.
     """
-    mine, other = panel[label].reaches(level), panel[reference].reaches(level)
+    deepest = max(level, panel[reference].final)
+    mine, other = panel[label].reaches(deepest), panel[reference].reaches(deepest)
     return _claim(
         panel,
         where,
-        f"time of {label} / time of {reference} to reach {level:g}",
+        f"time of {label} / time of {reference} to reach {level:g}, or the last error of {reference}",
         mine / max(other, TINY) if math.isfinite(mine) else math.inf,
         at_most=AS_FAST,
     )

@@ -139,7 +139,10 @@ def _two_settings(
         iterations,
         minimax_level(sigma, over, floor_measurements, true_norm),
     )
-    first, second = panels(clean, setup.seeds), panels(noisy, setup.seeds)
+    first, second = (
+        panels(clean, setup.seeds, setup.conventions),
+        panels(noisy, setup.seeds, setup.conventions),
+    )
     checked = [claim for panel in first for claim in _of_clean(panel, where, iterations)]
     labels = [rival.label for rival in rivals]
     checked += [claim for panel in second for claim in _of_noisy(panel, where, iterations, labels)]

@@ -64,8 +64,12 @@ def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
     iterations, where = 300, "experiment 1"
     rivals = [scaledgd_lambda(value) for value in LAMBDAS]
     labels = [rival.label for rival in rivals]
-    clean = panels(_setting("noiseless", 0.0, [eta_decay(DECAY), *rivals], iterations), setup.seeds)
-    noisy = panels(_setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations), setup.seeds)
+    clean = panels(
+        _setting("noiseless", 0.0, [eta_decay(DECAY), *rivals], iterations), setup.seeds, setup.conventions
+    )
+    noisy = panels(
+        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations), setup.seeds, setup.conventions
+    )
 
     def of_clean(panel: Panel) -> list[Claim]:
         return [
@@ -103,8 +107,16 @@ def against_precgd(setup: Setup) -> ExperimentResult:
     exact, right = precgd(0.0).label, precgd(SIGMA).label
     labels = [rival.label for rival in noisy_rivals]
     too_large = [precgd(proxy).label for proxy in noisy_proxies if proxy > SIGMA]
-    clean = panels(_setting("noiseless", 0.0, [eta_decay(DECAY), *clean_rivals], iterations), setup.seeds)
-    noisy = panels(_setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *noisy_rivals], iterations), setup.seeds)
+    clean = panels(
+        _setting("noiseless", 0.0, [eta_decay(DECAY), *clean_rivals], iterations),
+        setup.seeds,
+        setup.conventions,
+    )
+    noisy = panels(
+        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *noisy_rivals], iterations),
+        setup.seeds,
+        setup.conventions,
+    )
 
     def of_clean(panel: Panel) -> list[Claim]:
         return [
@@ -144,9 +156,13 @@ def from_small_start(setup: Setup) -> ExperimentResult:
     iterations, where = 500, "experiment 3"
     small = eta_decay(DECAY, Start.SMALL)
     rivals = [scaledgd_lambda(value, Start.SMALL) for value in LAMBDAS[:2]] + [gradient_descent(Start.SMALL)]
-    clean = panels(_setting("noiseless", 0.0, [eta_decay(DECAY), small, *rivals], iterations), setup.seeds)
+    clean = panels(
+        _setting("noiseless", 0.0, [eta_decay(DECAY), small, *rivals], iterations),
+        setup.seeds,
+        setup.conventions,
+    )
     variants = [eta_decay(NOISY_DECAY), eta_decay(NOISY_DECAY, Start.SMALL), *rivals]
-    noisy = panels(_setting(NOISY, SIGMA, variants, iterations), setup.seeds)
+    noisy = panels(_setting(NOISY, SIGMA, variants, iterations), setup.seeds, setup.conventions)
     finest = rivals[1].label
 
     def of_clean(panel: Panel) -> list[Claim]:
@@ -191,7 +207,9 @@ def high_noise(setup: Setup) -> ExperimentResult:
     labels = [rival.label for rival in rivals]
     too_large = [precgd(proxy).label for proxy in proxies if proxy > sigma]
     noisy = panels(
-        _setting("noise variance 0.1", sigma, [eta_decay(decay), *rivals], iterations, step), setup.seeds
+        _setting("noise variance 0.1", sigma, [eta_decay(decay), *rivals], iterations, step),
+        setup.seeds,
+        setup.conventions,
     )
 
     def of_noisy(panel: Panel) -> list[Claim]:
@@ -224,7 +242,9 @@ def wall_time(setup: Setup) -> ExperimentResult:
     iterations = 8000
     rivals = [scaledgd_lambda(damping, Start.SMALL), gradient_descent(Start.SMALL)]
     noisy = panels(
-        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations, seconds=seconds), setup.seeds
+        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations, seconds=seconds),
+        setup.seeds,
+        setup.conventions,
     )
 
     def of_noisy(panel: Panel) -> list[Claim]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.experiments.conventions import Convention
 from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.formats import load
 from usdenoise.linalg.executor import ThreadExecutor
@@ -17,7 +18,7 @@ from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
 
-SEEDS, QUICK_SEEDS = 10, 3
+SEEDS, QUICK_SEEDS = 10, 2
 PAPER_SHAPE, QUICK_SHAPE = (200, 130, 2400), (48, 40, 240)
 RANK, ALPHA, GD_ALPHA = 100, 1e7, 1e3
 LARGEST_SINGULAR_VALUE = ALPHA / GD_ALPHA
@@ -62,10 +63,10 @@ class Setup:
     Attributes
     ----------
     n_seeds : int or None
-        Number of random seeds for each 10 x 10 experiment, one problem each; by default 10, or 3 if `quick`.
+        Number of random seeds for each 10 x 10 experiment, one problem each; by default 10, or 2 if `quick`.
     quick : bool
-        Whether to use fewer seeds and a phantom of 48 x 40 pixels and 240 frames instead of 200 x 130 and 2400;
-        by default not.
+        Whether to use fewer seeds, only the gradient of f(X), and a phantom of 48 x 40 pixels and 240 frames instead
+        of 200 x 130 and 2400; by default not.
     acquisition : Path or None
         File for the ultrasound experiments; by default they simulate a phantom.
     reading : mapping
@@ -90,6 +91,11 @@ class Setup:
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the 10 x 10 experiments."""
         return tuple(range(self.n_seeds or (QUICK_SEEDS if self.quick else SEEDS)))
+
+    @property
+    def conventions(self) -> tuple[Convention, ...]:
+        """Conventions of the gradient in the 10 x 10 experiments."""
+        return (Convention.OF_X,) if self.quick else tuple(Convention)
 
     @cached_property
     def stack(self) -> Stack:

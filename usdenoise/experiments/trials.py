@@ -191,8 +191,8 @@ class Setting:
     seconds: float | None = None
 
 
-def panels(setting: Setting, seeds: Sequence[int]) -> list[Panel]:
-    """Run the methods of a setting on the same random problems, from both starts and with every convention.
+def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convention]) -> list[Panel]:
+    """Run the methods of a setting on the same random problems, from both starts.
 
     Parameters
     ----------
@@ -200,11 +200,13 @@ def panels(setting: Setting, seeds: Sequence[int]) -> list[Panel]:
         Problems and methods.
     seeds : sequence of int
         Seeds of the generators, one problem each.
+    conventions : sequence of Convention
+        Conventions of the gradient.
 
     Returns
     -------
     list of Panel
-        Curves of each pair of start and convention; the spectral start with the gradient of f(X) is the first.
+        Curves of each pair of convention and start, the spectral start first.
     """
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
@@ -218,7 +220,7 @@ def panels(setting: Setting, seeds: Sequence[int]) -> list[Panel]:
                 start,
                 convention,
             )
-            for convention in Convention
+            for convention in conventions
             for start in STARTS
         ]
 

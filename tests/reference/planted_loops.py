@@ -1,0 +1,38 @@
+"""Independent loops of the planted experiments in plain NumPy: no line of the package takes part in them."""
+
+import numpy as np
+
+
+def sensing_gradient(M, matrices, y):
+    """f = 1/m sum_i (<A_i, M> - y_i)^2 and G = 2/m sum_i (<A_i, M> - y_i) A_i."""
+    off = np.array([np.sum(A.conj() * M).real for A in matrices]) - y
+    return np.mean(off**2), 2 * sum(o * A for o, A in zip(off, matrices, strict=True)) / len(y)
+
+
+def one_bit_gradient(M, log_odds):
+    """f = KL divergence of the fractions of ones from the predicted ones, and G = predicted minus observed."""
+    observed, predicted = 1 / (1 + np.exp(-log_odds)), 1 / (1 + np.exp(-M))
+    f = np.sum(observed * np.log(observed / predicted) + (1 - observed) * np.log((1 - observed) / (1 - predicted)))
+    return f, predicted - observed
+
+
+def descent(gradient, X, truth, kind, parameter, step, iterations, equation="f(X)"):
+    """Relative errors of GD, ScaledGD(lambda), PrecGD (proxy) or eta-decay (beta), the start's error first."""
+    U, V, errors, first = X, X, [], None
+    for _ in range(iterations + 1):
+        M = U @ V.conj().T
+        errors.append(np.linalg.norm(M - truth) / np.linalg.norm(truth))
+        f, G = gradient(M)
+        if equation == "f(X)":
+            G = G + G.conj().T
+        elif equation == "(U, V), symmetric A_i":
+            G = (G + G.conj().T) / 2
+        first = np.sqrt(f) if first is None else (parameter or 0) * first
+        eta = {"eta-decay": first, "precgd": np.sqrt(abs(f - (parameter or 0) ** 2)), "scaledgd": parameter}
+        DU, DV = G @ V, G.conj().T @ U
+        if kind != "gd":
+            identity = np.eye(X.shape[1])
+            DU = np.linalg.solve((V.conj().T @ V + eta[kind] * identity).T, DU.T).T
+            DV = np.linalg.solve((U.conj().T @ U + eta[kind] * identity).T, DV.T).T
+        U, V = U - step * DU, V - step * DV
+    return np.array(errors)
