@@ -1,12 +1,13 @@
-"""Values and gradients of the losses with one symmetric factor, against formulas and a Taylor expansion."""
+"""Losses with one symmetric factor or two, against formulas and a Taylor expansion."""
 
 import numpy as np
 import pytest
 
-from tests.reference import loops
+from tests.reference import loops, planted_loops
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.problems import AgainstTruth, OneBitProblem, PhaseProblem, SensingProblem
+from usdenoise.experiments.conventions import Convention
+from usdenoise.experiments.problems import OneBitLoss, PhaseLoss, PlantedProblem, SensingLoss
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
 
@@ -16,19 +17,27 @@ N, RANK, MEASUREMENTS = 7, 3, 20
 
 def sensing(rng, dtype):
     matrices = gaussian(rng, (MEASUREMENTS, N * N), dtype).reshape(-1, N, N)
-    return SensingProblem(matrices, rng.standard_normal(MEASUREMENTS)), (gaussian(rng, (N, RANK), dtype),)
+    return SensingLoss(matrices, rng.standard_normal(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
 
 
 def one_bit(rng, dtype):
     # Estimates near and far from the log-odds use different branches of the formula.
     factor = gaussian(rng, (N, RANK), dtype)
     log_odds = (factor @ factor.conj().T).real + rng.choice([0.3, 4.0], (N, N)) * rng.standard_normal((N, N))
-    return OneBitProblem(log_odds), (factor,)
+    return OneBitLoss(log_odds), factor
 
 
 def phase(rng, dtype):
     vectors = gaussian(rng, (MEASUREMENTS, N), dtype)
-    return PhaseProblem(vectors, rng.random(MEASUREMENTS)), (gaussian(rng, (N, RANK), dtype),)
+    return PhaseLoss(vectors, rng.random(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
+
+
+def planted(make, rng, dtype, convention):
+    loss, x = make(rng, dtype)
+    problem = PlantedProblem(loss, np.eye(N), convention)
+    # Two factors that differ test the two gradients apart.
+    second = x + 0.1 * gaussian(rng, x.shape, dtype)
+    return problem, (x,) if convention is Convention.OF_X else (x, second)
 
 
 def completion(rng, dtype):
@@ -37,12 +46,7 @@ def completion(rng, dtype):
     return problem, tuple(gaussian(rng, (n, RANK), dtype) for n in shape)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("make", [completion, sensing, one_bit, phase])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_gradient_passes_a_taylor_test(make, dtype, seed):
-    rng = np.random.default_rng(seed)
-    problem, factors = make(rng, dtype)
+def assert_taylor(problem, factors, rng, dtype):
     direction = tuple(gaussian(rng, factor.shape, dtype) for factor in factors)
     here = problem.evaluate(factors)
     slope = sum(
@@ -59,72 +63,142 @@ def test_gradient_passes_a_taylor_test(make, dtype, seed):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("convention", Convention)
+@pytest.mark.parametrize("make", [sensing, one_bit, phase])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_gradient_passes_a_taylor_test(make, convention, dtype, seed):
+    rng = np.random.default_rng(seed)
+    problem, factors = planted(make, rng, dtype, convention)
+    assert_taylor(problem, factors, rng, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_completion_passes_a_taylor_test(dtype, seed):
+    rng = np.random.default_rng(seed)
+    problem, factors = completion(rng, dtype)
+    assert_taylor(problem, factors, rng, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_sensing_equals_the_sum_over_measurements(dtype, scale):
-    problem, (x,) = sensing(np.random.default_rng(3), dtype)
-    problem.measurements *= scale**2
-    value, gradient = loops.sensing_value_and_gradient(
-        np.sqrt(scale) * x, problem.matrices, problem.measurements
-    )
-    evaluation = problem.evaluate((np.sqrt(scale) * x,))
+    loss, x = sensing(np.random.default_rng(3), dtype)
+    loss.measurements *= scale**2
+    x = np.sqrt(scale) * x
+    value, gradient = loops.sensing_value_and_gradient(x, loss.matrices, loss.measurements)
+    evaluation = PlantedProblem(loss, np.eye(N)).evaluate((x,))
     assert evaluation.value == pytest.approx(value, rel=1e-12)
     assert np.abs(evaluation.gradients[0] - gradient).max() <= 1e-12 * np.abs(gradient).max()
 
 
 def test_phase_retrieval_is_sensing_with_rank_one_matrices():
-    problem, (x,) = phase(np.random.default_rng(4), np.complex128)
-    matrices = np.einsum("ki,kj->kij", problem.vectors, problem.vectors.conj())
-    value, gradient = loops.sensing_value_and_gradient(x, matrices, problem.measurements)
-    evaluation = problem.evaluate((x,))
+    loss, x = phase(np.random.default_rng(4), np.complex128)
+    matrices = np.einsum("ki,kj->kij", loss.vectors, loss.vectors.conj())
+    value, gradient = loops.sensing_value_and_gradient(x, matrices, loss.measurements)
+    evaluation = PlantedProblem(loss, np.eye(N)).evaluate((x,))
     assert evaluation.value == pytest.approx(value, rel=1e-12)
     assert np.abs(evaluation.gradients[0] - gradient).max() <= 1e-12 * np.abs(gradient).max()
 
 
+def test_symmetric_and_general_matrices_give_the_same_gradient_of_f():
+    loss, x = sensing(np.random.default_rng(9), np.float64)
+    symmetric = SensingLoss((loss.matrices + np.swapaxes(loss.matrices, 1, 2)) / 2, loss.measurements)
+    general, other = (PlantedProblem(one, np.eye(N)).evaluate((x,)) for one in (loss, symmetric))
+    assert other.value == pytest.approx(general.value, rel=1e-13)
+    assert np.allclose(other.gradients[0], general.gradients[0], rtol=0, atol=1e-12)
+    # 4/m sum_i (<A_i, X X^T> - y_i) A_i X.
+    off = np.einsum("kij,ij->k", symmetric.matrices, x @ x.T) - loss.measurements
+    four = 4 / MEASUREMENTS * np.einsum("k,kij->ij", off, symmetric.matrices) @ x
+    assert np.allclose(general.gradients[0], four, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [sensing, one_bit, phase])
+def test_equal_factors_have_half_the_gradient_of_f_and_stay_equal(make):
+    loss, x = make(np.random.default_rng(10), np.complex128)
+    of_x = PlantedProblem(loss, np.eye(N)).evaluate((x,))
+    both = PlantedProblem(loss, np.eye(N), Convention.OF_BOTH_SYMMETRIC)
+    evaluation = both.evaluate(both.start(x))
+    assert evaluation.value == pytest.approx(of_x.value, rel=1e-13)
+    for gradient in evaluation.gradients:
+        assert np.allclose(gradient, of_x.gradients[0] / 2, rtol=1e-12, atol=1e-12)
+
+
+def test_general_matrices_move_the_two_factors_apart():
+    loss, x = sensing(np.random.default_rng(11), np.float64)
+    problem = PlantedProblem(loss, np.eye(N), Convention.OF_BOTH_GENERAL)
+    first, second = problem.evaluate(problem.start(x)).gradients
+    _, gradient = planted_loops.sensing_gradient(x @ x.T, loss.matrices, loss.measurements)
+    assert np.allclose(first, gradient @ x, rtol=1e-12)
+    assert np.allclose(second, gradient.T @ x, rtol=1e-12)
+    assert np.abs(first - second).max() > 0.1 * np.abs(first).max()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("make", [sensing, one_bit, phase])
+def test_squared_residuals_add_up_to_the_loss(make, dtype):
+    loss, x = make(np.random.default_rng(12), dtype)
+    matrix = x @ x.conj().T
+    value, _ = loss.evaluate(matrix)
+    assert np.sum(loss.residuals(matrix) ** 2) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [sensing, phase])
+def test_measurements_of_a_difference_are_differences_of_residuals(make):
+    loss, x = make(np.random.default_rng(13), np.complex128)
+    first, second = x @ x.conj().T, np.eye(N) + 0j
+    expected = loss.residuals(first) - loss.residuals(second)
+    assert np.allclose(loss.measure(first - second), expected, rtol=0, atol=1e-12)
+
+
 def test_one_bit_loss_is_the_likelihood_less_its_smallest_value():
-    problem, (x,) = one_bit(np.random.default_rng(5), np.float64)
-    fractions = 1 / (1 + np.exp(-problem.log_odds))
-    expected = loops.one_bit_loss(x @ x.T, fractions) - loops.one_bit_loss(problem.log_odds, fractions)
-    assert problem.evaluate((x,)).value == pytest.approx(expected, rel=1e-12)
+    loss, x = one_bit(np.random.default_rng(5), np.float64)
+    fractions = 1 / (1 + np.exp(-loss.log_odds))
+    expected = loops.one_bit_loss(x @ x.T, fractions) - loops.one_bit_loss(loss.log_odds, fractions)
+    assert loss.evaluate(x @ x.T)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_one_bit_loss_keeps_its_digits_near_a_perfect_fit():
     # The loss is about 1e-20 here: a difference of two likelihoods of order 100 would have no digit of it.
     factor = gaussian(np.random.default_rng(6), (N, RANK), np.float64)
     exact = factor @ factor.T
-    problem = OneBitProblem(exact)
+    loss = OneBitLoss(exact)
     moved = factor * (1 + 1e-11)
     off = moved @ moved.T - exact
     curvature = 1 / (2 + 2 * np.cosh(exact))
-    value = problem.evaluate((moved,)).value
-    assert value == pytest.approx(0.5 * np.sum(curvature * off**2), rel=1e-3)
-    assert problem.evaluate((factor,)).value == 0
+    assert loss.evaluate(moved @ moved.T)[0] == pytest.approx(0.5 * np.sum(curvature * off**2), rel=1e-3)
+    assert loss.evaluate(exact)[0] == 0
 
 
 def test_one_bit_loss_far_from_the_fit_stays_finite():
-    problem = OneBitProblem(np.array([[800.0, -800.0], [-800.0, 800.0]]))
-    far = problem.evaluate((np.full((2, 1), 40.0),))
+    loss = OneBitLoss(np.array([[800.0, -800.0], [-800.0, 800.0]]))
+    value, gradient = loss.evaluate(np.full((2, 2), 1600.0))
     # The estimate is 1600 where the log-odds are -800: each of these two entries adds 1600 to the loss.
-    assert far.value == pytest.approx(2 * 1600.0, rel=1e-6)
-    assert np.isfinite(far.gradients[0]).all()
+    assert value == pytest.approx(2 * 1600.0, rel=1e-6)
+    assert np.isfinite(gradient).all()
 
 
-def test_spectral_start_of_many_measurements_is_near_the_matrix():
+def test_spectral_estimates_of_many_measurements_are_near_the_matrix():
     rng = np.random.default_rng(7)
-    factor = gaussian(rng, (N, 2), np.float64)
-    matrices = gaussian(rng, (40000, N * N), np.float64).reshape(-1, N, N)
-    measurements = matrices.reshape(len(matrices), -1) @ (factor @ factor.T).reshape(-1)
-    (x,) = SensingProblem(matrices, measurements).spectral_start(2)
-    assert x.shape == (N, 2)
-    truth = factor @ factor.T
-    assert np.linalg.norm(x @ x.T - truth) < 0.1 * np.linalg.norm(truth)
+    many = 40000
+    factor = gaussian(rng, (N, 2), np.complex128)
+    truth = factor @ factor.conj().T
+    matrices = gaussian(rng, (many, N * N), np.complex128).reshape(-1, N, N)
+    # The real part of a complex product has half of the power.
+    seen = 2 * (matrices.reshape(many, -1).conj() @ truth.reshape(-1)).real
+    vectors = gaussian(rng, (many, N), np.complex128)
+    powers = np.sum(np.abs(vectors.conj() @ factor) ** 2, axis=1)
+    for loss in (SensingLoss(matrices, seen), PhaseLoss(vectors, powers)):
+        assert np.linalg.norm(loss.spectral_estimate() - truth) < 0.1 * np.linalg.norm(truth)
 
 
-def test_against_truth_gives_the_error_over_all_entries():
-    problem, (x,) = sensing(np.random.default_rng(8), np.complex128)
+def test_spectral_estimate_of_one_bit_is_right_to_first_order():
+    small = 1e-3 * np.random.default_rng(8).standard_normal((N, N))
+    assert np.allclose(OneBitLoss(small).spectral_estimate(), small, rtol=1e-5, atol=0)
+
+
+def test_the_error_is_that_over_all_entries():
+    loss, x = sensing(np.random.default_rng(8), np.complex128)
     truth = np.diag(np.arange(N)).astype(complex)
-    watched = AgainstTruth(problem, truth).evaluate((x,))
-    plain = problem.evaluate((x,))
     rms = np.sqrt(np.mean(np.abs(x @ x.conj().T - truth) ** 2))
-    assert watched.held_out_rmse == pytest.approx(rms, rel=1e-13)
-    assert watched.value == plain.value
-    assert np.array_equal(watched.gradients[0], plain.gradients[0])
+    assert PlantedProblem(loss, truth).evaluate((x,)).held_out_rmse == pytest.approx(rms, rel=1e-13)

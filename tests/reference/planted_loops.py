@@ -12,13 +12,15 @@ def sensing_gradient(M, matrices, y):
 def one_bit_gradient(M, log_odds):
     """f = KL divergence of the fractions of ones from the predicted ones, and G = predicted minus observed."""
     observed, predicted = 1 / (1 + np.exp(-log_odds)), 1 / (1 + np.exp(-M))
-    f = np.sum(observed * np.log(observed / predicted) + (1 - observed) * np.log((1 - observed) / (1 - predicted)))
+    f = np.sum(
+        observed * np.log(observed / predicted) + (1 - observed) * np.log((1 - observed) / (1 - predicted))
+    )
     return f, predicted - observed
 
 
-def descent(gradient, X, truth, kind, parameter, step, iterations, equation="f(X)"):
+def descent(gradient, X, truth, kind, parameter, step, iterations, equation="f(X)", V=None):
     """Relative errors of GD, ScaledGD(lambda), PrecGD (proxy) or eta-decay (beta), the start's error first."""
-    U, V, errors, first = X, X, [], None
+    U, V, errors, first = X, X if V is None else V, [], None
     for _ in range(iterations + 1):
         M = U @ V.conj().T
         errors.append(np.linalg.norm(M - truth) / np.linalg.norm(truth))
