@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from usdenoise.experiments import claims
+from usdenoise.experiments.conventions import Convention, Start
 from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel
 
 
@@ -16,7 +17,7 @@ def curve(label, *errors):
 
 GOOD = curve("good", [1, 0.1, 0.01, 0.001], [1, 0.2, 0.02, 0.002], [1, 0.3, 0.03, 0.003])
 BAD = curve("bad", [1, 0.9, 0.8, 0.5], [1, 0.9, 0.8, 0.05], [1, 0.9, 0.8, 0.7])
-PANEL = Panel("here", (GOOD, BAD), 0.01)
+PANEL = Panel("here", (GOOD, BAD), 0.01, Start.APPENDIX, Convention.OF_BOTH_SYMMETRIC)
 
 
 def test_curve_summaries():
@@ -27,6 +28,8 @@ def test_curve_summaries():
     assert BAD.reaches(0.4) == math.inf
     assert BAD.reaches(0.6) == 3
     assert PANEL["bad"] is BAD
+    assert GOOD.share_within(0.02, 2) == pytest.approx(2 / 3)
+    assert GOOD.share_within(0.02, 3) == 1
 
 
 def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
@@ -37,66 +40,117 @@ def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
 @pytest.mark.parametrize(
     ("claim", "measured", "held"),
     [
-        (claims.within_of_parameter(PANEL, "good", 0.01, 10), 5.0, True),
-        (claims.within_of_parameter(PANEL, "good", 1e-4, 10), 20.0, False),
-        (claims.reaches(PANEL, "good", 0.02, 2), 2, True),
-        (claims.reaches(PANEL, "good", 0.02, 1), 2, False),
-        (claims.reaches(PANEL, "bad", 0.02, 3), math.inf, False),
-        (claims.reaches_floor(PANEL, "good", 2), 2, True),
-        (claims.ends_above(PANEL, "bad", "good", 10), 250.0, True),
-        (claims.ends_above(PANEL, "good", "bad", 1), 0.004, False),
-        (claims.ends_near(PANEL, "good", "bad", 1.1), 0.004, True),
-        (claims.ends_near(PANEL, "bad", "good", 1.1), 250.0, False),
-        (claims.ends_near_best(PANEL, "bad", ["good", "bad"], "one", 2), 250.0, False),
-        (claims.sooner(PANEL, "good", "bad", 0.5, 2), 3.0, True),
-        (claims.sooner(PANEL, "good", "bad", 0.1, 2), math.inf, True),
-        (claims.sooner(PANEL, "bad", "good", 0.1, 2), 0.0, False),
-        (claims.as_soon(PANEL, "good", "bad", 0.5, 1), 1 / 3, True),
-        (claims.as_soon(PANEL, "bad", "good", 0.1, 9), math.inf, False),
+        (claims.reaches(PANEL, "w", "good", 0.02, 2), 2, True),
+        (claims.reaches(PANEL, "w", "good", 0.02, 1), 2, False),
+        (claims.reaches(PANEL, "w", "bad", 0.02, 3), math.inf, False),
+        (claims.reaches_floor(PANEL, "w", "good", 2), 2 / 3, False),
+        (claims.reaches_floor(PANEL, "w", "good", 3), 1.0, True),
+        (claims.stays_above_floor(PANEL, "w", "bad"), 50.0, True),
+        (claims.stays_above_floor(PANEL, "w", "good"), 0.2, False),
+        (claims.ends_above(PANEL, "w", "bad", "good", 10), 250.0, True),
+        (claims.ends_above(PANEL, "w", "good", "bad", 1), 0.004, False),
+        (claims.ends_near(PANEL, "w", "good", "bad", 1.1), 0.004, True),
+        (claims.ends_near(PANEL, "w", "bad", "good", 1.1), 250.0, False),
+        (claims.ends_near_best(PANEL, "w", "bad", ["good", "bad"], "one", 2), 250.0, False),
+        (claims.slower(PANEL, "w", "good", "bad", 0.5), 3.0, True),
+        (claims.slower(PANEL, "w", "good", "bad", 0.1), math.inf, True),
+        (claims.slower(PANEL, "w", "bad", "good", 0.1), 0.0, False),
+        (claims.as_fast(PANEL, "w", "good", "bad", 0.5), 1 / 3, True),
+        (claims.as_fast(PANEL, "w", "bad", "good", 0.1), math.inf, False),
     ],
 )
 def test_claims_are_checked_numbers(claim, measured, held):
     assert claim.measured == pytest.approx(measured)
     assert claim.held is held
     assert claim.statement.startswith("here: ")
+    assert (claim.where, claim.start, claim.convention) == ("w", Start.APPENDIX, Convention.OF_BOTH_SYMMETRIC)
+
+
+def test_a_reference_that_does_not_reach_the_level_is_followed_to_its_last_error():
+    slow = curve("slow", [1, 0.5, 0.25, 0.125])
+    panel = Panel("here", (slow, curve("same", [1, 0.5, 0.2, 0.1]), curve("late", [1, 1, 1, 0.9])))
+    assert claims.as_fast(panel, "w", "same", "slow", 1e-10).measured == 1
+    assert claims.as_fast(panel, "w", "late", "slow", 1e-10).measured == math.inf
+
+
+@pytest.mark.parametrize(("power", "held"), [(1.0, True), (1.05, True), (0.8, False), (-0.2, False)])
+def test_proportional_is_a_slope_of_one(power, held):
+    values = (1e-2, 1e-4, 1e-6, 1e-9)
+    labels = [str(value) for value in values]
+    panel = Panel("here", tuple(curve(str(value), [1, 0.02 * value**power]) for value in values))
+    claim = claims.proportional(panel, "w", labels, values, "all")
+    assert claim.measured == pytest.approx(power)
+    assert claim.held is held
+    assert claim.wanted == "0.9 to 1.1"
 
 
 def test_claims_of_never_and_nothing():
-    assert Claim("x", math.inf, 1).figure == "never"
-    assert Claim("x", math.inf, 1, at_most=False).figure == "the other never"
-    assert not Claim("x", math.nan, 1).held
-    assert not Claim("x", math.nan, 1, at_most=False).held
-    assert Claim("x", 1234.5, 1).figure == "1.23e+03"
-    assert Claim("x", 2, 2).held
-    assert Claim("x", 2, 2, at_most=False).wanted == "at least 2"
+    assert Claim("x", "w", math.inf, at_most=1).figure == "never"
+    assert Claim("x", "w", math.inf, at_least=1).figure == "the other never"
+    assert not Claim("x", "w", math.nan, at_most=1).held
+    assert not Claim("x", "w", math.nan, at_least=1).held
+    assert Claim("x", "w", 1234.5, at_most=1).figure == "1.23e+03"
+    assert Claim("x", "w", 2, at_most=2).held
+    assert Claim("x", "w", 2, at_least=2).wanted == "at least 2"
 
 
 def test_ratio_to_an_error_of_exactly_zero():
     panel = Panel("here", (curve("zero", [1, 0]), BAD))
-    assert claims.ends_above(panel, "bad", "zero", 10).held
+    assert claims.ends_above(panel, "w", "bad", "zero", 10).held
 
 
 RESULT = ExperimentResult(
-    "Title", {"step": 0.1}, ("a choice",), (0, 1, 2), (PANEL,), (Claim("so it is", 1, 2), Claim("no", 3, 2))
+    "Title",
+    {"step": 0.1},
+    ("a choice",),
+    (0, 1, 2),
+    (PANEL,),
+    (
+        Claim("so it is", "abstract", 1, at_most=2),
+        Claim("no", "experiment 1", 3, at_most=2),
+        Claim("so it is", "abstract", 5, at_most=2, start=Start.APPENDIX),
+    ),
 )
 
 
 def test_rows_are_quartiles_by_panel_and_curve():
     rows = list(RESULT.rows())
     assert len(rows) == 8
-    assert rows[1] == ("here", "good", 1.0, pytest.approx(0.15), pytest.approx(0.2), pytest.approx(0.25))
+    assert rows[1] == (
+        "here, appendix start, (U, V), symmetric A_i", "good", 1.0,
+        pytest.approx(0.15), pytest.approx(0.2), pytest.approx(0.25),
+    )  # fmt: skip
 
 
 def test_record_has_every_seed():
-    summary = RESULT.as_dict()["panels"][0]["curves"][0]
+    panel = RESULT.as_dict()["panels"][0]
+    assert (panel["setting"], panel["start"], panel["convention"]) == (
+        "here", "appendix", "(U, V), symmetric A_i",
+    )  # fmt: skip
+    summary = panel["curves"][0]
     assert summary["final_error_of_each_seed"] == [0.001, 0.002, 0.003]
     assert summary["final_error"]["median"] == 0.002
     assert summary["halvings"] == [1, 1, 1]
 
 
-def test_table_says_what_did_not_hold():
+def test_every_claim_of_the_record_says_where_it_is_made_and_how_it_was_tried():
+    claim = RESULT.as_dict()["claims"][2]
+    assert claim == {
+        "statement": "so it is",
+        "where": "abstract",
+        "start": "appendix",
+        "convention": "f(X)",
+        "measured": 5,
+        "figure": "5",
+        "wanted": "at most 2",
+        "held": False,
+    }
+
+
+def test_table_has_a_row_for_each_claim_and_a_column_for_each_start():
     text = RESULT.markdown("name")
     assert "## name: Title" in text
     assert "* a choice" in text
-    assert "| so it is | 1 | at most 2 | held |" in text
-    assert "| no | 3 | at most 2 | **not held** |" in text
+    assert "| claim | in the paper | wanted | spectral: f(X) | appendix: f(X) |" in text
+    assert "| so it is | abstract | at most 2 | held: 1 | **not held**: 5 |" in text
+    assert "| no | experiment 1 | at most 2 | **not held**: 3 |  |" in text

@@ -1,7 +1,6 @@
 """Methods on planted problems: they take the paper's steps, share one loop, and give curves over seeds."""
 
 import ast
-import math
 from functools import partial
 from pathlib import Path
 
@@ -10,31 +9,36 @@ import pytest
 
 import usdenoise
 from tests.reference import loops
+from usdenoise.completion import damping, preconditioners
 from usdenoise.completion.solve import solve
-from usdenoise.completion.stopping import StopReason
+from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError
 from usdenoise.experiments import trials
-from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing, noise_floor
+from usdenoise.experiments.conventions import STARTS, Convention, Start
+from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.noise_floor import minimax_level
+from usdenoise.experiments.problems import PlantedProblem
 from usdenoise.experiments.trials import (
     LOST,
-    Variant,
+    Setting,
     descend,
     eta_decay,
     gradient_descent,
-    panel,
+    panels,
     precgd,
     scaledgd_lambda,
 )
 
 DRAW = partial(draw_sensing, scales=(1.0, 1e-2), rank=4, measurements=160, sigma=0.0)
+OF_X = (Convention.OF_X,)
 
 
 def test_one_symmetric_factor_takes_the_papers_steps():
     instance = DRAW(np.random.default_rng(0))
-    problem = instance.problem
+    loss = instance.loss
     x, values = loops.symmetric_eta_decay(
-        instance.starts["near"]()[0],
-        lambda x: loops.sensing_value_and_gradient(x, problem.matrices, problem.measurements),
+        instance.starts[Start.SPECTRAL](),
+        lambda x: loops.sensing_value_and_gradient(x, loss.matrices, loss.measurements),
         0.1,
         0.85,
         15,
@@ -44,7 +48,6 @@ def test_one_symmetric_factor_takes_the_papers_steps():
     error = np.linalg.norm(x @ x.T - instance.truth) / np.linalg.norm(instance.truth)
     assert descent.errors[-1] == pytest.approx(error, rel=1e-9)
     assert len(descent.errors) == len(values) + 1
-    assert descent.halvings == 0
 
 
 def calls_in_loops(path: Path) -> set[str]:
@@ -82,16 +85,19 @@ def test_every_run_goes_through_the_loop(monkeypatch):
         return solve(problem, start, **arguments)
 
     monkeypatch.setattr(trials, "solve", counted)
-    variants = [eta_decay(0.5), precgd(0.0), scaledgd_lambda(0.1), gradient_descent("small")]
-    panel("x", DRAW, variants, seeds=(0, 1, 2), step=0.1, iterations=3)
-    assert len(calls) == 12
-    assert np.abs(calls[3][0]).max() < 1e-11
+    variants = [eta_decay(0.5), precgd(0.0), scaledgd_lambda(0.1), gradient_descent(Start.SMALL)]
+    panels(Setting("x", DRAW, variants, 0.1, 3), (0, 1, 2), OF_X)
+    assert len(calls) == 12 * len(STARTS)
+    # One method has a start of its own, and it is the same in the panels of both starts.
+    small = [start[0] for start in calls if np.abs(start[0]).max() < 1e-11]
+    assert len(small) == 3 * len(STARTS)
+    assert np.array_equal(small[0], small[3])
 
 
 def test_methods_are_what_they_are_called():
     instance = DRAW(np.random.default_rng(1))
     ends = {
-        variant.label: descend(instance, variant, 0.1, 200).errors[-1]
+        variant.label: descend(instance, variant, 0.1, 200, Start.APPENDIX).errors[-1]
         for variant in (eta_decay(0.85), scaledgd_lambda(1e-2), precgd(1e-2), gradient_descent())
     }
     assert ends["eta-decay"] < 1e-12
@@ -107,8 +113,9 @@ def test_the_same_seed_gives_the_same_problem_with_and_without_noise():
         for sigma in (0.0, 1e-3)
     )
     assert np.array_equal(clean.truth, noisy.truth)
-    assert np.array_equal(clean.starts["near"]()[0], noisy.starts["near"]()[0])
-    off = noisy.problem.measurements - clean.problem.measurements
+    for start in (Start.APPENDIX, Start.SMALL):
+        assert np.array_equal(clean.starts[start](), noisy.starts[start]())
+    off = noisy.loss.measurements - clean.loss.measurements
     assert 0.5e-3 < np.std(off) < 2e-3
 
 
@@ -122,26 +129,40 @@ def test_the_same_seed_gives_the_same_problem_with_and_without_noise():
 )
 def test_planted_matrix_is_what_its_problem_looks_for(draw, rank):
     instance = draw(np.random.default_rng(2), rank=rank, sigma=0.0)
-    truth = instance.truth
-    values, vectors = np.linalg.eigh(truth)
-    factor = vectors * np.sqrt(np.maximum(values, 0))
-    at_truth = instance.problem.evaluate((factor,))
+    problem = PlantedProblem(instance.loss, instance.truth)
+    at_truth = problem.evaluate((instance.factor,))
     assert at_truth.value < 1e-28
+    assert at_truth.held_out_rmse == 0
     assert np.abs(at_truth.gradients[0]).max() < 1e-12
-    (near,) = instance.starts["near"]()
-    assert near.shape == (SIZE, rank)
-    assert instance.problem.evaluate((near,)).value > 1e-4
-    (small,) = instance.starts["small"]()
-    assert 0 < np.linalg.norm(small) < 1e-10
+    for start in STARTS:
+        factor = instance.starts[start]()
+        assert factor.shape == (SIZE, rank)
+        assert problem.evaluate((factor,)).value > 1e-6
+    assert 0 < np.linalg.norm(instance.starts[Start.SMALL]()) < 1e-10
+
+
+@pytest.mark.parametrize("draw", [partial(DRAW, rank=8), partial(draw_phase, rank=2, measurements=80)])
+def test_the_appendix_start_is_the_factor_plus_a_tenth_of_a_gaussian(draw):
+    spread = []
+    for seed in range(20):
+        instance = draw(np.random.default_rng(seed), sigma=0.0)
+        spread.append(np.abs(instance.starts[Start.APPENDIX]() - instance.factor) ** 2)
+    assert np.sqrt(np.mean(spread)) == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_spectral_start_takes_nothing_from_the_planted_matrix():
+    instance = DRAW(np.random.default_rng(5))
+    factor = instance.starts[Start.SPECTRAL]()
+    loss = instance.loss
+    mean = np.einsum("k,kij->ij", loss.measurements, loss.matrices) / len(loss.measurements)
+    values, vectors = np.linalg.eigh((mean + mean.T) / 2)
+    nearest = (vectors[:, -4:] * np.maximum(values[-4:], 0)) @ vectors[:, -4:].T
+    assert np.allclose(factor @ factor.T, nearest, rtol=0, atol=1e-12)
 
 
 def test_singular_values_of_the_planted_matrix():
     instance = draw_sensing(np.random.default_rng(0), scales=(1.0, 1e-2), rank=2, measurements=5, sigma=0.0)
     assert np.linalg.svd(instance.truth, compute_uv=False)[:3] == pytest.approx([1, 1e-2, 0], abs=1e-14)
-
-
-def test_noise_floor_formula():
-    assert noise_floor(1e-3, 4, 80, 2.0) == pytest.approx(1e-3 * math.sqrt(40 * math.log(10) / 80) / 2)
 
 
 def test_a_run_that_diverges_counts_as_lost():
@@ -151,62 +172,50 @@ def test_a_run_that_diverges_counts_as_lost():
     assert descent.errors[-1] == LOST
     assert descent.errors.max() == LOST
     assert descent.raised > 0
-    result = panel("x", DRAW, [gradient_descent()], seeds=(3,), step=1e3, iterations=50)
+    result = panels(Setting("x", DRAW, [gradient_descent()], 1e3, 50), (3,), OF_X)[0]
     assert result["GD"].final == LOST
     assert result["GD"].errors.shape == (1, 51)
 
 
-def test_rising_steps_are_kept_or_undone():
+def descent_by(undo, step, iterations):
     instance = DRAW(np.random.default_rng(3))
-    fixed = descend(instance, gradient_descent(), 0.3, 40)
-    undone = descend(instance, gradient_descent(), 0.3, 40, undo=True)
-    assert fixed.raised > 0
-    assert fixed.halvings == 0
-    assert undone.raised == 0
-    assert undone.halvings > 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return solve(
+            PlantedProblem(instance.loss, instance.truth),
+            (instance.starts[Start.APPENDIX](),),
+            preconditioner=preconditioners.identity,
+            damping=damping.none(),
+            step=step,
+            stopping=StoppingRule(iterations),
+            undo=undo,
+        )
+
+
+def test_rising_steps_are_kept_or_undone():
+    kept, undone = (descent_by(undo, 0.3, 40).trace for undo in (False, True))
+    assert max(np.diff([line.objective for line in kept])) > 0
+    assert sum(line.halvings for line in kept) == 0
+    assert max(np.diff([line.objective for line in undone])) <= 0
+    assert sum(line.halvings for line in undone) > 0
 
 
 def test_a_fixed_step_that_leaves_the_finite_numbers_ends_the_loop():
-    from usdenoise.completion import damping, preconditioners
-    from usdenoise.completion.stopping import StoppingRule
-
-    instance = DRAW(np.random.default_rng(3))
-    with np.errstate(over="ignore", invalid="ignore"):
-        solution = solve(
-            instance.problem,
-            instance.starts["near"](),
-            preconditioner=preconditioners.identity,
-            damping=damping.none(),
-            step=1e3,
-            stopping=StoppingRule(50),
-            undo=False,
-        )
+    solution = descent_by(False, 1e3, 50)
     assert solution.stop_reason is StopReason.DIVERGED
     assert 0 < solution.iterations < 50
     with pytest.raises(DivergedError, match=f"at iteration {len(solution.trace)} with step"):
         solution.check_finite()
 
 
-def test_a_run_that_stands_still_is_drawn_to_the_end():
-    result = panel("x", DRAW, [scaledgd_lambda(1e-2)], seeds=(0,), step=1e60, iterations=5, undo=True)
-    curve = result.curves[0]
-    assert curve.stop_reasons == ("no step lowered the objective any further",)
-    assert curve.errors.shape == (1, 6)
-    assert np.ptp(curve.errors) == 0
-
-
 def test_curves_against_time_begin_before_the_start_is_there():
-    descent = trials.Descent(np.array([0.5, 0.25, 0.125]), np.array([0.1, 0.2, 0.4]), 0, 0, "")
+    descent = trials.Descent(np.array([0.5, 0.25, 0.125]), np.array([0.1, 0.2, 0.4]), 0, "")
     at = trials._at(descent, np.array([0.0, 0.1, 0.15, 0.3, 0.4, 9.0]))
     assert at.tolist() == [1.0, 0.5, 0.5, 0.25, 0.125, 0.125]
 
 
 def test_panel_against_time():
-    result = panel(
-        "x", DRAW, [Variant("spectral", "eta-decay", decay=0.85, start="spectral")],
-        seeds=(0, 1), step=0.1, iterations=50, seconds=5.0,
-    )  # fmt: skip
-    curve = result.curves[0]
+    setting = Setting("x", DRAW, [eta_decay(0.85)], 0.1, 50, seconds=5.0)
+    curve = panels(setting, (0, 1), OF_X)[0].curves[0]
     assert curve.x[0] == 0
     assert curve.x[-1] == 5
     assert np.all(curve.errors[:, 0] == 1)
@@ -214,8 +223,27 @@ def test_panel_against_time():
 
 
 def test_seeds_are_apart_and_repeatable():
-    first, again = (
-        panel("x", DRAW, [eta_decay(0.85)], seeds=(0, 1), step=0.1, iterations=4) for _ in range(2)
-    )
+    first, again = (panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0, 1), OF_X)[0] for _ in range(2))
     assert np.array_equal(first.curves[0].errors, again.curves[0].errors)
     assert first.curves[0].errors[0, -1] != first.curves[0].errors[1, -1]
+
+
+def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_the_first():
+    found = panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0,), tuple(Convention))
+    kinds = [(panel.start, panel.convention) for panel in found]
+    assert kinds == [(start, convention) for convention in Convention for start in STARTS]
+    assert kinds[0] == (Start.SPECTRAL, Convention.OF_X)
+    ends = {kind: panel.curves[0].final for kind, panel in zip(kinds, found, strict=True)}
+    assert len(set(ends.values())) == len(ends)
+
+
+def test_eta_decay_reaches_the_noise_floor_from_the_spectral_start():
+    from usdenoise.experiments.sensing import MEASUREMENTS, NOISY_DECAY, RANK, SCALES, SIGMA, STEP
+
+    draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS, sigma=SIGMA)
+    level = minimax_level(SIGMA, RANK, MEASUREMENTS, float(np.linalg.norm(SCALES)))
+    setting = Setting("x", draw, [eta_decay(NOISY_DECAY)], STEP, 100, level)
+    found = panels(setting, range(10), OF_X)[0]
+    assert found.curves[0].share_within(2 * found.noise_floor, 100) >= 0.9
+    # The floor is that of the noise: a hundredth of it is out of reach.
+    assert found.curves[0].share_within(0.01 * found.noise_floor, 100) == 0

@@ -1,0 +1,69 @@
+"""The noise floor is the minimax level times a constant that least squares gives."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.noise_floor import fitted_floor, least_squares_error, minimax_level
+from usdenoise.experiments.start_condition import condition_of_starts
+
+
+def test_minimax_level_formula():
+    assert minimax_level(1e-3, 4, 80, 2.0) == pytest.approx(1e-3 * math.sqrt(40 * math.log(10) / 80) / 2)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_at_the_true_rank_the_least_squares_error_is_that_of_the_linearised_problem(seed):
+    clean, noisy = (
+        draw_sensing(np.random.default_rng(seed), scales=(1.0, 0.3), rank=2, measurements=80, sigma=sigma)
+        for sigma in (0.0, 1e-5)
+    )
+    noise = noisy.loss.measurements - clean.loss.measurements
+    factor = clean.factor
+    changes = []
+    for i in range(SIZE):
+        for j in range(2):
+            direction = np.zeros((SIZE, 2))
+            direction[i, j] = 1
+            changes.append(direction @ factor.T + factor @ direction.T)
+    seen = np.array([np.einsum("kij,ij->k", clean.loss.matrices, change) for change in changes]).T
+    weights = np.linalg.lstsq(seen, noise, rcond=1e-10)[0]
+    expected = np.linalg.norm(sum(w * change for w, change in zip(weights, changes, strict=True)))
+    assert least_squares_error(noisy) == pytest.approx(expected / np.linalg.norm(clean.truth), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        partial(draw_sensing, scales=(1.0, 1e-2), rank=8, measurements=160),
+        partial(draw_one_bit, scales=(1.0, 1.0), rank=4),
+        partial(draw_phase, rank=2, measurements=80),
+    ],
+)
+def test_the_floor_grows_with_the_noise_and_its_constant_does_not(draw):
+    floors = []
+    for sigma in (1e-5, 1e-4):
+        instances = [draw(np.random.default_rng(seed), sigma=sigma) for seed in range(3)]
+        floor, constant = fitted_floor(instances, sigma)
+        assert floor == pytest.approx(constant * sigma)
+        assert floor == pytest.approx(np.median([least_squares_error(one) for one in instances]))
+        floors.append(floor)
+    assert floors[1] / floors[0] == pytest.approx(10, rel=0.1)
+
+
+def test_condition_of_the_theorem_for_both_starts():
+    draw = partial(draw_sensing, scales=(1.0, 0.2), rank=3, measurements=90, sigma=0.0)
+    numbers = condition_of_starts(draw, (0, 1, 2), 0.2)["condition of the theorem"]
+    assert numbers["largest_right_side"] == pytest.approx(0.04)
+    for name in ("spectral", "appendix"):
+        left = []
+        for seed in range(3):
+            instance = draw(np.random.default_rng(seed))
+            factor = next(make for start, make in instance.starts.items() if start == name)()
+            off = np.einsum("kij,ij->k", instance.loss.matrices, factor @ factor.T - instance.truth)
+            left.append(np.mean(off**2))
+        assert numbers[name]["left_side"] == pytest.approx(np.median(left))
+        assert numbers[name]["problems_that_satisfy_it"] == sum(side <= 0.04 for side in left)
