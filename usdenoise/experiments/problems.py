@@ -219,7 +219,8 @@ class PlantedProblem:
         if self.convention is Convention.OF_BOTH_SYMMETRIC:
             matrix = _hermitian_part(matrix)
         value, gradient = self.loss.evaluate(matrix)
-        error = float(np.linalg.norm(matrix - self.truth)) * self._per_entry
+        off = matrix - self.truth
+        error = math.sqrt(np.vdot(off, off).real) * self._per_entry
         gradients: Factors
         if self.convention is Convention.OF_X:
             gradients = ((gradient + gradient.conj().T) @ left,)

@@ -212,17 +212,18 @@ def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convent
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed)) for seed in seeds]
         floor = None if setting.level is None else fitted_floor(instances, setting.level)[0]
-        return [
-            Panel(
-                setting.name,
-                tuple(_run(setting, variant, instances, start, convention) for variant in setting.variants),
-                floor,
-                start,
-                convention,
-            )
-            for convention in conventions
-            for start in STARTS
-        ]
+        found = []
+        for convention in conventions:
+            # A method with a start of its own has the same curve in the panels of both starts.
+            curves = {
+                (variant.label, start): _run(setting, variant, instances, start, convention)
+                for variant in setting.variants
+                for start in ((variant.start,) if variant.start else STARTS)
+            }
+            for start in STARTS:
+                of_start = (curves[variant.label, variant.start or start] for variant in setting.variants)
+                found.append(Panel(setting.name, tuple(of_start), floor, start, convention))
+    return found
 
 
 def _run(
