@@ -14,7 +14,7 @@ from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError
 from usdenoise.experiments import trials
-from usdenoise.experiments.conventions import STARTS, Convention, Start
+from usdenoise.experiments.conventions import STARTS, STARTS_OF_X, Convention, Start
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.problems import PlantedProblem
@@ -88,7 +88,7 @@ def test_every_run_goes_through_the_loop(monkeypatch):
     variants = [eta_decay(0.5), precgd(0.0), scaledgd_lambda(0.1), gradient_descent(Start.SMALL)]
     panels(Setting("x", DRAW, variants, 0.1, 3), (0, 1, 2), OF_X)
     # One method has a start of its own, and runs once for the panels of both starts.
-    assert len(calls) == 9 * len(STARTS) + 3
+    assert len(calls) == 9 * len(STARTS_OF_X) + 3
     assert sum(np.abs(start[0]).max() < 1e-11 for start in calls) == 3
 
 
@@ -132,7 +132,7 @@ def test_planted_matrix_is_what_its_problem_looks_for(draw, rank):
     assert at_truth.value < 1e-28
     assert at_truth.held_out_rmse == 0
     assert np.abs(at_truth.gradients[0]).max() < 1e-12
-    for start in STARTS:
+    for start in STARTS_OF_X:
         factor = instance.starts[start]()
         assert factor.shape == (SIZE, rank)
         assert problem.evaluate((factor,)).value > 1e-6
@@ -229,7 +229,11 @@ def test_seeds_are_apart_and_repeatable():
 def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_the_first():
     found = panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0,), tuple(Convention))
     kinds = [(panel.start, panel.convention) for panel in found]
-    assert kinds == [(start, convention) for convention in Convention for start in STARTS]
+    assert kinds == [
+        (start, convention)
+        for convention in Convention
+        for start in (STARTS_OF_X if convention is Convention.OF_X else STARTS)
+    ]
     assert kinds[0] == (Start.SPECTRAL, Convention.OF_X)
     ends = {kind: panel.curves[0].final for kind, panel in zip(kinds, found, strict=True)}
     assert len(set(ends.values())) == len(ends)
@@ -245,3 +249,22 @@ def test_eta_decay_reaches_the_noise_floor_from_the_spectral_start():
     assert found.curves[0].share_within(2 * found.noise_floor, 100) >= 0.9
     # The floor is that of the noise: a hundredth of it is out of reach.
     assert found.curves[0].share_within(0.01 * found.noise_floor, 100) == 0
+
+
+def test_columns_of_zeros_do_not_move_and_the_svd_start_has_none():
+    instance = draw_sensing(
+        np.random.default_rng(0), scales=(1.0, 1e-2), rank=8, measurements=160, sigma=1e-6
+    )
+    spectral, svd = instance.starts[Start.SPECTRAL](), instance.starts[Start.SVD]()
+    zero = np.linalg.norm(spectral, axis=0) == 0
+    assert 0 < zero.sum() < 8
+    assert np.linalg.norm(svd, axis=0).min() > 1e-3
+    mean = instance.loss.spectral_estimate()
+    values = np.sort(np.abs(np.linalg.eigvalsh((mean + mean.T) / 2)))[::-1]
+    assert np.linalg.svd(svd, compute_uv=False) ** 2 == pytest.approx(values[:8])
+    problem = PlantedProblem(instance.loss, instance.truth)
+    (gradient,) = problem.evaluate((spectral,)).gradients
+    assert np.all(gradient[:, zero] == 0)
+    # All eight columns in use, the error is far above the noise floor of 5e-7.
+    assert descend(instance, eta_decay(0.5), 0.1, 60).errors[-1] < 2e-6
+    assert descend(instance, eta_decay(0.5), 0.1, 60, Start.SVD).errors[-1] > 1e-5

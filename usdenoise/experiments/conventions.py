@@ -9,6 +9,13 @@ class Start(StrEnum):
     SPECTRAL = "spectral"
     """Leading eigenpairs of the mean of y_i A_i, computed from the measurements as in the main text."""
 
+    SVD = "svd"
+    """Leading singular triples of the mean of y_i A_i, which have no sign: every column of X is in use.
+
+    The mean has as many negative as positive eigenvalues beyond the leading ones. The spectral start has columns of
+    zeros in their place, and these never move: its search rank is the number of the positive ones.
+    """
+
     APPENDIX = "appendix"
     """Q S^(1/2) + 0.1 Gaussian, the formula of the appendix, which knows M* = Q S Q^T."""
 
@@ -33,4 +40,7 @@ class Convention(StrEnum):
 
 
 STARTS = (Start.SPECTRAL, Start.APPENDIX)
-"""Starts of the panels of every 10 x 10 experiment, in the order of the figure."""
+"""Starts that are tried with every convention, in the order of the figure."""
+
+STARTS_OF_X = (*STARTS, Start.SVD)
+"""Starts that are tried with the gradient of f(X)."""

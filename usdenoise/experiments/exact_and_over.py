@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from usdenoise.experiments.claims import as_fast, ends_near_best, floor_level, reaches, reaches_floor, slower
+from usdenoise.experiments.conventions import Convention
 from usdenoise.experiments.instances import SIZE, Instance, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.record import Claim, ExperimentResult, Panel
@@ -101,7 +102,9 @@ def phase(setup: Setup) -> ExperimentResult:
             "z has unit norm, and the vectors a_i have circular Gaussian entries of unit variance",
             "the mean of y_i a_i a_i^H is M* + I; the spectral start has the leading eigenpairs of this mean less "
             "the mean of the y_i times I",
+            "the A_i = a_i a_i^H are Hermitian, so that their general form is the symmetric one",
         ),
+        hermitian=True,
     )
 
 
@@ -119,6 +122,7 @@ def _two_settings(
     iterations: int,
     decay: float,
     choices: tuple[str, ...],
+    hermitian: bool = False,
 ) -> ExperimentResult:
     exact, over = ranks
     sigma = math.sqrt(VARIANCE)
@@ -139,10 +143,8 @@ def _two_settings(
         iterations,
         minimax_level(sigma, over, floor_measurements, true_norm),
     )
-    first, second = (
-        panels(clean, setup.seeds, setup.conventions),
-        panels(noisy, setup.seeds, setup.conventions),
-    )
+    conventions = [one for one in setup.conventions if not (hermitian and one is Convention.OF_BOTH_GENERAL)]
+    first, second = (panels(setting, setup.seeds, conventions) for setting in (clean, noisy))
     checked = [claim for panel in first for claim in _of_clean(panel, where, iterations)]
     labels = [rival.label for rival in rivals]
     checked += [claim for panel in second for claim in _of_noisy(panel, where, iterations, labels)]

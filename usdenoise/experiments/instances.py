@@ -96,6 +96,8 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
 def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
     """Return X with X X^H the nearest positive semidefinite matrix of a rank to the Hermitian part of a matrix.
 
+    X has columns of zeros where the Hermitian part has fewer positive eigenvalues than the rank.
+
     Parameters
     ----------
     matrix : (n, n) array
@@ -105,6 +107,21 @@ def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
     """
     values, vectors = np.linalg.eigh((matrix + matrix.conj().T) / 2)
     factor: NDArray[Any] = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0))
+    return factor
+
+
+def singular_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
+    """Return U S^(1/2) of the leading singular triples of the Hermitian part of a matrix.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Any square matrix.
+    rank : int
+        Number of columns of the result.
+    """
+    vectors, values, _ = np.linalg.svd((matrix + matrix.conj().T) / 2)
+    factor: NDArray[Any] = vectors[:, :rank] * np.sqrt(values[:rank])
     return factor
 
 
@@ -126,6 +143,7 @@ def _instance(rng: np.random.Generator, loss: Loss, factor: NDArray[Any], rank: 
         padded,
         {
             Start.SPECTRAL: lambda: leading_factor(loss.spectral_estimate(), rank),
+            Start.SVD: lambda: singular_factor(loss.spectral_estimate(), rank),
             Start.APPENDIX: lambda: padded + NEAR * noise,
             Start.SMALL: lambda: SMALL * noise,
         },

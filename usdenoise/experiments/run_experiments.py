@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.experiments.catalogue import EXPERIMENTS
+from usdenoise.experiments.conventions import Start
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.formats.file_state import sha256
@@ -126,7 +127,8 @@ def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: d
             [Line(curve.label, curve.x, curve.quartiles) for curve in panel.curves],
             panel.noise_floor,
         )
-        for panel in result.panels
+        # Two starts of one setting are next to each other; those of the third one are in the last row.
+        for panel in sorted(result.panels, key=lambda panel: panel.start is Start.SVD)
         # The curves of the other conventions are in the CSV file.
         if panel.convention is result.panels[0].convention
     ]

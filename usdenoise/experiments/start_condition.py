@@ -1,11 +1,11 @@
-"""The condition of the paper's theorem on the start, measured for both starts."""
+"""The condition of the paper's theorem on the start, measured for every start."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from usdenoise.experiments.conventions import STARTS
+from usdenoise.experiments.conventions import STARTS_OF_X
 from usdenoise.experiments.instances import Instance
 
 
@@ -29,21 +29,24 @@ def condition_of_starts(
     Returns
     -------
     dict
-        "condition of the theorem" has, for each start, the median of the left side and of its part in the
-        relative error of the start, and the largest possible right side.
+        "condition of the theorem" has the largest possible right side, and for each start the medians of the left
+        side and of the relative error, the number of problems that satisfy the condition, and the number of columns
+        of X0 that are not zero in each problem.
     """
     numbers: dict[str, Any] = {"largest_right_side": smallest**2}
     instances = [draw(np.random.default_rng(seed)) for seed in seeds]
-    for start in STARTS:
-        left, error = [], []
+    for start in STARTS_OF_X:
+        left, error, columns = [], [], []
         for instance in instances:
             factor = instance.starts[start]()
             off = factor @ factor.conj().T - instance.truth
             left.append(float(np.sum(instance.loss.measure(off) ** 2)))
+            columns.append(int(np.count_nonzero(np.linalg.norm(factor, axis=0) > 0)))
             error.append(float(np.linalg.norm(off) / np.linalg.norm(instance.truth)))
         numbers[start.value] = {
             "left_side": float(np.median(left)),
             "relative_error": float(np.median(error)),
+            "nonzero_columns": columns,
             "problems_that_satisfy_it": sum(side <= smallest**2 for side in left),
         }
     return {"condition of the theorem": numbers}

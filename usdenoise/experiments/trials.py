@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import Iteration, solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
-from usdenoise.experiments.conventions import STARTS, Convention, Start
+from usdenoise.experiments.conventions import STARTS, STARTS_OF_X, Convention, Start
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.noise_floor import fitted_floor
 from usdenoise.experiments.problems import PlantedProblem
@@ -192,7 +192,7 @@ class Setting:
 
 
 def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convention]) -> list[Panel]:
-    """Run the methods of a setting on the same random problems, from both starts.
+    """Run the methods of a setting on the same random problems, from every start.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convent
     Returns
     -------
     list of Panel
-        Curves of each pair of convention and start, the spectral start first.
+        Curves of each pair of convention and start, the spectral start first. The start "svd" is tried with f(X) only.
     """
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
@@ -214,13 +214,14 @@ def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convent
         floor = None if setting.level is None else fitted_floor(instances, setting.level)[0]
         found = []
         for convention in conventions:
+            starts = STARTS_OF_X if convention is Convention.OF_X else STARTS
             # A method with a start of its own has the same curve in the panels of both starts.
             curves = {
                 (variant.label, start): _run(setting, variant, instances, start, convention)
                 for variant in setting.variants
-                for start in ((variant.start,) if variant.start else STARTS)
+                for start in ((variant.start,) if variant.start else starts)
             }
-            for start in STARTS:
+            for start in starts:
                 of_start = (curves[variant.label, variant.start or start] for variant in setting.variants)
                 found.append(Panel(setting.name, tuple(of_start), floor, start, convention))
     return found
