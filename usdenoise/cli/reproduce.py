@@ -50,7 +50,7 @@ WIDTH = 80
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
-    help="Use fewer seeds and a small phantom: all experiments take 20 s on two idle processors.",
+    help="Use fewer seeds, only the gradient of f(X), and a small phantom: all experiments take less than a minute.",
 )
 @option(
     Group.INPUT,
@@ -80,7 +80,7 @@ def command(
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, a record, and
-    a table that says which claims held.
+    a table that says which claims held, from which start and with which convention of the gradient.
     """
     from usdenoise.experiments.catalogue import EXPERIMENTS
 
