@@ -14,7 +14,7 @@ from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError
 from usdenoise.experiments import trials
-from usdenoise.experiments.conventions import STARTS, STARTS_OF_X, Convention, Start
+from usdenoise.experiments.conventions import ALL, STARTS, Convention, Start
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.problems import PlantedProblem
@@ -30,7 +30,7 @@ from usdenoise.experiments.trials import (
 )
 
 DRAW = partial(draw_sensing, scales=(1.0, 1e-2), rank=4, measurements=160, sigma=0.0)
-OF_X = (Convention.OF_X,)
+OF_X = {Convention.OF_X: STARTS}
 
 
 def test_one_symmetric_factor_takes_the_papers_steps():
@@ -88,7 +88,7 @@ def test_every_run_goes_through_the_loop(monkeypatch):
     variants = [eta_decay(0.5), precgd(0.0), scaledgd_lambda(0.1), gradient_descent(Start.SMALL)]
     panels(Setting("x", DRAW, variants, 0.1, 3), (0, 1, 2), OF_X)
     # One method has a start of its own, and runs once for the panels of both starts.
-    assert len(calls) == 9 * len(STARTS_OF_X) + 3
+    assert len(calls) == 9 * len(STARTS) + 3
     assert sum(np.abs(start[0]).max() < 1e-11 for start in calls) == 3
 
 
@@ -132,7 +132,7 @@ def test_planted_matrix_is_what_its_problem_looks_for(draw, rank):
     assert at_truth.value < 1e-28
     assert at_truth.held_out_rmse == 0
     assert np.abs(at_truth.gradients[0]).max() < 1e-12
-    for start in STARTS_OF_X:
+    for start in ALL[Convention.OF_X]:
         factor = instance.starts[start]()
         assert factor.shape == (SIZE, rank)
         assert problem.evaluate((factor,)).value > 1e-6
@@ -227,13 +227,9 @@ def test_seeds_are_apart_and_repeatable():
 
 
 def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_the_first():
-    found = panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0,), tuple(Convention))
+    found = panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0,), ALL)
     kinds = [(panel.start, panel.convention) for panel in found]
-    assert kinds == [
-        (start, convention)
-        for convention in Convention
-        for start in (STARTS_OF_X if convention is Convention.OF_X else STARTS)
-    ]
+    assert kinds == [(start, convention) for convention, starts in ALL.items() for start in starts]
     assert kinds[0] == (Start.SPECTRAL, Convention.OF_X)
     ends = {kind: panel.curves[0].final for kind, panel in zip(kinds, found, strict=True)}
     assert len(set(ends.values())) == len(ends)

@@ -1,5 +1,6 @@
 """What the paper leaves open in every 10 x 10 experiment: the start, and the convention of the gradient."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -39,8 +40,15 @@ class Convention(StrEnum):
     """The same with the A_i as drawn, which moves the two factors apart."""
 
 
-STARTS = (Start.SPECTRAL, Start.APPENDIX)
-"""Starts that are tried with every convention, in the order of the figure."""
+Tried = Mapping[Convention, tuple[Start, ...]]
+"""Conventions that are tried, each with its starts in the order of the figure."""
 
-STARTS_OF_X = (*STARTS, Start.SVD)
-"""Starts that are tried with the gradient of f(X)."""
+STARTS = (Start.SPECTRAL, Start.APPENDIX)
+
+QUICK: Tried = {Convention.OF_X: STARTS}
+
+ALL: Tried = {
+    Convention.OF_X: (*STARTS, Start.SVD),
+    Convention.OF_BOTH_SYMMETRIC: STARTS,
+    Convention.OF_BOTH_GENERAL: STARTS,
+}

@@ -143,8 +143,10 @@ def _two_settings(
         iterations,
         minimax_level(sigma, over, floor_measurements, true_norm),
     )
-    conventions = [one for one in setup.conventions if not (hermitian and one is Convention.OF_BOTH_GENERAL)]
-    first, second = (panels(setting, setup.seeds, conventions) for setting in (clean, noisy))
+    tried = dict(setup.tried)
+    if hermitian:
+        tried.pop(Convention.OF_BOTH_GENERAL, None)
+    first, second = (panels(setting, setup.seeds, tried) for setting in (clean, noisy))
     checked = [claim for panel in first for claim in _of_clean(panel, where, iterations)]
     labels = [rival.label for rival in rivals]
     checked += [claim for panel in second for claim in _of_noisy(panel, where, iterations, labels)]

@@ -65,10 +65,10 @@ def against_scaledgd_lambda(setup: Setup) -> ExperimentResult:
     rivals = [scaledgd_lambda(value) for value in LAMBDAS]
     labels = [rival.label for rival in rivals]
     clean = panels(
-        _setting("noiseless", 0.0, [eta_decay(DECAY), *rivals], iterations), setup.seeds, setup.conventions
+        _setting("noiseless", 0.0, [eta_decay(DECAY), *rivals], iterations), setup.seeds, setup.tried
     )
     noisy = panels(
-        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations), setup.seeds, setup.conventions
+        _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations), setup.seeds, setup.tried
     )
 
     def of_clean(panel: Panel) -> list[Claim]:
@@ -110,12 +110,12 @@ def against_precgd(setup: Setup) -> ExperimentResult:
     clean = panels(
         _setting("noiseless", 0.0, [eta_decay(DECAY), *clean_rivals], iterations),
         setup.seeds,
-        setup.conventions,
+        setup.tried,
     )
     noisy = panels(
         _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *noisy_rivals], iterations),
         setup.seeds,
-        setup.conventions,
+        setup.tried,
     )
 
     def of_clean(panel: Panel) -> list[Claim]:
@@ -159,10 +159,10 @@ def from_small_start(setup: Setup) -> ExperimentResult:
     clean = panels(
         _setting("noiseless", 0.0, [eta_decay(DECAY), small, *rivals], iterations),
         setup.seeds,
-        setup.conventions,
+        setup.tried,
     )
     variants = [eta_decay(NOISY_DECAY), eta_decay(NOISY_DECAY, Start.SMALL), *rivals]
-    noisy = panels(_setting(NOISY, SIGMA, variants, iterations), setup.seeds, setup.conventions)
+    noisy = panels(_setting(NOISY, SIGMA, variants, iterations), setup.seeds, setup.tried)
     finest = rivals[1].label
 
     def of_clean(panel: Panel) -> list[Claim]:
@@ -209,7 +209,7 @@ def high_noise(setup: Setup) -> ExperimentResult:
     noisy = panels(
         _setting("noise variance 0.1", sigma, [eta_decay(decay), *rivals], iterations, step),
         setup.seeds,
-        setup.conventions,
+        setup.tried,
     )
 
     def of_noisy(panel: Panel) -> list[Claim]:
@@ -245,7 +245,7 @@ def wall_time(setup: Setup) -> ExperimentResult:
     noisy = panels(
         _setting(NOISY, SIGMA, [eta_decay(NOISY_DECAY), *rivals], iterations, seconds=seconds),
         setup.seeds,
-        setup.conventions,
+        setup.tried,
     )
 
     def of_noisy(panel: Panel) -> list[Claim]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.experiments.conventions import Convention
+from usdenoise.experiments.conventions import ALL, QUICK, Tried
 from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.formats import load
 from usdenoise.linalg.executor import ThreadExecutor
@@ -65,8 +65,8 @@ class Setup:
     n_seeds : int or None
         Number of random seeds for each 10 x 10 experiment, one problem each; by default 10, or 2 if `quick`.
     quick : bool
-        Whether to use fewer seeds, only the gradient of f(X), and a phantom of 48 x 40 pixels and 240 frames instead
-        of 200 x 130 and 2400; by default not.
+        Whether to use fewer seeds, only the gradient of f(X) from two starts, and a phantom of 48 x 40 pixels and
+        240 frames instead of 200 x 130 and 2400; by default not.
     acquisition : Path or None
         File for the ultrasound experiments; by default they simulate a phantom.
     reading : mapping
@@ -93,9 +93,9 @@ class Setup:
         return tuple(range(self.n_seeds or (QUICK_SEEDS if self.quick else SEEDS)))
 
     @property
-    def conventions(self) -> tuple[Convention, ...]:
-        """Conventions of the gradient in the 10 x 10 experiments."""
-        return (Convention.OF_X,) if self.quick else tuple(Convention)
+    def tried(self) -> Tried:
+        """Conventions of the gradient in the 10 x 10 experiments, each with its starts."""
+        return QUICK if self.quick else ALL
 
     @cached_property
     def stack(self) -> Stack:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import Iteration, solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
-from usdenoise.experiments.conventions import STARTS, STARTS_OF_X, Convention, Start
+from usdenoise.experiments.conventions import Convention, Start, Tried
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.noise_floor import fitted_floor
 from usdenoise.experiments.problems import PlantedProblem
@@ -191,7 +191,7 @@ class Setting:
     seconds: float | None = None
 
 
-def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convention]) -> list[Panel]:
+def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
     """Run the methods of a setting on the same random problems, from every start.
 
     Parameters
@@ -200,21 +200,20 @@ def panels(setting: Setting, seeds: Sequence[int], conventions: Sequence[Convent
         Problems and methods.
     seeds : sequence of int
         Seeds of the generators, one problem each.
-    conventions : sequence of Convention
-        Conventions of the gradient.
+    tried : mapping from Convention to starts
+        Conventions of the gradient, each with the starts that are tried with it.
 
     Returns
     -------
     list of Panel
-        Curves of each pair of convention and start, the spectral start first. The start "svd" is tried with f(X) only.
+        Curves of each pair of convention and start, in their order.
     """
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed)) for seed in seeds]
         floor = None if setting.level is None else fitted_floor(instances, setting.level)[0]
         found = []
-        for convention in conventions:
-            starts = STARTS_OF_X if convention is Convention.OF_X else STARTS
+        for convention, starts in tried.items():
             # A method with a start of its own has the same curve in the panels of both starts.
             curves = {
                 (variant.label, start): _run(setting, variant, instances, start, convention)
