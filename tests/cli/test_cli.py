@@ -26,6 +26,8 @@ OUTPUTS = {
     "denoised": "x_denoised.h5",
     "power_doppler_png": "x_power_doppler.png",
     "power_doppler_tif": "x_power_doppler.tif",
+    "blood_power_png": "x_blood_power.png",
+    "blood_power_tif": "x_blood_power.tif",
     "report": "x_report.json",
 }
 QUICK = ("--rank", "3", "--iterations", "2", "--patience", "0", "--low-cutoff", "0", "--high-cutoff", "rank")
@@ -760,7 +762,8 @@ def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Pa
     assert report["cutoff"]["low"] == report["low_cutoff"]
     assert report["cutoff"]["certainty"] in ("sure", "likely", "unsure")
     assert report["high_cutoff"] == "none"
-    assert report["verdict"] == "as good as the full SVD"
+    assert report["estimate"] == "as good as the full SVD"
+    assert report["verdict"] == f"{report['blood']['sentence']}; estimate: as good as the full SVD"
     assert report["held_out_ratio"] < 1.1
     assert (tmp_path / "out" / "small_cutoff.png").stat().st_size > 10_000
 

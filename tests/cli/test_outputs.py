@@ -56,7 +56,8 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     report = parse(result.stdout)
     assert set(report) >= REPORT_KEYS
     assert len(report["sequence"]["blocks"]) == 4
-    assert set(report["output"]) == {"sequence", "power_doppler_png", "power_doppler_tif", "movie", "report"}
+    pictures = {f"{name}_{kind}" for name in ("power_doppler", "blood_power") for kind in ("png", "tif")}
+    assert set(report["output"]) == {"sequence", *pictures, "movie", "blood_movie", "report"}
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
     assert re.search(
         r"^windows +4 of 16 frames every 8; the lines below are for number \d, counted from 0, the worst$",
