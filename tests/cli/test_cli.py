@@ -387,6 +387,7 @@ def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None
         (("--iterations", -1), "iterations -1 must be at least 0; change --iterations"),
         (("--seed", -1), "seed -1 must be at least 0; change --seed"),
         (("--threads", 0), "threads 0 must be at least 1; change --threads"),
+        (("--high-cutoff", 0), "high_cutoff 0 must be at least 1; change --high-cutoff"),
         (("--frames", "0:1"), "--frames leaves 1 of 40 frames.*widen --frames"),
         (("--frames", "::-1"), "the step -1 of --frames must be positive"),
         (("--axes", "abc"), "axes 'abc' must be distinct letters.*--axes"),

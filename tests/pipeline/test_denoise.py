@@ -157,6 +157,8 @@ def test_stacks_without_content(values, options, error, words):
         ),
         ({"rank": 20, "low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
         ({"rank": 20, "low_cutoff": 0, "high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
+        ({"high_cutoff": 0}, "high_cutoff 0 must be at least 1; change high_cutoff"),
+        ({"low_cutoff": 0, "high_cutoff": -1}, "high_cutoff -1 must be at least 1; change high_cutoff"),
         ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
         ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
         ({"step": -1.0}, "step -1 must be positive"),

@@ -153,9 +153,18 @@ _WHOLE = frozenset({"rank", "seed", "iterations", "patience", "low_cutoff", "hig
 """Options whose numbers are whole."""
 
 _LEAST: Mapping[str, int] = MappingProxyType(
-    {"rank": 1, "seed": 0, "iterations": 0, "patience": 0, "low_cutoff": 0, "ridge": 0, "threads": 1}
+    {
+        "rank": 1,
+        "seed": 0,
+        "iterations": 0,
+        "patience": 0,
+        "low_cutoff": 0,
+        "high_cutoff": 1,
+        "ridge": 0,
+        "threads": 1,
+    }
 )
-"""Least value of an option."""
+"""Least value of an option. A band that ends at component 0 would keep nothing."""
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:
