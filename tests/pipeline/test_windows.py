@@ -1,6 +1,8 @@
 """Sequences: which frames each image is of, when it was, and that it is the image of those frames."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,18 @@ import pytest
 import scipy.io
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from tests.conftest import all_frames
 from usdenoise import Acquisition, denoise
 from usdenoise.errors import OptionError
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Display, Output
-from usdenoise.phantom import Phantom, Terms
+from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pictures import film as movie
 from usdenoise.pipeline.fit_quality import FAR
 from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.windows import Window, cut_into_windows, filter_windows
+from usdenoise.pipeline.windows import Window, cut_into_windows, filter_windows, shortest_window
 
 SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
 
@@ -216,3 +220,124 @@ def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
     display = Display(cutoff_figure=True)
     with pytest.raises(OptionError, match="a cutoff in each window; leave out cutoff_figure or window"):
         job.run(stack, tmp_path / "out", display=display, output=Output(window=30))
+
+
+@pytest.fixture(scope="module")
+def long_stack() -> NDArray[np.complex64]:
+    """401 frames in the order t, z, x."""
+    terms = all_frames(PhantomSettings(shape=(32, 24, 401), frame_rate_hz=500.0, seed=5))[1]
+    return np.ascontiguousarray(terms.iq)
+
+
+@pytest.mark.parametrize(("n_frames", "length"), [(400, 199), (400, 133), (400, 57), (401, 200)])
+def test_one_or_two_remaining_frames_join_the_last_window(
+    n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=long_stack[:n_frames]).attrs["axes"] = "tzx"
+    report = job.run(path, tmp_path / "out", output=Output(window=length))
+    with h5py.File(report["output"]["sequence"]) as file:
+        starts, counts = file["first_frame"][()], file["n_frames"][()]
+        images, complete = file["power_doppler"][()], file["complete"][()]
+    remaining = n_frames % length
+    assert remaining in (1, 2)
+    assert counts.tolist() == [length] * (n_frames // length - 1) + [length + remaining]
+    covered = np.concatenate([np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)])
+    assert np.array_equal(covered, np.arange(n_frames))
+    assert complete.all()
+    for start, n, image, block in zip(starts, counts, images, report["sequence"]["blocks"], strict=True):
+        alone = denoise(
+            long_stack[start : start + n], axes="tzx", rank=block["rank"], low_cutoff=block["low_cutoff"]
+        ).power_doppler
+        np.testing.assert_allclose(image, alone, rtol=2e-4)
+
+
+def test_how_few_frames_join_the_last_window() -> None:
+    assert cut_into_windows(400, 199, shortest=3) == [Window(0, 199, True), Window(199, 400, True)]
+    assert cut_into_windows(401, 199, shortest=3)[-1] == Window(398, 401, False)
+    assert cut_into_windows(12, 6, 5, shortest=3) == [Window(0, 6, True), Window(5, 12, True)]
+    assert cut_into_windows(13, 6, 5, shortest=3)[-1] == Window(10, 13, False)
+    assert cut_into_windows(5, 4, shortest=3) == [Window(0, 5, True)]
+    # Of n pixels, n / 2 samples a frame are fewer than the n + 1 unknowns of a component until the third frame.
+    assert shortest_window(DenoiseOptions()) == 3
+    assert shortest_window(DenoiseOptions(sampling=0.1)) == 11
+    assert shortest_window(DenoiseOptions(sampling=1.0)) == 2
+    # Windows that are too short for these are filtered with frames before them.
+    assert shortest_window(DenoiseOptions(method="svd")) == 1
+    assert shortest_window(DenoiseOptions(rank=4)) == 1
+    assert shortest_window(DenoiseOptions(low_cutoff=0)) == 1
+    assert shortest_window(DenoiseOptions(high_cutoff=3)) == 1
+
+
+@pytest.mark.parametrize("sampling", [0.1, 0.35, 0.5, 1.0])
+def test_the_shortest_window_is_the_shortest_that_can_be_filtered(
+    sampling: float, long_stack: NDArray[np.complex64]
+) -> None:
+    options = DenoiseOptions(sampling=sampling)
+    n_frames = shortest_window(options)
+    assert np.isfinite(denoise(long_stack[:n_frames], axes="tzx", options=options).power_doppler).all()
+    if n_frames > 2:
+        with pytest.raises(OptionError, match="are too few for rank 1"):
+            denoise(long_stack[: n_frames - 1], axes="tzx", options=options)
+
+
+def sequence_in_a_child(
+    path: Path, folder: Path, *arguments: str, processors: int | None = None, **environment: str
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The datasets and the records of a sequence from a process of its own, on some of the processors."""
+
+    def limit() -> None:
+        # Only Linux lets a process choose its processors.
+        if processors is not None and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
+
+    subprocess.run(
+        [sys.executable, "-m", "usdenoise", "run", path, "-o", folder, "--window", "100", "-qq", *arguments],
+        check=True,
+        env={**os.environ, **environment},
+        preexec_fn=limit,
+    )
+    with h5py.File(folder / "x_sequence.h5") as file:
+        found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
+    blocks = json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
+    return found, blocks
+
+
+def test_a_sequence_does_not_depend_on_threads_or_processors(
+    long_stack: NDArray[np.complex64], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=long_stack[:300]).attrs["axes"] = "tzx"
+    found, blocks = sequence_in_a_child(path, tmp_path / "all")
+    # The subspace that is carried over is what depended on the threads of BLAS.
+    assert any(block["warm_start"] for block in blocks)
+    for number, (arguments, processors, environment) in enumerate(
+        [
+            ((), 1, {}),
+            (("--threads", "3"), None, {"OPENBLAS_NUM_THREADS": "1"}),
+            (("--threads", "1"), None, {"OPENBLAS_NUM_THREADS": "4"}),
+        ]
+    ):
+        again = sequence_in_a_child(
+            path, tmp_path / str(number), *arguments, processors=processors, **environment
+        )
+        assert again == (found, blocks), (arguments, processors, environment)
+
+
+@pytest.mark.parametrize("hole", [np.nan, np.inf])
+def test_unobserved_entries_do_not_spoil_a_warm_start(hole: float, long_stack: NDArray[np.complex64]) -> None:
+    iq = np.concatenate([long_stack[:60]] * 2)
+    iq[60:][np.random.default_rng(0).random((60, 32, 24)) < 0.02] = hole
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(iq[start:stop].copy(), "tzx")
+
+    options = DenoiseOptions(rank=12, low_cutoff=4)
+    before, after = filter_windows(read, cut_into_windows(120, 60), options)
+    assert after.warm
+    assert after.result.n_unobserved > 0
+    # The model fills the holes, and the other entries are those of the window before.
+    np.testing.assert_allclose(after.result.power_doppler, before.result.power_doppler, rtol=0.3)
+    assert after.result.power_doppler.mean() == pytest.approx(before.result.power_doppler.mean(), rel=0.03)

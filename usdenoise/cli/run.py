@@ -134,8 +134,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if (sequence := report.get("sequence")) is not None:
         windows = sequence["blocks"]
-        short = "" if windows[-1]["complete"] else f", the last one of {windows[-1]['n_frames']}"
-        words = f"{len(windows)} of {sequence['window']} frames every {sequence['stride']}{short}"
+        length, last = sequence["window"], windows[-1]["n_frames"]
+        other = "" if last == length else f", the last one of {last}"
+        words = f"{len(windows)} of {length} frames every {sequence['stride']}{other}"
         worst = f"the lines below are for number {sequence['worst_block']}, counted from 0, the worst"
         rows.insert(1, ("windows", f"{words}; {worst}"))
     return rows + [("wrote", name) for name in report["output"].values()]

@@ -214,7 +214,8 @@ output_options = _stack(
         "--window",
         type=int,
         metavar="N",
-        help="Filter N frames at a time and write a sequence of images. For long acquisitions.",
+        help="Filter N frames at a time and write a sequence of images. For long acquisitions. Frames that are "
+        "left over make a shorter window; one or two join the last window.",
     ),
     option(
         Group.OUTPUTS,

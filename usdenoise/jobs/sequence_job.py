@@ -25,7 +25,13 @@ from usdenoise.jobs.report import source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_png
 from usdenoise.pictures.film import check_available, movie
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.pipeline.windows import FilteredWindow, Window, cut_into_windows, filter_windows
+from usdenoise.pipeline.windows import (
+    FilteredWindow,
+    Window,
+    cut_into_windows,
+    filter_windows,
+    shortest_window,
+)
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import to_json
 
@@ -106,7 +112,8 @@ class SequenceJob:
         opened = open_stack(job.path, dtype=job.options.precision, **job.reading)
         others = other_files(job.path, job.reading.get("dataset"))
         with unchanged(job.path, others) as state, opened as stack:
-            windows = cut_into_windows(stack.n_frames, self._length, self._stride)
+            shortest = shortest_window(job.options)
+            windows = cut_into_windows(stack.n_frames, self._length, self._stride, shortest)
             with clock.stage("load"):
                 first = stack.read(0, 2)
             watcher.loaded(first)

@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import power_doppler
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.pipeline.denoise import STORAGE, denoise
@@ -32,7 +34,7 @@ class Window:
     start, stop : int
         First frame, and the one after the last.
     complete : bool
-        Whether it has all frames of a window. The last one may be shorter.
+        Whether it has all frames of a window. The last one may be shorter, or a few frames longer.
     """
 
     start: int
@@ -69,10 +71,13 @@ class FilteredWindow:
     warm: bool
 
 
-def cut_into_windows(n_frames: int, length: int, stride: int | None = None) -> list[Window]:
+def cut_into_windows(
+    n_frames: int, length: int, stride: int | None = None, shortest: int = 1
+) -> list[Window]:
     """Return the windows of an acquisition.
 
-    If whole windows do not reach the last frame, a shorter window starts a stride after the last of them.
+    If whole windows do not reach the last frame, a shorter window starts a stride after the last of them. If it
+    would have fewer than `shortest` frames, the last whole window takes the remaining frames instead.
 
     Parameters
     ----------
@@ -82,6 +87,8 @@ def cut_into_windows(n_frames: int, length: int, stride: int | None = None) -> l
         Frames of a window.
     stride : int, optional
         Frames from one window to the next, at most `length`; by default `length`.
+    shortest : int
+        Fewest frames of a window of its own, at least 1; by default 1. :func:`shortest_window` gives it.
 
     Returns
     -------
@@ -99,9 +106,28 @@ def cut_into_windows(n_frames: int, length: int, stride: int | None = None) -> l
             f"window {length} is longer than the {n_frames} frames of the stack; lower --window"
         )
     windows = [Window(start, start + length, True) for start in range(0, n_frames - length + 1, step)]
-    if windows[-1].stop < n_frames:
-        windows.append(Window(windows[-1].start + step, n_frames, False))
-    return windows
+    last = windows[-1]
+    if last.stop == n_frames:
+        return windows
+    if n_frames - (last.start + step) < shortest:
+        return [*windows[:-1], replace(last, stop=n_frames)]
+    return [*windows, Window(last.start + step, n_frames, False)]
+
+
+def shortest_window(options: DenoiseOptions) -> int:
+    """Return the number of frames below which a window cannot be filtered, to be given to :func:`cut_into_windows`.
+
+    The sample of very few frames determines no component, so no rank can be chosen automatically. A window that is
+    too short for a given rank or cutoff can be filtered, together with frames before it: see :func:`filter_windows`.
+
+    Parameters
+    ----------
+    options : DenoiseOptions
+        Options of each window.
+    """
+    if options.method == "svd" or _components_needed(options):
+        return 1
+    return _frames_that_determine(1, options)
 
 
 def filter_windows(
@@ -187,25 +213,41 @@ def _added(timings: dict[str, float], more: dict[str, float]) -> dict[str, float
 def _carried(model: LowRank, acquisition: Acquisition, options: DenoiseOptions) -> Factors:
     """Return the spatial subspace of the window before, with the coefficients of these frames in it."""
     matrix = casorati(acquisition, STORAGE[options.precision, np.iscomplexobj(acquisition.iq)])
-    moment: Any = 0.0
-    for rows in block_rows(matrix.shape):
-        moment = moment + np.nan_to_num(matrix[rows], posinf=0, neginf=0).conj().T @ model.left[rows]
+
+    def product(rows: slice) -> NDArray[Any]:
+        block = matrix[rows]
+        if not np.isfinite(block).all():
+            block = np.nan_to_num(block, posinf=0, neginf=0)
+        # (U^H M)^H is M^H U; this order reads the block along its rows.
+        part: NDArray[Any] = model.left[rows].conj().T @ block
+        return part
+
+    with ThreadExecutor(options.threads) as executor:
+        moment: Any = sum(executor.map(product, block_rows(matrix.shape)))
     size = np.sqrt(np.maximum(model.singular_values, np.finfo(np.float32).tiny)).astype(model.left.real.dtype)
     # Balanced: both factors get the square root of the size of the component.
-    return model.left * size, (moment / size).astype(matrix.dtype)
+    return model.left * size, (moment.conj().T / size).astype(matrix.dtype)
 
 
 def _least_frames(options: DenoiseOptions) -> int:
     """Return the number of frames below which the given rank and cutoffs are impossible."""
+    needed = _components_needed(options)
+    return max(2, needed if options.method == "svd" else _frames_that_determine(needed, options))
+
+
+def _components_needed(options: DenoiseOptions) -> int:
+    """Return the number of components that the given rank and cutoffs need; 0 where all are automatic."""
     given = [
         value
         for value in (options.rank, options.low_cutoff, options.high_cutoff)
         if not isinstance(value, str)
     ]
-    needed = max(given, default=0) + (0 if isinstance(options.low_cutoff, str) else 1)
-    if options.method == "svd":
-        return max(2, needed)
-    return max(2, -int(-needed // (_FITTED_SHARE * options.sampling)))
+    return max(given, default=0) + (0 if isinstance(options.low_cutoff, str) else 1)
+
+
+def _frames_that_determine(n_components: int, options: DenoiseOptions) -> int:
+    """Return the number of frames whose sample determines this number of components."""
+    return -int(-n_components // (_FITTED_SHARE * options.sampling))
 
 
 def _last_frames(result: DenoiseResult, n_frames: int) -> DenoiseResult:
