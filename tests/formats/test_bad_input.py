@@ -2,10 +2,7 @@
 
 import json
 import re
-import select
-import shutil
 import struct
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -20,11 +17,10 @@ import numpy as np
 import pytest
 import scipy.io
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import usdenoise
 from tests.formats.layouts import LAYOUTS
+from tests.fuzz.reading import ChildReader
 from usdenoise import Acquisition, denoise, load
 from usdenoise.cli import main
 from usdenoise.comparison.compare_file import compare_file
@@ -47,62 +43,10 @@ def write_hdf5(path: Path, **datasets: Any) -> Path:
     return path
 
 
-class LoadServer:
-    """Loads files in a process of its own, so that a crash or a hang there is an outcome like any other."""
-
-    program = (
-        "import sys, usdenoise\n"
-        "for line in sys.stdin:\n"
-        "    try:\n"
-        "        usdenoise.load(line.rstrip('\\n'))\n"
-        "        outcome = 'loaded'\n"
-        "    except usdenoise.UsdenoiseError as error:\n"
-        "        outcome = 'refused'\n"
-        "    except BaseException as error:\n"
-        "        outcome = ascii(f'{type(error).__name__}: {error}')\n"
-        "    print(outcome, flush=True)\n"
-    )
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-
-    def load(self, path: Path) -> str:
-        """What loading gave: loaded, refused, or what it should not have given."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", self.program],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{path}\n")
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], 20)[0]:
-            self.close()
-            return "did not return"
-        outcome = process.stdout.readline().strip()
-        if outcome:
-            return outcome
-        self.close()
-        return f"the process ended with {process.returncode}"
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[LoadServer]:
-    server = LoadServer()
-    yield server
-    server.close()
+def server() -> Iterator[ChildReader]:
+    with ChildReader() as server:
+        yield server
 
 
 # ---------------------------------------------------------------- the wrong file, or nothing to read in it
@@ -770,7 +714,7 @@ def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_pat
 
 
 def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
-    tmp_path: Path, server: LoadServer
+    tmp_path: Path, server: ChildReader
 ) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
     with h5py.File(path, "r+") as file:
@@ -780,7 +724,7 @@ def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
     heap = raw.index(b"GCOL")
     raw[heap + 16 : heap + 4096] = bytes(len(raw[heap + 16 : heap + 4096]))
     path.write_bytes(raw)
-    assert server.load(path) == "loaded"
+    assert server.outcome(path) == "loaded"
 
 
 # ---------------------------------------------------------------- damaged files
@@ -809,13 +753,6 @@ DAMAGED: dict[str, tuple[str, Callable[[Path], None]]] = {
     ),
 }
 
-MUTATED = (
-    "PALA v5 with PData", "IQData v5, cell", "IQData v5 compressed, cell", "IQData v5, in a struct",
-    "IData, QData v5", "PALA v7.3", "IQData v7.3, cell", "IData, QData v7.3", "h5py", "(t, z, x, 2)",
-    "rIQ, iIQ, normValue", "UFF", "zea", "EchoFrame with padding", "AUTC", "AUTC in parts", "ConfUSIus",
-    "ConfUSIus, Zarr 2", "npy", "npz", "npz compressed",
-)  # fmt: skip
-
 
 def valid_bytes(key: str, folder: Path) -> bytes:
     name, write = DAMAGED[key]
@@ -824,10 +761,10 @@ def valid_bytes(key: str, folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("key", DAMAGED)
-def test_the_files_to_be_damaged_are_sound(key: str, tmp_path: Path, server: LoadServer) -> None:
+def test_the_files_to_be_damaged_are_sound(key: str, tmp_path: Path, server: ChildReader) -> None:
     valid_bytes(key, tmp_path)
     path = tmp_path / DAMAGED[key][0]
-    assert server.load(path) == "loaded"
+    assert server.outcome(path) == "loaded"
     assert isinstance(load(path), Acquisition)
 
 
@@ -865,7 +802,7 @@ def test_truncated_v5(key: str, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("place", ["values", "name"])
 def test_a_data_type_that_v5_does_not_have(
-    kind: bytes, place: str, tmp_path: Path, server: LoadServer
+    kind: bytes, place: str, tmp_path: Path, server: ChildReader
 ) -> None:
     path = tmp_path / "x.mat"
     scipy.io.savemat(path, {"IQ": MATLAB_IQ})
@@ -875,71 +812,14 @@ def test_a_data_type_that_v5_does_not_have(
     start = raw.index(tags[place])
     raw[start : start + 4] = kind
     path.write_bytes(raw)
-    assert server.load(path) == "refused"
+    assert server.outcome(path) == "refused"
 
 
-def test_a_compressed_v5_with_another_content(tmp_path: Path, server: LoadServer) -> None:
+def test_a_compressed_v5_with_another_content(tmp_path: Path, server: ChildReader) -> None:
     raw = valid_bytes("v5 compressed", tmp_path)
     path = tmp_path / "x.mat"
     for position in range(128, len(raw), 11):
         damaged = bytearray(raw)
         damaged[position] ^= 0xFF
         path.write_bytes(damaged)
-        assert server.load(path) in ("loaded", "refused")
-
-
-Changes = list[tuple[float, int]]
-# Where, as a fraction of the length, and what; headers are at the front.
-CHANGES: st.SearchStrategy[Changes] = st.lists(
-    st.tuples(
-        st.floats(0, 1, exclude_max=True) | st.floats(0, 0.3),
-        st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@pytest.mark.parametrize("key", DAMAGED)
-@settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(changes=CHANGES, left=st.sampled_from([1.0] * 9 + [0.3, 0.9]))
-def test_a_damaged_file_is_loaded_or_refused(
-    key: str, changes: Changes, left: float, tmp_path: Path, server: LoadServer
-) -> None:
-    raw = bytearray(valid_bytes(key, tmp_path))
-    for where, value in changes:
-        raw[int(where * len(raw))] = value
-    path = tmp_path / f"damaged-{DAMAGED[key][0]}"
-    path.write_bytes(raw[: round(left * len(raw))])
-    assert server.load(path) in ("loaded", "refused")
-
-
-@pytest.mark.parametrize("key", MUTATED)
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(changes=CHANGES, left=st.sampled_from([1.0] * 9 + [0.3, 0.9]), number=st.integers(0, 99))
-def test_a_mutated_file_of_any_layout_is_loaded_or_refused(
-    key: str, changes: Changes, left: float, number: int, tmp_path: Path, server: LoadServer
-) -> None:
-    folder = tmp_path / "mutated"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    path = LAYOUTS[key].write(folder)
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    victim = files[number % len(files)]
-    raw = bytearray(victim.read_bytes())
-    for where, value in changes:
-        raw[int(where * len(raw))] = value
-    victim.write_bytes(raw[: round(left * len(raw))])
-    assert server.load(path) in ("loaded", "refused")
+        assert server.outcome(path) in ("loaded", "refused")

@@ -1,0 +1,220 @@
+"""Reading of mutated files in a process of its own, with limits, so that a crash or a hang is an outcome like any."""
+
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from tests.fuzz.mutations import mutated
+from tests.fuzz.originals import originals
+
+MEMORY_BYTES = 512 << 20
+"""Memory that a small file may take, over that of the process before."""
+
+SECONDS, MOST_SECONDS = 10.0, 60.0
+"""Processor time that a small file may take; and time by the clock, after which a process is not even waited for."""
+
+_ENOUGH_CASES = 2000
+"""Cases of one process. A new one starts clean."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a mutated file, and how to see it again."""
+
+    reader: str
+    seed: int
+    number: int
+    mutation: str
+    outcome: str
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the file was loaded, or refused with a sentence, within the limits."""
+        return self.outcome in ("loaded", "refused")
+
+    def __str__(self) -> str:
+        return f"{self.reader}, seed {self.seed}, case {self.number} ({self.mutation}): {self.outcome}"
+
+
+class ChildReader:
+    """A process that loads one file after the other; it is replaced when it has ended."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._n_cases = 0
+
+    def outcome(self, path: Path) -> str:
+        """What loading gave: loaded, refused, or what it should not have given."""
+        if self._process is None or self._n_cases >= _ENOUGH_CASES:
+            self.close()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from tests.fuzz.reading import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            )
+            self._n_cases = 0
+            assert self._answer() == "ready"
+        process = self._process
+        self._n_cases += 1
+        assert process.stdin is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> str:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        began, before = time.monotonic(), _processor_seconds(process.pid)
+        while not select.select([process.stdout], [], [], 0.5)[0]:
+            # The machine may be busy with something else: what counts is the time that the process had.
+            used = _processor_seconds(process.pid) - before
+            if used > SECONDS or time.monotonic() - began > MOST_SECONDS:
+                self.close()
+                return f"did not return within {SECONDS:g} s"
+        line = process.stdout.readline()
+        if line:
+            return str(json.loads(line))
+        process.wait()
+        status = process.returncode
+        self.close()
+        return f"the process ended with {status}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def case(reader: str, seed: int, number: int, folder: Path, mutation: str | None = None) -> tuple[Path, str]:
+    """Write a mutated acquisition into a folder; return the path by which it is loaded, and what was done to it.
+
+    Parameters
+    ----------
+    reader : str
+        A row of READERS.
+    seed, number : int
+        The same numbers give the same files.
+    folder : Path
+        Empty folder.
+    mutation : str, optional
+        A row of MUTATIONS; by default one or two are drawn.
+    """
+    rng = np.random.default_rng([seed, zlib.crc32(reader.encode()), number])
+    choices = originals(reader)
+    files, name = choices[number % len(choices)]
+    changed, what = mutated(files, rng, mutation)
+    for place, content in changed.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(content)
+    return folder / name, what
+
+
+def outcomes(
+    child: ChildReader, reader: str, seed: int, numbers: range, mutation: str | None = None
+) -> Iterator[Outcome]:
+    """Read mutated files of a reader, and yield what came of each.
+
+    Parameters
+    ----------
+    child : ChildReader
+        Reads them.
+    reader, seed, mutation
+        As for :func:`case`.
+    numbers : range
+        Numbers of the cases.
+    """
+    for number in numbers:
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as work:
+            path, what = case(reader, seed, number, Path(work), mutation)
+            outcome = child.outcome(path)
+        yield Outcome(reader, seed, number, what, outcome)
+
+
+# ---------------------------------------------------------------- in the child
+
+
+def serve() -> None:
+    """Load the files whose paths are read from stdin, and write the outcome of each as a line of JSON."""
+    for library in ("h5py", "scipy.io", "zarr", "usdenoise.formats.loading"):
+        import_module(library)
+    # A file that takes twice what is allowed is stopped; the peak tells of one that takes less.
+    limit = _status("VmData") + 2 * MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _say("ready")
+    for line in sys.stdin:
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status("VmRSS")
+        try:
+            outcome = _load(Path(line.rstrip("\n")))
+        except BaseException as error:
+            outcome = f"{type(error).__name__}: {error}"
+        peak = _status("VmHWM") - before
+        if peak > MEMORY_BYTES:
+            outcome = f"took {peak >> 20} MB ({outcome})"
+        _say(outcome)
+
+
+def _say(outcome: str) -> None:
+    sys.stdout.write(json.dumps(outcome) + "\n")
+    sys.stdout.flush()
+
+
+def _load(path: Path) -> str:
+    import usdenoise
+    from usdenoise.formats import describe
+
+    try:
+        loaded = usdenoise.load(path)
+        described = describe(path).chosen
+    except usdenoise.UsdenoiseError as error:
+        if _lacked_memory(error):
+            return f"took more than {2 * MEMORY_BYTES >> 20} MB ({error})"
+        return "refused" if str(error).strip() else "an empty message"
+    if described is None or loaded.iq.shape != tuple(described.shape):
+        return f"loaded with shape {loaded.iq.shape}, described as {described}"
+    return "loaded"
+
+
+def _lacked_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _status(name: str) -> int:
+    """Return a field of the status of this process in bytes."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition(f"{name}:")[2].split()[0]) << 10
