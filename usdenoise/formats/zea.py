@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import small_number
 from usdenoise.formats.stored import StoredArray, paired, without_axes
@@ -84,6 +85,7 @@ def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
                 scales.setdefault(key, (value, f"dataset {group}/{name}"))
         transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
+            BoundedReader(transmits).check()
             seconds = float(np.sum(np.asarray(transmits[0], np.float64)))
             if seconds > 0:
                 rate = float(f"{1 / seconds:.7g}")
@@ -99,6 +101,7 @@ def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
     n_leading = len(coordinates.shape) - 1 - len(spatial)
     if n_leading < 0 or 0 in coordinates.shape:
         return None
+    BoundedReader(coordinates).check()
     spacing = {}
     for place, letter in enumerate(spatial):
         edge: list[Any] = [0] * (len(coordinates.shape) - 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.metadata import is_known
@@ -73,6 +74,7 @@ def numbers(item: Any, most: int = 1 << 16) -> Any:
             isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
         )
         if is_small and _is_there(item):
+            BoundedReader(item).check()
             return np.asarray(item[()], np.float64).reshape(-1)
     except UNREADABLE:
         return None
@@ -119,6 +121,8 @@ def _add_small(item: h5py.Dataset, add: Any) -> None:
         most = MAX_TEXT if text else MAX_METADATA_ITEMS
         small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= most
         small = small and _is_there(item)
+        if small:
+            BoundedReader(item).check()
         value: Any = np.asarray(item[()]).reshape(-1) if small else None
         if small and text:
             value = value.astype("<u2").tobytes().decode("utf-16-le")

@@ -14,6 +14,7 @@ from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.description import shape_text
+from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
 from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
@@ -214,13 +215,13 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stac
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array; a compound of two equal numbers becomes a complex number."""
     dtype = np.dtype(dataset.dtype)
-    order = _member_order(dtype)
+    order, read_stored = _member_order(dtype), BoundedReader(dataset)
     if order is None:
-        return StoredArray(dataset.shape or (), dtype, lambda index: np.asarray(dataset[index]))
+        return StoredArray(dataset.shape or (), dtype, read_stored)
     value_dtype = complex_dtype(dtype[order[0]])
 
     def read(index: Index) -> NDArray[Any]:
-        pairs = dataset[index]
+        pairs = read_stored(index)
         values = np.empty(pairs.shape, value_dtype)
         values.real, values.imag = pairs[order[0]], pairs[order[1]]
         return values

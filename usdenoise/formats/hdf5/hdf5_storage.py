@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 
 from usdenoise.errors import InputError
-from usdenoise.formats.damage import MAX_EXPANSION
+from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_places import (
     SAME_FILE,
@@ -63,7 +63,7 @@ def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
     held = dataset.id.get_storage_size()
     if dataset.chunks is not None:
         expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        complete = dataset.id.get_num_chunks() >= expected and held * MAX_EXPANSION >= claimed
+        complete = dataset.id.get_num_chunks() >= expected and not claims_too_much(claimed, held)
     else:
         complete = held >= claimed
     if not complete:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import h5py
 
+from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
@@ -62,6 +63,7 @@ def cells(
             continue
         if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or name.startswith("#refs#"):
             continue
+        BoundedReader(dataset).check()
         elements = [
             file[reference] for reference in dataset[()].transpose().reshape(-1, order="F") if reference
         ]
