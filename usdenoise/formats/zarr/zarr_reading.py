@@ -12,16 +12,20 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pitch, stacks_of
-from usdenoise.formats.damage import MAX_EXPANSION, guard
+from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.folder_walk import entries
 from usdenoise.formats.stored import Index, StoredArray
+from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
 
 _MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 # ConfUSIus calls the slice axis z and the depth axis y.
 _CONFUSIUS = {"time": "t", "t": "t", "z": "y", "y": "z", "x": "x"}
 _LONG_NAMES = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", "time": "t"}
+_MOST_VALUES = 1 << 22
+"""Most values of a coordinate: 32 MB."""
+
 _DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
@@ -101,7 +105,10 @@ def import_zarr(path: Path) -> Any:
 
 
 def _stored(path: Path, array: Any) -> StoredArray:
+    check = ExpansionCheck(array)
+
     def read(index: Index) -> NDArray[Any]:
+        check(index)
         try:
             return np.asarray(array[index])
         except MemoryError as error:
@@ -132,7 +139,7 @@ def _check_stored(path: Path, name: str, array: Any) -> None:
         )
     claimed = max(math.prod(array.chunks) * np.dtype(array.dtype).itemsize, array.nbytes)
     held = sum(file.stat().st_size for file in files)
-    if claimed > held * MAX_EXPANSION:
+    if claims_too_much(claimed, held):
         raise InputError(
             f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but its files hold {held}, "
             "so it is corrupt; write it again"
@@ -227,16 +234,22 @@ def _letters(
 
 
 def _step(coordinate: Any, units: Mapping[str, float], default: str) -> float | None:
-    if (
-        coordinate is None
-        or not 2 <= coordinate.shape[0] <= 1 << 24
-        or np.dtype(coordinate.dtype).kind not in "fiu"
-    ):
+    if coordinate is None or coordinate.shape[0] < 2 or np.dtype(coordinate.dtype).kind not in "fiu":
         return None
     unit = units.get(str(coordinate.attrs.get("units", default)))
-    return None if unit is None else pitch(coordinate[:], unit)
+    values = None if unit is None else _small(coordinate)
+    return None if unit is None or values is None else pitch(values, unit)
 
 
 def _number(members: Mapping[str, Any], lower: str) -> float | None:
     found = [item for name, item in members.items() if name.lower() == lower and math.prod(item.shape) == 1]
-    return float(np.asarray(found[0][...]).reshape(-1)[0]) if found else None
+    values = _small(found[0]) if found else None
+    return None if values is None else float(values.reshape(-1)[0])
+
+
+def _small(array: Any) -> NDArray[Any] | None:
+    """Return all values of an array, or None if it or one of its chunks has more than _MOST_VALUES."""
+    if max(math.prod(array.shape), math.prod(array.chunks)) > _MOST_VALUES:
+        return None
+    ExpansionCheck(array)(tuple(slice(0, n, 1) for n in array.shape))
+    return np.asarray(array[...])
