@@ -20,7 +20,7 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import MAX_EXPANSION, guard
+from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
@@ -128,7 +128,7 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
 
 def _check_claim(path: Path, name: str, array: StoredArray) -> None:
     held = path.stat().st_size
-    if array.nbytes > held * MAX_EXPANSION:
+    if claims_too_much(array.nbytes, held):
         raise InputError(
             f"'{name}' in {path} claims {array.nbytes} bytes {shape_text(array.shape)}, more than the "
             f"file of {held} bytes can hold, so it is corrupt; write it again"

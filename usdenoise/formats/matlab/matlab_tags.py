@@ -1,4 +1,4 @@
-"""Check of the tags of a version 5 MATLAB file, before scipy reads the file.
+"""Check of the tags of a version 5 MATLAB file, and of the headers of a version 4 one, before scipy reads the file.
 
 scipy uses the type of an element as an index into a table without checking the table's length, so a damaged tag can
 end the process. This check finds such a tag first. (Layout: MathWorks, MAT-File Format, 2019.)
@@ -9,12 +9,17 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
+from usdenoise.formats.damage import claims_too_much
+
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _MATRIX, _COMPRESSED = 14, 15
 _HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 16
 # Classes mxDOUBLE to mxUINT64. Such an array has 4 elements (flags, dimensions, name, real part), or 5 if it is
 # complex. Arrays of other classes may hold further matrices.
 _NUMBERS, _DEEPEST = range(6, 16), 8
+_MOST_READS = 1 << 20
+"""Most parts that are read of a compressed element: zeros could expand to many millions of elements of no bytes."""
+
 _COMPLEX_FLAG = 0x08
 
 
@@ -42,8 +47,12 @@ class _Unpacked:
         self._file, self._left = file, length
         self._zlib = zlib.decompressobj()
         self._ready = b""
+        self._reads_left = _MOST_READS
 
     def take(self, count: int) -> bytes:
+        self._reads_left -= 1
+        if self._reads_left < 0:
+            raise DamagedTagError("more elements than a file of echoes has")
         pieces = []
         while count:
             if not self._ready:
@@ -70,8 +79,8 @@ class _Unpacked:
 def check_tags(path: Path) -> list[bool]:
     """Check the types and lengths of the elements of a version 5 file, and return which variables are complex.
 
-    Files of other versions pass. Of a compressed array of numbers only the head is checked, because a checksum
-    guards the rest.
+    Of a version 4 file the lengths are checked. Files of other versions pass. Of a compressed array of numbers only the
+    head is checked, because a checksum guards the rest.
 
     Returns
     -------
@@ -87,6 +96,8 @@ def check_tags(path: Path) -> list[bool]:
     with path.open("rb") as file:
         header = file.read(128)
         # scipy takes a file as version 4 if one of its first 4 bytes is zero, whatever its header says.
+        if 0 in header[:4]:
+            _check_version_4(file, path.stat().st_size)
         if len(header) < 128 or 0 in header[:4]:
             return []
         order = "<" if header[126:128] == b"IM" else ">"
@@ -105,9 +116,26 @@ def check_tags(path: Path) -> list[bool]:
                 inner, size = struct.unpack(order + "II", head) if len(head) == 8 else (0, 0)
                 if inner != _MATRIX:
                     raise DamagedTagError(f"compressed element of type {inner}")
+                if claims_too_much(size, length):
+                    raise DamagedTagError(f"{length} bytes that claim to be {size}")
                 complex_flags.append(_check_matrix(unpacked, size, order, 0))
             position += 8 + length
     return complex_flags
+
+
+def _check_version_4(file: BinaryIO, end: int) -> None:
+    """Check that the names and the values of a version 4 file are within the file, which scipy takes for granted."""
+    position = 0
+    while position + 20 <= end:
+        file.seek(position)
+        head = file.read(20)
+        # The first number is below 5000 in the byte order of the file.
+        order = "<" if struct.unpack("<I", head[:4])[0] < 5000 else ">"
+        kind, n_rows, n_columns, is_complex, n_letters = struct.unpack(order + "5I", head)
+        size = (8, 4, 4, 2, 2, 1)[min(kind // 10 % 10, 5)]
+        position += 20 + n_letters + n_rows * n_columns * size * (1 + (is_complex == 1))
+        if position > end:
+            raise DamagedTagError(f"a matrix that ends at byte {position} of {end}")
 
 
 def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: int) -> bool:
