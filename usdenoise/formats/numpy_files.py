@@ -20,7 +20,7 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import MAX_EXPANSION, guard
+from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.stored import StoredArray, loaded_when_read
@@ -123,7 +123,9 @@ def _member(
     dtype: np.dtype[Any],
 ) -> StoredArray:
     # Checked here, before memory of this size is taken for the values.
-    possible = min(member.file_size, min(member.compress_size, path.stat().st_size) * MAX_EXPANSION)
+    packed = min(member.compress_size, path.stat().st_size)
+    too_much = claims_too_much(math.prod(shape) * dtype.itemsize, packed)
+    possible = packed if too_much else min(member.file_size, packed * MAX_EXPANSION)
     _check_size(path, f"'{member.filename}'", shape, dtype, possible)
 
     def load() -> NDArray[Any]:
