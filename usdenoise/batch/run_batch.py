@@ -15,7 +15,7 @@ from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.scan_process import EventKind
 from usdenoise.batch.table import Row, Status, outcome, scan_row, write_sheet, write_tables
 from usdenoise.errors import InputError
-from usdenoise.formats.output_folder import remove_leftovers
+from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.system.blas_threads import available_threads
@@ -191,6 +191,9 @@ def run_batch(
     scans = _scans(paths, folder, patterns)
     with hold(folder):
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
+        # A scan that is skipped may have been killed as well, when its results were to be replaced.
+        for scan in decisions:
+            remove_leftovers(scan.folder)
         watcher.planned(decisions)
         rows: dict[Scan, Row] = {}
         pool = Pool(jobs, {**complete, "options": _share(complete["options"], jobs)}, command)
@@ -281,7 +284,6 @@ def _run(
             waiting.clear()
         while waiting and pool.is_free:
             scan = waiting.popleft()
-            remove_leftovers(scan.folder)
             watcher.started(scan, pool.start(scan))
         for event in pool.receive(_TICK_S):
             if not event.is_last:

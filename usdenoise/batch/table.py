@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.batch.plan import BatchFile, Scan
-from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
+from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.tiff import read_tiff
 from usdenoise.pictures.contact_sheet import Tile, contact_sheet_png
@@ -165,7 +165,6 @@ def write_tables(
         "software": software(),
         "command": command,
     }
-    remove_leftovers(folder, (BatchFile.TABLE, BatchFile.RECORD, BatchFile.SHEET))
     with OutputFolder(folder, overwrite=True) as outputs:
         # A file name need not be UTF-8; fsencode restores its bytes.
         outputs.reserve(BatchFile.TABLE).write_bytes(os.fsencode(text))

@@ -1,17 +1,19 @@
 """Output folders: a set of result files appears complete or not at all."""
 
 import os
-import re
-import shutil
-from collections.abc import Container
+import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import OutputError, check_path
+from usdenoise.formats.partial_files import PartialFiles, remove, remove_leftovers
+from usdenoise.formats.zarr.zarr_writing import is_our_group
 from usdenoise.system.signals import uninterrupted
 
-_TEMPORARY = re.compile(r"\.\d+-partial-(.+)", re.DOTALL)
+_COMMITTING = threading.Lock()
+"""Held while files get their final names: of two threads that write the same files, one does so after the other."""
 
 
 class OutputFolder:
@@ -24,6 +26,11 @@ class OutputFolder:
     The file that is reserved last is the record of the others. An old record is removed before any other file
     is replaced, and the new one is renamed last. A record therefore never describes files other than those in
     its folder.
+
+    On entering, the temporary files that killed processes left in the folder are removed.
+
+    With `overwrite`, an existing file is replaced. A folder is replaced only if it is a Zarr group that usdenoise
+    wrote. A link is replaced itself, and what it points to stays.
 
     Parameters
     ----------
@@ -41,12 +48,22 @@ class OutputFolder:
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
         self.folder = folder
         self.overwrite = overwrite
-        self._mark = folder / f".{os.getpid()}-partial-mark"
+        self._partial: PartialFiles | None = None
         self._made: list[Path] = []
         self._waiting: dict[Path, Path] = {}
 
     def __enter__(self) -> Self:
         check_path(self.folder, OutputError)
+        try:
+            with uninterrupted():
+                self._enter()
+        # A signal that was delayed is raised after the mark is made, and before the context begins.
+        except BaseException:
+            self._leave(failed=True)
+            raise
+        return self
+
+    def _enter(self) -> None:
         try:
             above = [self.folder, *self.folder.absolute().parents]
             self._made = [folder for folder in above if not folder.exists()]
@@ -57,15 +74,14 @@ class OutputFolder:
             ) from error
         if not os.access(self.folder, os.W_OK | os.X_OK):
             raise OutputError(f"the folder {self.folder} cannot be written; choose another one with -o")
+        remove_leftovers(self.folder)
         try:
-            # If another process made the folder and then fails, it must not find the folder empty and remove
-            # it.
-            self._mark.touch()
+            # If another process made the folder and then fails, the mark keeps it from removing the folder as empty.
+            self._partial = PartialFiles.begin(self.folder)
         except OSError as error:
             raise OutputError(
                 f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"
             ) from error
-        return self
 
     def reserve(self, name: str) -> Path:
         """Return the temporary path of the file that :meth:`commit` will call `name`.
@@ -73,15 +89,14 @@ class OutputFolder:
         Raises
         ------
         OutputError
-            If a file of that name exists and `overwrite` is False, or the name holds a NUL character.
+            If a file of that name exists and `overwrite` is False, it is a folder that usdenoise did not write, or the
+            name holds a NUL character.
         """
         check_path(name, OutputError)
         final = self.folder / name
-        if final.exists() and not self.overwrite:
-            raise OutputError(f"{final} exists; give --overwrite to replace it, or another folder with -o")
-        waiting = self.folder / f".{os.getpid()}-partial-{name}"
-        self._waiting[final] = waiting
-        return waiting
+        self._check_replaceable(final)
+        self._waiting[final] = self._place(name)
+        return self._waiting[final]
 
     def release(self, name: str) -> None:
         """Cancel the reservation of `name`, and remove its temporary file."""
@@ -93,56 +108,63 @@ class OutputFolder:
         return list(self._waiting)
 
     def commit(self) -> None:
-        """Rename all reserved files to their final names."""
-        with uninterrupted():
+        """Rename all reserved files to their final names.
+
+        Raises
+        ------
+        OutputError
+            If a final name has been taken since its reservation, as :meth:`reserve` says. Nothing is replaced then.
+        """
+        with uninterrupted(), _COMMITTING:
+            for final in self._waiting:
+                self._check_replaceable(final)
             if len(self._waiting) > 1:
                 self.finals[-1].unlink(missing_ok=True)
             for final, waiting in self._waiting.items():
-                if final.is_dir():
-                    # os.replace cannot replace a folder that holds files.
-                    old = self.folder / f".{os.getpid()}-partial-{final.name}.old"
-                    os.replace(final, old)
+                if final.is_dir() or waiting.is_dir():
+                    # os.replace puts no folder in the place of a file, a link, or a folder that holds files.
+                    old = self._place(f"{final.name}.old")
+                    if os.path.lexists(final):
+                        os.replace(final, old)
                     os.replace(waiting, final)
-                    shutil.rmtree(old)
+                    with suppress(OSError):
+                        remove(old)
                 else:
                     os.replace(waiting, final)
             self._waiting = {}
 
+    def _check_replaceable(self, final: Path) -> None:
+        if not os.path.lexists(final):
+            return
+        if not self.overwrite:
+            raise OutputError(f"{final} exists; give --overwrite to replace it, or another folder with -o")
+        if final.is_dir() and not final.is_symlink() and not is_our_group(final):
+            raise OutputError(
+                f"{final} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose "
+                "another folder with -o"
+            )
+
+    def _place(self, name: str) -> Path:
+        if self._partial is None:
+            raise RuntimeError("an output folder takes files only within its context")
+        return self._partial.place(name)
+
+    def _leave(self, failed: bool) -> None:
+        with uninterrupted():
+            if self._partial is not None:
+                self._partial.end()
+                self._partial = None
+            # A folder that holds files stays.
+            for folder in self._made if failed else []:
+                with suppress(OSError):
+                    folder.rmdir()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with uninterrupted():
-            for waiting in (self._mark, *self._waiting.values()):
-                if waiting.is_dir():
-                    shutil.rmtree(waiting)
-                else:
-                    waiting.unlink(missing_ok=True)
-            for folder in self._made if kind is not None else []:
-                if folder.exists() and not any(folder.iterdir()):
-                    folder.rmdir()
+        self._leave(failed=kind is not None)
         if isinstance(error, OSError):
             raise OutputError(
                 f"the results could not be written to {self.folder} ({error.strerror or error}); "
                 "free some space or choose another folder with -o"
             ) from error
-
-
-def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:
-    """Remove the temporary files that killed processes left in a folder.
-
-    No running process may be writing to the folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the files; nothing happens if it does not exist.
-    names : container of str, optional
-        Final names of the files whose temporary files are removed; by default all.
-    """
-    for path in folder.iterdir() if folder.is_dir() else ():
-        found = _TEMPORARY.fullmatch(path.name)
-        if found is not None and (names is None or found[1] in names):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)

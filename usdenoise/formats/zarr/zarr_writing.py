@@ -1,6 +1,8 @@
 """Writing of results as a Zarr group that ConfUSIus and xarray open."""
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +15,7 @@ from usdenoise.stack.acquisition import Acquisition
 # ConfUSIus calls the slice axis z and the depth axis y.
 _DIMENSIONS = {"t": "time", "z": "y", "x": "x", "y": "z"}
 _LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
+_PROVENANCE = "usdenoise_provenance"
 
 
 class _Content(Protocol):
@@ -78,7 +81,16 @@ def write_zarr(
     for name, attributes in content.attributes.items():
         if name not in content.arrays:
             root[name].attrs.update({key: _json(value) for key, value in {**described, **attributes}.items()})
-    root.attrs["usdenoise_provenance"] = content.provenance
+    root.attrs[_PROVENANCE] = content.provenance
+
+
+def is_our_group(folder: Path) -> bool:
+    """Return whether a folder is a Zarr group that :func:`write_zarr` finished, in version 2 or 3 of the format."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if (folder / "zarr.json").is_file():
+            return _PROVENANCE in json.loads((folder / "zarr.json").read_bytes())["attributes"]
+        return _PROVENANCE in json.loads((folder / ".zattrs").read_bytes())
+    return False
 
 
 def _write_coordinates(root: Any, stack: Acquisition) -> None:

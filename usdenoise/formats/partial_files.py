@@ -1,0 +1,151 @@
+"""Temporary files of a writer: their names, the lock that shows that the writer lives, and their removal."""
+
+import fcntl
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+_TEMPORARY = re.compile(r"\.([0-9a-f]+)-partial-.+", re.DOTALL)
+
+_ABANDONED_S = 24 * 3600.0
+"""Age in s after which files count as abandoned where no lock can tell: a stack is written within minutes."""
+
+
+class PartialFiles:
+    """The temporary files of one writer in a folder.
+
+    All of their names begin with a token that no other writer has. One of them, the mark, is locked until the
+    writer ends, however it ends. The mark is made first and removed last, so a file without one has no writer.
+
+    Parameters
+    ----------
+    folder : Path
+        Existing folder of the files.
+    token : str
+        Token of the files.
+    lock : int
+        Descriptor of the locked mark.
+    """
+
+    def __init__(self, folder: Path, token: str, lock: int) -> None:
+        self._folder = folder
+        self._token = token
+        self._lock = lock
+
+    @classmethod
+    def begin(cls, folder: Path) -> Self:
+        """Choose a token, and make and lock its mark.
+
+        Raises
+        ------
+        OSError
+            If the mark cannot be written.
+        """
+        while True:
+            token = secrets.token_hex(4)
+            mark = _place(folder, token, "mark")
+            try:
+                lock = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileExistsError:
+                continue
+            # Another process may have locked the new mark first, to remove it as that of a dead one.
+            if _try_lock(lock) is False:
+                os.close(lock)
+                continue
+            files = cls(folder, token, lock)
+            try:
+                os.write(lock, platform.node().encode())
+            except OSError:
+                files.end()
+                raise
+            return files
+
+    def place(self, name: str) -> Path:
+        """Return the temporary path of a file."""
+        return _place(self._folder, self._token, name)
+
+    def end(self) -> None:
+        """Remove the files and the mark, and unlock it; :func:`remove_leftovers` finds what cannot be removed."""
+        with suppress(OSError):
+            _remove_all(self._folder, self._token)
+        os.close(self._lock)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder.
+
+    Files of a writer that lives are kept: its lock shows it. Where the mark is from another host, or the file system
+    has no locks, files are kept until none of them has changed for a day. A folder that cannot be read is left
+    alone.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the files; nothing happens if it does not exist.
+    """
+    with suppress(OSError):
+        found = [_TEMPORARY.fullmatch(name) for name in os.listdir(folder)]
+        for token in {match[1] for match in found if match is not None}:
+            _remove_if_dead(folder, token)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with its contents, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_if_dead(folder: Path, token: str) -> None:
+    try:
+        lock = os.open(_place(folder, token, "mark"), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        _remove_all(folder, token)
+        return
+    try:
+        locked = _try_lock(lock)
+        # A lock may be unknown to other hosts. So it decides only about the processes of this one.
+        certain = locked is True and os.read(lock, 256) == platform.node().encode()
+        if certain or (locked is not False and _age_s(folder, token) > _ABANDONED_S):
+            _remove_all(folder, token)
+    finally:
+        os.close(lock)
+
+
+def _try_lock(descriptor: int) -> bool | None:
+    """Lock an open file, and return whether it could be locked; None on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_all(folder: Path, token: str) -> None:
+    for path in _files(folder, token):
+        remove(path)
+    _place(folder, token, "mark").unlink(missing_ok=True)
+
+
+def _age_s(folder: Path, token: str) -> float:
+    newest = max(path.lstat().st_mtime for path in [*_files(folder, token), _place(folder, token, "mark")])
+    return time.time() - newest
+
+
+def _files(folder: Path, token: str) -> list[Path]:
+    """Return the temporary files of a token without the mark."""
+    start, mark = f".{token}-partial-", f".{token}-partial-mark"
+    return [folder / name for name in os.listdir(folder) if name.startswith(start) and name != mark]
+
+
+def _place(folder: Path, token: str, name: str) -> Path:
+    return folder / f".{token}-partial-{name}"
