@@ -81,7 +81,7 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     for path in paths:
         check_path(path)
         whole = os.path.abspath(path)
-        search = path.is_dir() and not is_acquisition_folder(path)
+        search = os.path.isdir(path) and not is_acquisition_folder(path)
         roots.append(whole if search else os.path.dirname(whole))
         for file in _files(path, output, patterns) if search else [path]:
             found.setdefault(os.path.abspath(file), file)
@@ -138,7 +138,7 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
 
 def _is_result(path: Path) -> bool:
     stem, mark, _ = path.stem.rpartition("_denoised")
-    return bool(mark) and path.with_name(f"{stem}_report.json").exists()
+    return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))
 
 
 def _folders(names: Iterable[str]) -> list[PurePath]:

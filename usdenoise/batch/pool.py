@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -13,7 +14,9 @@ from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.scan_process import GRACE_S, EventKind, work
 from usdenoise.batch.table import Failure
+from usdenoise.errors import OUT_OF_MEMORY, is_out_of_memory
 from usdenoise.system import memory
+from usdenoise.system.signals import ALL_ENDING, uninterrupted
 
 _PRELOADED = [
     "usdenoise.batch.scan_process",
@@ -85,6 +88,7 @@ class Pool:
         self._arguments = arguments
         self._command = command
         self._workers: list[_Worker] = []
+        self._unstarted: list[Event] = []
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
 
@@ -95,23 +99,37 @@ class Pool:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no process runs."""
-        return not self._workers
+        """Whether no process runs, and every event has been received."""
+        return not (self._workers or self._unstarted)
 
     def start(self, scan: Scan) -> int | None:
-        """Start the process of a scan, and return the process id."""
+        """Start the process of a scan, and return the process id; None if it cannot be started, which is an event."""
         pipe, far_end = self._context.Pipe()
         process = self._context.Process(
             target=work, args=(far_end, scan.path, scan.folder, self._arguments, self._command), daemon=True
         )
-        process.start()
-        # The parent's copy must be closed: only then does the pipe end when the process ends.
-        far_end.close()
-        self._workers.append(_Worker(scan, process, pipe))
+        # A signal in the middle of a start would leave a process that no one knows. The server and its processes
+        # inherit the mask: they end when the batch ends them.
+        with uninterrupted():
+            resource_tracker.ensure_running()
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ALL_ENDING)
+            try:
+                process.start()
+                self._workers.append(_Worker(scan, process, pipe))
+            except (OSError, EOFError) as error:
+                pipe.close()
+                self._unstarted.append(_unstarted(scan, error))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                # The parent's copy must be closed: only then does the pipe end when the process ends.
+                far_end.close()
         return process.pid
 
     def receive(self, timeout_s: float) -> list[Event]:
         """Return the events of the processes, after waiting at most `timeout_s` seconds for the first one."""
+        unstarted, self._unstarted = self._unstarted, []
+        if unstarted:
+            return unstarted
         ready = wait([worker.pipe for worker in self._workers], timeout_s)
         events = [
             event
@@ -185,6 +203,17 @@ class Pool:
 
 
 _END = "the process had to be killed when the batch was stopped"
+
+
+def _unstarted(scan: Scan, error: Exception) -> Event:
+    if is_out_of_memory(error):
+        values = Failure.MEMORY, f"{OUT_OF_MEMORY}, or fewer scans at once with --jobs"
+    else:
+        values = (
+            Failure.KILLED,
+            f"the process of this scan could not be started ({error}); run the batch again",
+        )
+    return Event(scan, EventKind.LOST, values, 0.0)
 
 
 def _how_it_ended(exit_code: int | None) -> str:

@@ -1,6 +1,7 @@
 """Decide whether a scan has to be run, from the results on disk and the options of now."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,8 +81,8 @@ def decide(
         if retry_failed:
             return Decision(Action.RUN, "failed before, tried again")
         return Decision(Action.KEEP_FAILED, "failed before; --retry-failed tries again", earlier=earlier)
-    if not scan.report.exists():
-        begun = scan.folder.is_dir() and any(scan.folder.glob(f"*{_escaped(scan.path.stem)}_*"))
+    if not os.path.exists(scan.report):
+        begun = os.path.isdir(scan.folder) and any(scan.folder.glob(f"*{_escaped(scan.path.stem)}_*"))
         return Decision(Action.RUN, "stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())

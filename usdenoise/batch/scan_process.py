@@ -9,6 +9,7 @@ from enum import StrEnum
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from usdenoise.batch.table import Failure, outcome
@@ -27,7 +28,7 @@ from usdenoise.formats.input_files import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.signals import raise_terminated
+from usdenoise.system.signals import ALL_ENDING, Terminated, raise_terminated
 
 GRACE_S = 5.0
 """Seconds that a process has to remove its temporary files after it was asked to end."""
@@ -94,23 +95,47 @@ def work(
     # A terminal's Ctrl-C reaches every process; only the parent acts on it, and ends the others with SIGTERM.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, raise_terminated)
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, _end_once)
     try:
+        # The pool starts processes with these signals blocked.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL_ENDING)
+        pipe.send(_outcome(pipe, path, folder, arguments, command))
+    except (KeyboardInterrupt, OSError):
+        # The batch asked this process to end, or the batch itself has ended.
+        return
+    finally:
+        # What is left is the end of the interpreter, which may be cut short.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _outcome(
+    pipe: Connection, path: Path, folder: Path, arguments: Mapping[str, Any], command: list[str] | None
+) -> tuple[Any, ...]:
+    """Run the job of a scan, and return the last message about it."""
+    state: Mapping[str, Any] | None = None
+    try:
+        threading.Thread(target=_follow_parent, daemon=True).start()
         pipe.send(
             (EventKind.NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision))
         )
         pipe.recv()
         state = _state(path, arguments["reading"].get("dataset"))
-        try:
-            report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
-            message: tuple[Any, ...] = (EventKind.DONE, outcome(report))
-        except Exception as error:
-            message = (EventKind.FAILED, *_failure(error), state)
-        pipe.send(message)
-    except (KeyboardInterrupt, OSError, EOFError):
-        # The batch asked this process to end, or the batch itself has ended.
-        return
+        report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
+        return EventKind.DONE, outcome(report)
+    except Exception as error:
+        return EventKind.FAILED, *_failure(error), state
+
+
+def _end_once(number: int, frame: FrameType | None) -> None:
+    """Raise :class:`Terminated`, and ignore the signal from then on.
+
+    A signal to the whole group comes twice, from its sender and from the batch.
+    """
+    try:
+        raise_terminated(number, frame)
+    except Terminated:
+        signal.signal(number, signal.SIG_IGN)
+        raise
 
 
 def _state(path: Path, dataset: str | None) -> Mapping[str, Any] | None:

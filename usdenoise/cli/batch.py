@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         ),
     ],
 )
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="PATH..."
+)
 @option(
     Group.OUTPUTS,
     "-o",

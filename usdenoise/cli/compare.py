@@ -49,7 +49,7 @@ def _value(text: str) -> Any:
         ),
     ],
 )
-@click.argument("acquisition", type=click.Path(path_type=Path))
+@click.argument("acquisition", type=click.Path(path_type=Path, readable=False))
 @option(
     Group.ESTIMATOR,
     "-m",

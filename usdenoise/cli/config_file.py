@@ -1,6 +1,7 @@
 """Options from a file: usdenoise.toml, or the table [tool.usdenoise] of a pyproject.toml."""
 
 import difflib
+import os
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
@@ -25,9 +26,9 @@ def find_config(folder: Path) -> Path | None:
         If the pyproject.toml cannot be read.
     """
     own, project = folder / FILE_NAME, folder / PROJECT_NAME
-    if own.is_file():
+    if os.path.isfile(own):
         return own
-    return project if project.is_file() and _table(_parse(project)) is not None else None
+    return project if os.path.isfile(project) and _table(_parse(project)) is not None else None
 
 
 def read_config(path: Path, known: Collection[str]) -> dict[str, Any]:

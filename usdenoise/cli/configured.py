@@ -1,5 +1,6 @@
 """Commands that take options from a configuration file; flags win over it."""
 
+import os
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
@@ -57,7 +58,7 @@ class ConfiguredCommand(GroupedCommand):
                 paths = given if isinstance(given, tuple) else (given,)
                 if paths and isinstance(paths[0], str):
                     path = Path(paths[0])
-                    return find_config(path if path.is_dir() else path.parent)
+                    return find_config(path if os.path.isdir(path) else path.parent)
         return None
 
     def _defaults(self, options: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from usdenoise.cli.option_groups import Group, GroupedCommand, option
         ),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, readable=False))
 @option(
     Group.OUTPUTS,
     "-o",

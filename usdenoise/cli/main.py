@@ -11,7 +11,7 @@ from usdenoise import __version__
 from usdenoise.cli.console import printable
 from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
-from usdenoise.system.signals import exit_code, terminable
+from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
@@ -70,7 +70,7 @@ class LazyGroup(click.Group, GroupedCommand):
 
 def _interruption(error: KeyboardInterrupt) -> str:
     notes = getattr(error, "__notes__", [])
-    return f"interrupted; {notes[0] if notes else 'no result was left half written'}"
+    return f"interrupted; {notes[0]}" if notes else INTERRUPTED
 
 
 def _forget_streams() -> None:

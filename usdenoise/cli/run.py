@@ -58,7 +58,7 @@ class _Narrator:
         ),
     ],
 )
-@click.argument("acquisition", type=click.Path(path_type=Path))
+@click.argument("acquisition", type=click.Path(path_type=Path, readable=False))
 @option(
     Group.OUTPUTS,
     "-o",

@@ -1,5 +1,7 @@
 """Recognition of the format of a file by its first bytes, and by its name only for formats without a signature."""
 
+import errno
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -7,6 +9,7 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, check_path
 from usdenoise.formats.contents import Contents
+from usdenoise.formats.damage import readable
 
 Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
 
@@ -37,7 +40,7 @@ def opener(path: Path) -> Opener:
         If the path is missing, unreadable, or of no known format.
     """
     check_path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         return _of_folder(path)
     try:
         head = _head(path)
@@ -79,14 +82,15 @@ def is_hdf5(path: Path) -> bool:
 
 def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
-    return path.is_dir() and any((path / mark).is_file() for mark in _ZARR_MARKS)
+    # A path that may not be looked at is none; Path.is_file would raise.
+    return any(os.path.isfile(path / mark) for mark in _ZARR_MARKS)
 
 
 def is_acquisition_folder(path: Path) -> bool:
     """Check whether a folder is one acquisition, as opposed to a folder of files with one acquisition each."""
     from usdenoise.formats import autc
 
-    return is_zarr(path) or (path.is_dir() and any(path.glob(autc.PATTERN)))
+    return is_zarr(path) or (os.path.isdir(path) and any(path.glob(autc.PATTERN)))
 
 
 def _head(path: Path) -> bytes:
@@ -101,6 +105,9 @@ def _has_hdf5_signature(head: bytes) -> bool:
 def _of_folder(path: Path) -> Opener:
     from usdenoise.formats import autc
 
+    with readable(path):
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if is_zarr(path):
         return _load("zarr.zarr_reading")
     if is_acquisition_folder(path):

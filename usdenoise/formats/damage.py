@@ -1,10 +1,11 @@
-"""Damaged files: any error that a library raises on one becomes an error message of one sentence."""
+"""Damaged and unreadable files: any error that a library raises on one becomes an error message of one sentence."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import InputError, UsdenoiseError, is_out_of_memory
 
 MAX_EXPANSION = 1032
 """Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
@@ -50,5 +51,39 @@ def guard(path: Path, what: str) -> Iterator[None]:
         yield
     except (UsdenoiseError, MemoryError):
         raise
+    except PermissionError as error:
+        raise _unreadable(path, error) from error
     except Exception as error:
         raise InputError(f"{path} {what}") from error
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into an InputError.
+
+    A lack of memory passes unchanged.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder that is read in the context, with which the message begins.
+
+    Raises
+    ------
+    InputError
+        If the operating system refused to read it, or a file in it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if is_out_of_memory(error):
+            raise
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    reason = error.strerror or str(error)
+    if error.filename is not None and Path(os.fsdecode(error.filename)) != path:
+        reason = f"{os.path.basename(os.fsdecode(error.filename))}: {reason}"
+    remedy = "check the permissions" if isinstance(error, PermissionError) else "check the path and the disk"
+    return InputError(f"{path} cannot be read ({reason}); {remedy}")

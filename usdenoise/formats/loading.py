@@ -1,7 +1,7 @@
 """Loading an acquisition: recognise the container, choose the stack, read it and record what was assumed."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from usdenoise.errors import InputError, OptionError, check_names
 from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.contents import Contents, Stack
+from usdenoise.formats.damage import readable
 from usdenoise.formats.description import FileDescription, Metadata, guess_axes
 from usdenoise.formats.input_files import opened
 from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
@@ -252,9 +253,13 @@ def _read_options(options: Mapping[str, Any]) -> ReadOptions:
     return ReadOptions(**options)
 
 
-def _opened(path: Path, how: ReadOptions) -> AbstractContextManager[Contents]:
+@contextmanager
+def _opened(path: Path, how: ReadOptions) -> Iterator[Contents]:
     n_axes = None if how.axes is None else len(how.axes)
-    return opened(path, n_axes, how.dataset, how.allow_external)
+    with ExitStack() as stack:
+        with readable(path):
+            contents = stack.enter_context(opened(path, n_axes, how.dataset, how.allow_external))
+        yield contents
 
 
 def _picked(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:

@@ -1,5 +1,6 @@
 """Result files: a filtered stack as its input stored it, with images, factors and provenance."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ class ResultFile:
 def output_suffix(path: Path) -> str:
     """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
     suffix = path.suffix.lower()
-    if path.is_dir() and suffix != ".mat":
+    if os.path.isdir(path) and suffix != ".mat":
         from usdenoise.formats.containers import is_zarr
 
         return ".zarr" if is_zarr(path) else ".h5"

@@ -1,12 +1,24 @@
 """Signals that end a job, and blocks of code that they must not interrupt."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+ALL_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a process to end."""
+
+INTERRUPTED = "interrupted; no result was left half written"
+"""What the program says when a signal has ended it, after its name."""
+
+_AGAIN_S = 0.02
+"""Time in s until a signal that came within an import is delivered again."""
+
+_LONGEST_IMPORT_S = 10.0
+"""Time in s for which a signal may be delayed by imports; those of a command take about a second."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -28,19 +40,72 @@ def exit_code(error: KeyboardInterrupt) -> int:
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
+def end_at_once(number: int, frame: FrameType | None) -> None:
+    """End the process with a sentence on stderr and no clean-up, as the handler of a signal."""
+    os.write(2, f"usdenoise: {INTERRUPTED}\n".encode())
+    os._exit(128 + number)
+
+
+def end_at_once_when_told() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP end the process at once, unless they are ignored or have handlers already.
+
+    This is for a program that still imports its modules: there is nothing to clean up.
+    """
+    for number in ALL_ENDING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, end_at_once)
+
+
 def raise_terminated(number: int, frame: FrameType | None) -> None:
-    """Raise :class:`Terminated`, as the handler of a signal."""
+    """Raise :class:`Terminated`, as the handler of a signal.
+
+    A signal that comes within an import is delivered again when the import may be over. The exception could be lost
+    there: libraries catch what their modules raise, and the interpreter prints what its own callbacks raise.
+    """
+    if _is_importing(frame) and _deliver_again(number):
+        return
+    _delayed_since.pop(number, None)
     raise Terminated(number)
+
+
+_delayed_since: dict[int, float] = {}
+"""Time at which each signal came first, for those that wait for the end of an import."""
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _deliver_again(number: int) -> bool:
+    """Start a thread that sends a signal again, and return whether that was possible and is not late."""
+    if time.monotonic() - _delayed_since.setdefault(number, time.monotonic()) > _LONGEST_IMPORT_S:
+        return False
+    timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:
+        # There is no memory for a thread.
+        return False
+    return True
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise :class:`Terminated` in the context, unless they are ignored, as under nohup."""
+    """Let SIGINT, SIGTERM and SIGHUP raise :class:`Terminated` in the context.
+
+    Signals that are ignored, as under nohup, and those that have handlers of others are left alone.
+    """
     if not _in_main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in ENDING}
-    handled = [number for number in ENDING if before[number] == signal.SIG_DFL]
+    before = {number: signal.getsignal(number) for number in ALL_ENDING}
+    usual = (signal.SIG_DFL, signal.default_int_handler, end_at_once)
+    handled = [number for number in ALL_ENDING if before[number] in usual]
     for number in handled:
         signal.signal(number, raise_terminated)
     try:
@@ -58,7 +123,7 @@ def uninterrupted() -> Iterator[None]:
         return
     waiting: list[int] = []
     # A mask would not help: any thread of a BLAS can receive the signal, and Python then handles it in this one.
-    handled = [number for number in (signal.SIGINT, *ENDING) if callable(signal.getsignal(number))]
+    handled = [number for number in ALL_ENDING if callable(signal.getsignal(number))]
     before = {
         number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in handled
     }
