@@ -1,6 +1,5 @@
 """What a night can bring: signals, kills, full disks, other batches, and little memory."""
 
-import ctypes
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from tests.batch.shared import (
     files,
     finish,
     nobody_left,
+    powerless,
     results,
     shell,
     start,
@@ -265,15 +265,6 @@ def test_a_disk_too_full_for_the_table(tmp_path: Path) -> None:
         process, 1, r"the results could not be written to \S+out \(File too large\); free some space .*"
     )
     assert files(tmp_path / "out") == []
-
-
-def powerless() -> None:
-    """Without root's right to write everywhere."""
-    if os.geteuid() == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        drop_from_bounding_set, override, read_search = 24, 1, 2
-        for capability in (override, read_search):
-            assert libc.prctl(drop_from_bounding_set, capability, 0, 0, 0) == 0
 
 
 @pytest.mark.parametrize("command", ["run", "batch"])

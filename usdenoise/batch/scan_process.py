@@ -1,8 +1,8 @@
 """What the process of one scan does, and what it sends to the batch."""
 
+import _thread
 import os
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from enum import StrEnum
@@ -114,7 +114,8 @@ def _outcome(
     """Run the job of a scan, and return the last message about it."""
     state: Mapping[str, Any] | None = None
     try:
-        threading.Thread(target=_follow_parent, daemon=True).start()
+        # Thread.start would wait forever for a thread that finds no memory for its first step.
+        _thread.start_new_thread(_follow_parent, ())
         pipe.send(
             (EventKind.NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision))
         )
