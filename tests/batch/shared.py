@@ -66,9 +66,9 @@ def start(
     )
 
 
-def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
+def finish(process: "subprocess.Popen[str]", patience_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
     """Wait for the program, and for all that it started."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=patience_s)
     assert nobody_left(process.pid), f"{in_session(process.pid)} are still there"
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

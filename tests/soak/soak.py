@@ -18,6 +18,8 @@ from tests.soak.scans import differences, write_scans
 
 OPTIONS = ("--rank", "6", "--iterations", "4", "--low-cutoff", "1", "--jobs", "2", "-q")
 _CODES = {0, 1, 130, 143, -9}
+_PATIENCE_S = 1200.0
+"""Time in s in which a batch of 200 scans must end; on a busy machine one takes several minutes."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ def soak(seed: int, seconds: float, scans: int = 200, most_faults: int | None = 
         try:
             places = write_scans(inputs, scans, seed)
             alone = Path(scratch) / "alone"
-            undisturbed = finish(start("batch", inputs, "-o", alone, *OPTIONS, before=powerless))
+            undisturbed = finish(start("batch", inputs, "-o", alone, *OPTIONS, before=powerless), _PATIENCE_S)
             if undisturbed.returncode != 0:
                 raise RuntimeError(f"the undisturbed batch failed: {undisturbed.stderr}")
             # The time of the faults does not count the undisturbed batch.
@@ -139,10 +141,10 @@ def _ends_within(process: "subprocess.Popen[str]", seconds: float) -> bool:
 def _checked(process: "subprocess.Popen[str]", figures: Figures) -> "subprocess.CompletedProcess[str]":
     """Wait for the end of a batch, and note an exit code or a text that it may not have."""
     try:
-        done = finish(process)
+        done = finish(process, _PATIENCE_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        figures.note(f"the batch hangs")
+        figures.note("the batch hangs")
         done = finish(process)
     figures.codes[done.returncode] += 1
     if done.returncode not in _CODES:
