@@ -1,5 +1,10 @@
 """The program: ``usdenoise``, and ``python -m usdenoise``."""
 
+import atexit
+import os
+import sys
+from contextlib import suppress
+
 from usdenoise.system.signals import end_at_once_when_told
 
 
@@ -8,7 +13,24 @@ def main() -> None:
     end_at_once_when_told()
     from usdenoise.cli import main as command_line
 
-    command_line()
+    try:
+        command_line()
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code != 0:
+            _end(end.code)
+        raise
+
+
+def _end(code: int) -> None:
+    """End the process without the end of the interpreter.
+
+    A thread that still draws a picture would crash there: the interpreter ends it within the C++ code.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ class InputError(UsdenoiseError):
     """The acquisition, or the file that holds it, cannot be used as it is."""
 
 
+class UnreadableError(InputError):
+    """The operating system does not let the acquisition be read now."""
+
+
 class OptionError(UsdenoiseError):
     """The options contradict each other or the acquisition, or have the wrong type."""
 

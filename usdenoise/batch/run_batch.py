@@ -85,7 +85,7 @@ class BatchReport:
 
 
 def plan_batch(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,
     arguments: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ def plan_batch(
 
 
 def run_batch(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,
     arguments: Mapping[str, Any] | None = None,
@@ -133,7 +133,7 @@ def run_batch(
 
     Parameters
     ----------
-    paths : sequence of str or Path
+    paths : str, Path, or sequence of them
         Files, and folders that are searched with their subfolders.
     folder : str or Path
         Folder of all results, which mirrors the tree of the input. batch.csv, batch.json and contact_sheet.png
@@ -231,7 +231,8 @@ def run_batch(
         return report()
 
 
-def _scans(paths: Sequence[str | Path], folder: Path, patterns: Sequence[str]) -> list[Scan]:
+def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Sequence[str]) -> list[Scan]:
+    paths = [paths] if isinstance(paths, str | Path) else paths
     scans = find_scans([Path(path) for path in paths], folder, patterns)
     if not scans:
         raise InputError(

@@ -20,6 +20,7 @@ from usdenoise.errors import (
     InputError,
     OptionError,
     OutputError,
+    UnreadableError,
     command_line_text,
     is_out_of_memory,
 )
@@ -35,6 +36,7 @@ GRACE_S = 5.0
 
 _KINDS = {
     DivergedError: Failure.DIVERGED,
+    UnreadableError: Failure.UNREADABLE,
     InputError: Failure.INPUT,
     OptionError: Failure.OPTIONS,
     OutputError: Failure.OUTPUT,
@@ -124,7 +126,9 @@ def _outcome(
         report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
         return EventKind.DONE, outcome(report)
     except Exception as error:
-        return EventKind.FAILED, *_failure(error), state
+        # The failure of an input that changed meanwhile says nothing about the input as it was, or as it is.
+        known = state if state == _state(path, arguments["reading"].get("dataset")) else None
+        return EventKind.FAILED, *_failure(error), known
 
 
 def _end_once(number: int, frame: FrameType | None) -> None:

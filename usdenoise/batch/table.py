@@ -40,6 +40,8 @@ class Failure(StrEnum):
     """The scan did not fail."""
     INPUT = "input"
     """The file cannot be used as it is."""
+    UNREADABLE = "unreadable"
+    """The file is not there, or may not be read now."""
     OPTIONS = "options"
     """The options contradict each other or the file."""
     DIVERGED = "diverged"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 
-from usdenoise.errors import InputError, check_path
+from usdenoise.errors import InputError, UnreadableError, check_path
 from usdenoise.formats.contents import Contents
 from usdenoise.formats.damage import readable
 
@@ -48,7 +48,7 @@ def opener(path: Path) -> Opener:
         reason = (
             "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         )
-        raise InputError(f"{path} {reason}; check the path") from error
+        raise UnreadableError(f"{path} {reason}; check the path") from error
     suffix = path.suffix.lower()
     if _has_hdf5_signature(head):
         return _load("hdf5.hdf5_reading")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from usdenoise.errors import InputError, UsdenoiseError, is_out_of_memory
+from usdenoise.errors import InputError, UnreadableError, UsdenoiseError, is_out_of_memory
 
 MAX_EXPANSION = 1032
 """Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
@@ -46,6 +46,8 @@ def guard(path: Path, what: str) -> Iterator[None]:
     ------
     InputError
         If the library raised an error.
+    UnreadableError
+        If the permissions do not let the file be read.
     """
     try:
         yield
@@ -59,7 +61,7 @@ def guard(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system into an InputError.
+    """Turn an error of the operating system into an UnreadableError.
 
     A lack of memory passes unchanged.
 
@@ -70,7 +72,7 @@ def readable(path: Path) -> Iterator[None]:
 
     Raises
     ------
-    InputError
+    UnreadableError
         If the operating system refused to read it, or a file in it.
     """
     try:
@@ -81,9 +83,9 @@ def readable(path: Path) -> Iterator[None]:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> InputError:
+def _unreadable(path: Path, error: OSError) -> UnreadableError:
     reason = error.strerror or str(error)
     if error.filename is not None and Path(os.fsdecode(error.filename)) != path:
         reason = f"{os.path.basename(os.fsdecode(error.filename))}: {reason}"
     remedy = "check the permissions" if isinstance(error, PermissionError) else "check the path and the disk"
-    return InputError(f"{path} cannot be read ({reason}); {remedy}")
+    return UnreadableError(f"{path} cannot be read ({reason}); {remedy}")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,24 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
         Column names, which are keys of the rows.
     rows : iterable of mappings
         Value of each column by its name. None and missing values become empty cells; other keys are left out.
+
+    Notes
+    -----
+    Control characters in a text are escaped as in a Python string. A text that begins with =, +, - or @ gets an
+    apostrophe in front, because a spreadsheet would take it for a formula. Numbers stay as they are.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) == "Cc" else letter
+        for letter in value
+    )
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
