@@ -88,6 +88,8 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     if not found:
         return []
     root = os.path.commonpath(roots)
+    # A folder that cannot be read is a scan itself, with a name like the others.
+    root = os.path.dirname(root) if root in found else root
     names = {os.path.relpath(whole, root): path for whole, path in found.items()}
     ordered = sorted(names, key=natural_key)
     folders = _folders(ordered)

@@ -18,17 +18,6 @@ from usdenoise.errors import OUT_OF_MEMORY, is_out_of_memory
 from usdenoise.system import memory
 from usdenoise.system.signals import ALL_ENDING, uninterrupted
 
-_PRELOADED = [
-    "usdenoise.batch.scan_process",
-    "usdenoise.completion.sparse_sweep",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.figure",
-    "imageio.plugins.pillow",
-    "imageio.v3",
-    "scipy.io",
-    "scipy.linalg",
-]
-
 
 @dataclass(frozen=True)
 class Event:
@@ -90,7 +79,7 @@ class Pool:
         self._workers: list[_Worker] = []
         self._unstarted: list[Event] = []
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOADED)
+        self._context.set_forkserver_preload(["usdenoise.batch.preloaded"])
 
     @property
     def is_free(self) -> bool:

@@ -54,7 +54,7 @@ def guard(path: Path, what: str) -> Iterator[None]:
     except (UsdenoiseError, MemoryError):
         raise
     except PermissionError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except Exception as error:
         raise InputError(f"{path} {what}") from error
 
@@ -80,11 +80,12 @@ def readable(path: Path) -> Iterator[None]:
     except OSError as error:
         if is_out_of_memory(error):
             raise
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> UnreadableError:
-    reason = error.strerror or str(error)
+def unreadable(path: Path, error: OSError) -> UnreadableError:
+    """Return the error that says why the operating system does not let a file be read, or a file in that folder."""
+    reason = str(error) if error.errno is None else os.strerror(error.errno)
     if error.filename is not None and Path(os.fsdecode(error.filename)) != path:
         reason = f"{os.path.basename(os.fsdecode(error.filename))}: {reason}"
     remedy = "check the permissions" if isinstance(error, PermissionError) else "check the path and the disk"

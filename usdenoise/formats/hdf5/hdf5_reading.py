@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.formats.damage import unreadable
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
@@ -39,6 +40,8 @@ def open_file(path: Path) -> Iterator[h5py.File]:
             yield file
     except (UsdenoiseError, MemoryError):
         raise
+    except PermissionError as error:
+        raise unreadable(path, error) from error
     except Exception as error:
         # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
         reason = "truncated" if "truncated" in str(error) else "corrupt"

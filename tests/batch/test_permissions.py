@@ -1,0 +1,133 @@
+"""Folders and files that a user may not read, and those that may be read again."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.batch.shared import QUICK, powerless, shell, write_scan
+from tests.batch.test_faults import only_ones, statuses
+from tests.formats import layouts
+
+DENIED = r"cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Iterator[Path]:
+    """A scan that may be read, a folder that may not be listed, and one whose files may not be opened."""
+    folder = tmp_path / "scans"
+    write_scan(folder / "open.h5")
+    modes = {"closed": 0o000, "listed": 0o444}
+    for name, mode in modes.items():
+        write_scan(folder / name / "a.h5", 1)
+        write_scan(folder / name / "deep/b.h5", 2)
+        # What would be the result of an earlier run.
+        write_scan(folder / name / "x_denoised.h5", 3)
+        (folder / name / "groups").mkdir()
+        layouts.confusius(layouts.IQ)(folder / name / "groups").rename(folder / name / "z.zarr")
+        (folder / name / "groups").rmdir()
+        (folder / name).chmod(mode)
+    yield folder
+    for name in modes:
+        (folder / name).chmod(0o755)
+
+
+def rows(out: Path) -> dict[str, str]:
+    """Kinds of failure of all scans."""
+    import json
+
+    return {row["scan"]: row["failure"] for row in json.loads((out / "batch.json").read_text())["rows"]}
+
+
+def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Path) -> None:
+    process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
+    assert process.returncode == 1
+    assert "Traceback" not in process.stderr
+    assert rows(tmp_path / "out") == {
+        "closed": "unreadable",
+        "listed/a.h5": "unreadable",
+        "listed/deep": "unreadable",
+        "listed/x_denoised.h5": "unreadable",
+        "listed/z.zarr": "unreadable",
+        "open.h5": "",
+    }
+    failed = [line for line in process.stdout.splitlines() if line.startswith("failed")]
+    assert len(failed) == 5
+    assert all(re.search(f"{DENIED}$", line) for line in failed), failed
+    # A permission that is given changes neither the size nor the time of a file.
+    for name in ("closed", "listed"):
+        (scans / name).chmod(0o755)
+    again = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
+    assert again.returncode == 0, again.stdout
+    assert set(statuses(tmp_path / "out").values()) == {"done", "skipped"}
+
+
+@pytest.mark.parametrize("command", ["run", "info", "batch", "compare"])
+@pytest.mark.parametrize("name", ["closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr"])
+def test_a_path_that_may_not_be_read_is_one_sentence(
+    name: str, command: str, scans: Path, tmp_path: Path
+) -> None:
+    out = () if command == "info" else ("-o", tmp_path / "out")
+    process = shell(command, scans / name, *out, before=powerless)
+    if command == "batch":
+        assert process.returncode == 1
+        assert set(rows(tmp_path / "out").values()) == {"unreadable"}
+    else:
+        only_ones(process, 1, rf"\S+{name} {DENIED}")
+        assert not (tmp_path / "out").exists()
+
+
+def unreadable_files(tmp_path: Path) -> dict[str, Path]:
+    """Scans of which one file may not be read."""
+    (tmp_path / "autc").mkdir()
+    (tmp_path / "echo").mkdir()
+    group, parts, echo = (
+        layouts.confusius(layouts.IQ)(tmp_path),
+        layouts.autc(2)(tmp_path / "autc"),
+        layouts.echoframe()(tmp_path / "echo"),
+    )
+    chunk = next(path for path in sorted((group / "iq/c").rglob("*")) if path.is_file())
+    chunk.chmod(0)
+    next(iter(sorted(parts.glob("bf*")))).chmod(0)
+    (tmp_path / "echo/ScanParameters.mat").chmod(0)
+    plain = write_scan(tmp_path / "plain.h5")
+    plain.chmod(0)
+    return {"zarr": group, "autc": parts, "hdf5": plain, "echoframe": echo}
+
+
+@pytest.mark.parametrize("kind", ["zarr", "autc", "hdf5", "echoframe"])
+def test_a_part_that_may_not_be_read_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    path = unreadable_files(tmp_path)[kind]
+    process = shell("run", path, "-o", tmp_path / "out", *QUICK, before=powerless)
+    only_ones(process, 1, rf"\S+ {DENIED}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_may_be_read_again_is_run_again(tmp_path: Path) -> None:
+    path, out = write_scan(tmp_path / "scan.h5"), tmp_path / "out"
+    path.chmod(0)
+    command: Any = ("batch", path, "-o", out, *QUICK)
+    assert shell(*command, before=powerless).returncode == 1
+    assert rows(out) == {"scan.h5": "unreadable"}
+    path.chmod(0o644)
+    assert shell(*command, before=powerless).returncode == 0
+
+
+def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_scan(tmp_path / f"scans/scan{number}.h5", number)
+    out = tmp_path / "out"
+    command: Any = ("batch", tmp_path / "scans", "-o", out, *QUICK)
+    assert shell(*command).returncode == 0
+    (out / "scan1").chmod(0)
+    try:
+        process = shell(*command, before=powerless)
+    finally:
+        (out / "scan1").chmod(0o755)
+    assert process.returncode == 1
+    assert "Traceback" not in process.stderr
+    assert rows(out) == {"scan1.h5": "output", "scan2.h5": ""}
+    assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
+    assert shell(*command).returncode == 0
