@@ -192,7 +192,8 @@ def test_any_file_name_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(first.stderr.splitlines()) == len(NAMES)
     assert r"line\nbreak.h5" in first.stderr
     with (tmp_path / "out/batch.csv").open(newline="", errors="surrogateescape") as file:
-        assert {row["scan"] for row in csv.DictReader(file)} == set(NAMES)
+        shown = {row["scan"] for row in csv.DictReader(file)}
+    assert shown == {*NAMES, r"line\nbreak.h5", "'-dash.h5"} - {"line\nbreak.h5", "-dash.h5"}
     # Named rather than found, and all whole.
     monkeypatch.chdir(tmp_path / "scans")
     assert {line.split()[0] for line in dry_run("-o", "../out", "--", *NAMES)} == {"skip"}
@@ -425,3 +426,31 @@ def test_from_python(scans: Path, tmp_path: Path) -> None:
     assert told.rows == ["done"]
     assert told.pids[0] != os.getpid()
     assert not usdenoise.run_batch([tmp_path / "gone.h5"], tmp_path / "other").all_done
+
+
+def test_a_text_is_one_path(scans: Path, tmp_path: Path) -> None:
+    for path in (scans / "scan2.h5", str(scans / "scan2.h5")):
+        planned = usdenoise.batch.plan_batch(path, tmp_path / "out", arguments=ARGUMENTS)
+        assert [scan.path for scan in planned] == [scans / "scan2.h5"]
+    report = usdenoise.run_batch(str(scans / "scan2.h5"), tmp_path / "out", arguments=ARGUMENTS)
+    assert [(row.scan, row.status) for row in report.rows] == [("scan2.h5", "done")]
+
+
+# ---------------------------------------------------------------- names that a spreadsheet would calculate
+
+
+def test_the_table_holds_no_formula_and_the_batch_still_resumes(tmp_path: Path) -> None:
+    names = ["=1+1.h5", "+x.h5", "-x.h5", "@x.h5", "line\nbreak.h5"]
+    for number, name in enumerate(names):
+        write_scan(tmp_path / "scans" / name, number)
+    (tmp_path / "scans/=bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert shell("batch", "scans", "-o", "out", *QUICK, cwd=tmp_path).returncode == 1
+    with (tmp_path / "out/batch.csv").open(newline="") as file:
+        rows = {row["scan"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"'=1+1.h5", "'+x.h5", "'-x.h5", "'@x.h5", "line\\nbreak.h5", "'=bad.h5"}
+    assert not any(text.startswith(tuple("=+-@")) for row in rows.values() for text in row.values())
+    record = json.loads((tmp_path / "out/batch.json").read_text())
+    assert {row["scan"] for row in record["rows"]} == {*names, "=bad.h5"}
+    again = shell("batch", "scans", "-o", "out", *QUICK, "--dry-run", "--json", cwd=tmp_path)
+    actions = {line["scan"]: line["action"] for line in map(json.loads, again.stdout.splitlines())}
+    assert actions == {**dict.fromkeys(names, "skip"), "=bad.h5": "keep failed"}

@@ -1,5 +1,6 @@
 """Folders and files that a user may not read, and those that may be read again."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,6 @@ def scans(tmp_path: Path) -> Iterator[Path]:
 
 def rows(out: Path) -> dict[str, str]:
     """Kinds of failure of all scans."""
-    import json
-
     return {row["scan"]: row["failure"] for row in json.loads((out / "batch.json").read_text())["rows"]}
 
 

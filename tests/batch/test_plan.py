@@ -1,5 +1,6 @@
 """Which scans, in which order, and where their results go."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -47,6 +48,20 @@ def test_what_is_no_scan_is_left_out(tmp_path: Path) -> None:
     touch(tmp_path, "s/x.h5", "s/.x.h5", "s/.git/y.h5", "s/notes.txt", "s/x.png", "s/out/x/x_denoised.h5")
     touch(tmp_path, "s/x-usdenoise/x_denoised.h5", "s/x-usdenoise/x_report.json", "s/y_denoised.h5")
     assert list(found(tmp_path, "s", output="s/out")) == ["x.h5", "y_denoised.h5"]
+
+
+def test_a_folder_that_cannot_be_listed_is_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "s/x.h5", "s/closed/y.h5")
+    listed = os.scandir
+
+    def refuse(folder: str) -> object:
+        if os.path.basename(folder) == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert found(tmp_path, "s") == {"closed": "closed", "x.h5": "x"}
+    assert found(tmp_path, "s/closed") == {"closed": "closed"}
 
 
 def test_patterns_decide_instead_of_suffixes(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """Being told to stop, and finishing first what must not be cut in two."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from usdenoise.system import signals
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
 from usdenoise.system.switch_interval import short_switch_interval
@@ -44,6 +48,73 @@ def test_what_is_ignored_stays_ignored() -> None:
     with terminable():
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_ctrl_c_is_handled_as_the_others() -> None:
+    with pytest.raises(Terminated) as caught, terminable():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert exit_code(caught.value) == 130
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def test_a_signal_in_an_import_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The module catches what is raised in it, as some do around what they can do without.
+    (tmp_path / "catches_all.py").write_text(
+        "import os, signal, time\n"
+        "raised = False\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(0.1)\n"
+        "except BaseException:\n"
+        "    raised = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work() -> None:
+        with terminable():
+            importlib.import_module("catches_all")
+            time.sleep(60)
+
+    with pytest.raises(Terminated):
+        work()
+    assert not sys.modules.pop("catches_all").raised
+
+
+def test_an_import_does_not_delay_a_signal_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "takes_long.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", 0.1)
+    with pytest.raises(Terminated), terminable():
+        importlib.import_module("takes_long")
+
+
+def test_without_memory_for_a_thread_a_signal_is_not_delayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    (tmp_path / "takes_long_too.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(Terminated), terminable():
+        importlib.import_module("takes_long_too")
+
+
+def test_before_a_command_a_signal_ends_the_process_at_once() -> None:
+    code = (
+        "import os, signal, atexit; from usdenoise.system.signals import end_at_once_when_told\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nend_at_once_when_told()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\nprint('still there', flush=True)\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nfinally:\n    print('not reached', flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (143, "still there\n")
+    assert done.stderr == "usdenoise: interrupted; no result was left half written\n"
 
 
 def test_signals_wait_for_the_end_of_the_block() -> None:

@@ -1,0 +1,54 @@
+"""The soak at its smallest: six scans and three faults. The whole one is run on demand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.soak.scans import differences, write_scans
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_six_scans_and_three_faults() -> None:
+    # In a process of its own, as it may mount a disk that no thread of this one would see.
+    command = [
+        sys.executable,
+        "-m",
+        "tests.soak",
+        "--seed",
+        "3",
+        "--minutes",
+        "1",
+        "--scans",
+        "6",
+        "--faults",
+        "3",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"seed 3: .* 1 rounds of 6 scans, \d+ batches, [1-3] faults\n", done.stdout)
+    assert done.stdout.endswith("equal to the undisturbed batch in every round, with no file left over\n")
+
+
+def test_a_soak_finds_what_differs(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        for path in write_scans(tmp_path / name, 6, seed=1):
+            path.rename(path.with_name(f"{path.stem}_denoised{path.suffix}"))
+        (tmp_path / name / "x.png").write_bytes(b"the same")
+    assert differences(tmp_path / "one", tmp_path / "other") == []
+    (tmp_path / "other/x.png").write_bytes(b"not that")
+    (tmp_path / "other/left").touch()
+    for path in write_scans(tmp_path / "third", 6, seed=2):
+        if path.suffix in (".h5", ".mat", ".zarr"):
+            place = tmp_path / "other" / path.parent.name / f"{path.stem}_denoised{path.suffix}"
+            path.rename(place.with_name("new"))
+            place.rename(tmp_path / f"{place.name}-before")
+            place.with_name("new").rename(place)
+    assert differences(tmp_path / "one", tmp_path / "other") == [
+        "left is in one folder only",
+        "the bytes of x.png differ",
+        "the numbers of day0/scan0_denoised.h5:iq differ",
+        "the numbers of day1/scan1_denoised.mat:IQ differ",
+        "the numbers of day3/scan3_denoised.zarr:iq differ",
+    ]
