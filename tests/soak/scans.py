@@ -97,6 +97,6 @@ def _arrays(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
                 for key, value in content.items()
                 if not key.startswith("__") and key != "usdenoise_provenance"
             )
-        else:
+        elif path.suffix == ".zarr":
             group = zarr.open_group(path, mode="r")
             yield from ((f"{name}:{key}", np.asarray(array[...])) for key, array in group.arrays())

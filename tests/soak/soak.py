@@ -36,6 +36,11 @@ class Figures:
     findings: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
 
+    def go_on(self, deadline: float, most_faults: int | None) -> bool:
+        """Whether more faults may strike."""
+        few = most_faults is None or sum(self.faults.values()) < most_faults
+        return few and time.monotonic() < deadline
+
     def note(self, finding: str) -> None:
         """Keep a finding with the faults before it, and print it, as a soak is long."""
         self.findings.append(f"round {self.rounds}: {finding} (after {', '.join(self.history[-4:])})")
@@ -55,7 +60,7 @@ def soak(seed: int, seconds: float, scans: int = 200, most_faults: int | None = 
     scans : int
         Number of scans of each round.
     most_faults : int, optional
-        Number of faults in a round; by default as many as there are until all scans are done.
+        Number of faults after which no more strike and no more rounds begin; by default only the time counts.
 
     Returns
     -------
@@ -76,7 +81,7 @@ def soak(seed: int, seconds: float, scans: int = 200, most_faults: int | None = 
                 raise RuntimeError(f"the undisturbed batch failed: {undisturbed.stderr}")
             # The time of the faults does not count the undisturbed batch.
             seconds += time.monotonic() - began
-            while not figures.rounds or time.monotonic() - began < seconds:
+            while not figures.rounds or figures.go_on(began + seconds, most_faults):
                 figures.rounds += 1
                 output = (disk or Path(scratch)) / f"round{figures.rounds}"
                 _round(inputs, places, output, disk, choices, began + seconds, most_faults, figures)
@@ -106,13 +111,12 @@ def _round(
 ) -> None:
     """Start a batch again and again while faults strike it, and at last once without faults."""
     command = ("batch", inputs, "-o", output, *OPTIONS)
-    struck = 0
-    while time.monotonic() < deadline and (most_faults is None or struck < most_faults):
+    while figures.go_on(deadline, most_faults):
         process = start(*command, before=powerless)
         target = Target(process, places, output, disk, choices)
         figures.batches += 1
         ended = False
-        while time.monotonic() < deadline and (most_faults is None or struck < most_faults):
+        while figures.go_on(deadline, most_faults):
             if _ends_within(process, choices.uniform(0.2, 4.0)):
                 ended = True
                 break
@@ -120,7 +124,6 @@ def _round(
             figures.history.append(name)
             FAULTS[name](target)
             figures.faults[name] += 1
-            struck += 1
         done = _checked(process, figures)
         if ended and done.returncode == 0:
             break
