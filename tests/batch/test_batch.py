@@ -454,3 +454,23 @@ def test_the_table_holds_no_formula_and_the_batch_still_resumes(tmp_path: Path) 
     again = shell("batch", "scans", "-o", "out", *QUICK, "--dry-run", "--json", cwd=tmp_path)
     actions = {line["scan"]: line["action"] for line in map(json.loads, again.stdout.splitlines())}
     assert actions == {**dict.fromkeys(names, "skip"), "=bad.h5": "keep failed"}
+
+
+def test_what_failed_while_its_input_changed_is_run_again(scans: Path, tmp_path: Path) -> None:
+    scan, aside = scans / "scan2.h5", tmp_path / "aside.h5"
+
+    class Replaces:
+        """Puts a damaged file in the place of the scan as soon as its process has started."""
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *told: None
+
+        def started(self, scan: Scan, pid: int | None) -> None:
+            scan.path.rename(aside)
+            scan.path.write_bytes(aside.read_bytes()[:2000])
+
+    first = usdenoise.run_batch(scan, tmp_path / "out", arguments=ARGUMENTS, watcher=Replaces())
+    assert [(row.status, row.failure) for row in first.rows] == [("failed", "input")]
+    aside.replace(scan)
+    again = usdenoise.run_batch(scan, tmp_path / "out", arguments=ARGUMENTS)
+    assert [row.status for row in again.rows] == ["done"]
