@@ -1,5 +1,6 @@
 """Being told to stop, and finishing first what must not be cut in two."""
 
+import _thread
 import importlib
 import os
 import signal
@@ -93,14 +94,14 @@ def test_an_import_does_not_delay_a_signal_for_ever(tmp_path: Path, monkeypatch:
 def test_without_memory_for_a_thread_a_signal_is_not_delayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(*arguments: object) -> None:
         raise RuntimeError("can't start new thread")
 
     (tmp_path / "takes_long_too.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
     with pytest.raises(Terminated), terminable():
         importlib.import_module("takes_long_too")
 

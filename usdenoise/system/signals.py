@@ -1,5 +1,6 @@
 """Signals that end a job, and blocks of code that they must not interrupt."""
 
+import _thread
 import os
 import signal
 import threading
@@ -84,10 +85,14 @@ def _deliver_again(number: int) -> bool:
     """Start a thread that sends a signal again, and return whether that was possible and is not late."""
     if time.monotonic() - _delayed_since.setdefault(number, time.monotonic()) > _LONGEST_IMPORT_S:
         return False
-    timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
-    timer.daemon = True
+
+    def deliver() -> None:
+        time.sleep(_AGAIN_S)
+        os.kill(os.getpid(), number)
+
     try:
-        timer.start()
+        # A handler may not take the locks of the module threading: the code that it interrupts may hold them.
+        _thread.start_new_thread(deliver, ())
     except RuntimeError:
         # There is no memory for a thread.
         return False
