@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from usdenoise.batch import scan_process
 from usdenoise.system import signals
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
@@ -79,6 +81,44 @@ def test_a_signal_in_an_import_waits_for_its_end(tmp_path: Path, monkeypatch: py
     with pytest.raises(Terminated):
         work()
     assert not sys.modules.pop("catches_all").raised
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["program", "process of a scan"])
+def test_a_signal_in_a_callback_is_not_lost(ignored: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    class Referred:
+        """Anything that a weak reference may point to."""
+
+    def tell(gone: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def work() -> None:
+        with terminable():
+            if ignored:
+                signal.signal(signal.SIGTERM, scan_process._end_once)
+            referred = Referred()
+            reference = weakref.ref(referred, tell)
+            del referred
+            assert reference() is None
+            time.sleep(60)
+
+    with pytest.raises(Terminated):
+        work()
+    assert capfd.readouterr().err == ""
+
+
+def test_other_errors_in_callbacks_are_printed_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: printed.append(lost.exc_type))
+
+    class Fails:
+        """An object whose end fails."""
+
+        def __del__(self) -> None:
+            raise RuntimeError
+
+    with terminable():
+        Fails()
+    assert printed == [RuntimeError]
 
 
 def test_an_import_does_not_delay_a_signal_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

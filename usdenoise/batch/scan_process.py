@@ -29,7 +29,7 @@ from usdenoise.formats.input_files import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.signals import ALL_ENDING, Terminated, raise_terminated
+from usdenoise.system.signals import ALL_ENDING, Terminated, none_is_lost, raise_terminated
 
 GRACE_S = 5.0
 """Seconds that a process has to remove its temporary files after it was asked to end."""
@@ -101,7 +101,8 @@ def work(
     try:
         # The pool starts processes with these signals blocked.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL_ENDING)
-        pipe.send(_outcome(pipe, path, folder, arguments, command))
+        with none_is_lost():
+            pipe.send(_outcome(pipe, path, folder, arguments, command))
     except (KeyboardInterrupt, OSError):
         # The batch asked this process to end, or the batch itself has ended.
         return

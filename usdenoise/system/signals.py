@@ -3,6 +3,7 @@
 import _thread
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -100,6 +101,28 @@ def _deliver_again(number: int) -> bool:
 
 
 @contextmanager
+def none_is_lost() -> Iterator[None]:
+    """Deliver a signal again whose :class:`Terminated` is lost in the context.
+
+    The interpreter can only print what a destructor or a callback of a weak reference raises, and then goes on.
+    """
+    before = sys.unraisablehook
+
+    def deliver_or_print(lost: "sys.UnraisableHookArgs") -> None:
+        if isinstance(lost.exc_value, Terminated):
+            signal.signal(lost.exc_value.number, raise_terminated)
+            _deliver_again(lost.exc_value.number)
+        else:
+            before(lost)
+
+    sys.unraisablehook = deliver_or_print
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
 def terminable() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise :class:`Terminated` in the context.
 
@@ -114,7 +137,8 @@ def terminable() -> Iterator[None]:
     for number in handled:
         signal.signal(number, raise_terminated)
     try:
-        yield
+        with none_is_lost():
+            yield
     finally:
         for number in handled:
             signal.signal(number, before[number])
