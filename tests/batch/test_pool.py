@@ -12,7 +12,7 @@ import pytest
 
 import usdenoise
 from tests.batch.shared import write_scan
-from usdenoise.batch.preloaded import LIBRARIES
+from usdenoise.batch.pool import _PRELOADED
 from usdenoise.pipeline.options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
@@ -57,9 +57,9 @@ def test_a_process_that_cannot_be_started_is_a_failed_row(
 
 
 def server(before: str) -> "subprocess.CompletedProcess[str]":
-    """A process that imports what the server does, and then fails as a server without memory."""
+    """A process that imports what the server does first, and then fails as a server without memory."""
     code = (
-        f"import sys\n{before}\nimport usdenoise.batch.preloaded\nprint(len(sys.modules))\nraise MemoryError"
+        f"import sys\n{before}\nimport usdenoise.system.preloaded\nprint(len(sys.modules))\nraise MemoryError"
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
@@ -73,6 +73,28 @@ def test_the_server_loads_the_libraries_and_prints_no_traceback() -> None:
     assert 100 < int(without.stdout) < int(done.stdout)
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
-def test_every_library_of_the_server_exists(name: str) -> None:
-    subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
+def test_a_server_without_memory_for_a_library_ends_at_once() -> None:
+    # The libraries of numpy take tens of megabytes of addresses.
+    done = server("import resource; resource.setrlimit(resource.RLIMIT_AS, (48 << 20, 48 << 20))")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+def test_what_comes_before_the_guard_is_light() -> None:
+    code = (
+        "import sys\n"
+        "class Finder:\n    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'numpy':\n            print(sys.excepthook.__module__)\n            raise SystemExit(0)\n"
+        f"sys.meta_path.insert(0, Finder())\n__import__({_PRELOADED[0]!r})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "usdenoise.system.preloaded\n", "")
+
+
+def test_every_module_that_the_server_loads_exists() -> None:
+    code = (
+        f"import importlib\nfrom usdenoise.system.preloaded import LIBRARIES\nfor name in (*LIBRARIES, *{_PRELOADED!r}):\n"
+        "    importlib.import_module(name)\nprint(len(LIBRARIES))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert int(done.stdout) > 5

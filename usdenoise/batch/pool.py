@@ -18,6 +18,13 @@ from usdenoise.errors import OUT_OF_MEMORY, is_out_of_memory
 from usdenoise.system import memory
 from usdenoise.system.signals import ALL_ENDING, uninterrupted
 
+_PRELOADED = [
+    "usdenoise.system.preloaded",
+    "usdenoise.batch.scan_process",
+    "usdenoise.completion.sparse_sweep",
+]
+"""Modules that the server loads before it forks, the one that guards the others first."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -79,7 +86,7 @@ class Pool:
         self._workers: list[_Worker] = []
         self._unstarted: list[Event] = []
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["usdenoise.batch.preloaded"])
+        self._context.set_forkserver_preload(_PRELOADED)
 
     @property
     def is_free(self) -> bool:
@@ -200,7 +207,8 @@ def _unstarted(scan: Scan, error: Exception) -> Event:
     else:
         values = (
             Failure.KILLED,
-            f"the process of this scan could not be started ({error}); run the batch again",
+            f"the process of this scan could not be started ({error}); run the batch again, with "
+            "fewer --jobs if memory is short",
         )
     return Event(scan, EventKind.LOST, values, 0.0)
 
