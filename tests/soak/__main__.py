@@ -19,6 +19,9 @@ def main() -> None:
         f"seed {figures.seed}: {figures.seconds / 60:.1f} minutes, {figures.rounds} rounds of {figures.scans} scans, "
         f"{figures.batches} batches, {sum(figures.faults.values())} faults"
     )
+    print(
+        f"disk full: {'a small disk' if figures.disk else 'no disk can be mounted here, so a limit on the size of files'}"
+    )
     for name, number in sorted(figures.faults.items()):
         print(f"  {name:<16} {number}")
     print(f"exit codes: {', '.join(f'{code} ({number})' for code, number in sorted(figures.codes.items()))}")

@@ -29,6 +29,7 @@ class Figures:
     seed: int
     scans: int
     seconds: float = 0.0
+    disk: bool = False
     rounds: int = 0
     batches: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -72,6 +73,7 @@ def soak(seed: int, seconds: float, scans: int = 200, most_faults: int | None = 
     with tempfile.TemporaryDirectory(prefix="usdenoise-soak-") as scratch:
         # Threads that exist already would not see the disk.
         disk = mount_small_disk(Path(scratch) / "disk")
+        figures.disk = disk is not None
         inputs = Path(scratch) / "scans"
         try:
             places = write_scans(inputs, scans, seed)
