@@ -19,7 +19,6 @@ import scipy.io
 from click.testing import CliRunner
 
 import usdenoise
-from tests.formats.layouts import LAYOUTS
 from tests.fuzz.reading import ChildReader
 from usdenoise import Acquisition, denoise, load
 from usdenoise.cli import main

@@ -14,6 +14,9 @@ CELL_SIGMA = 0.85
 MEDIAN_OF_SQUARE = 0.455
 """Median of the square of a standard normal number."""
 
+NEGLIGIBLE = 1e-12
+"""Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
+
 TINY = float(np.finfo(float).tiny)
 
 
@@ -73,8 +76,9 @@ def measure_background(
     freedom = difference.shape[1] - 1
     # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
     middle = (1 - 2 / (9 * freedom)) ** 3
+    least = max(NEGLIGIBLE * float(np.mean(average**2)), TINY)
     pixel, averaged = (
-        np.maximum(grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle, TINY)
+        np.maximum(grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle, least)
         for values in (difference, grid.average(difference, CELL_SIGMA))
     )
     length = float(np.linalg.norm(leftover))

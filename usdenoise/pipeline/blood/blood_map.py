@@ -5,15 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pipeline.blood.background import CELL_SIGMA, TINY, Background, measure_background
+from usdenoise.pipeline.blood.background import CELL_SIGMA, NEGLIGIBLE, TINY, Background, measure_background
 from usdenoise.pipeline.blood.channels import to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.noise_map import noise_map
-
-_NEGLIGIBLE = 1e-12
-"""Ratio of two powers below which the smaller one does not count."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +106,13 @@ def _estimate(
     cleaned, factors = _cleaned(average, background)
     power = projection.power_before(to_lags(cleaned, is_complex))
     evidence = _evidence(background.whiten(cleaned), background.average, factors)
-    total = np.maximum(np.sum(cleaned**2, axis=1), _NEGLIGIBLE * background.pixel)
+    total = np.maximum(np.sum(cleaned**2, axis=1), np.maximum(NEGLIGIBLE * background.pixel, TINY))
     ratio = np.sum(pixel * cleaned, axis=1) / total
     # No power is negative, so a pixel has at most its average over the pixel's weight in it.
     ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
     after = np.maximum(to_lags(cleaned, is_complex)[:, 0].real, 0)
     # The products of blood and noise add 2 B N to the variance N^2 of a lag.
-    blood_to_noise = after / np.maximum(noise, np.maximum(_NEGLIGIBLE * after, TINY))
+    blood_to_noise = after / np.maximum(noise, np.maximum(NEGLIGIBLE * after, TINY))
     variance = background.pixel * (1 + 2 * blood_to_noise) / total
     ratio = _shrunk(ratio, variance, evidence * np.maximum(power, 0) ** 2)
     blood = ratio * np.maximum(power, 0) * evidence
@@ -164,8 +161,10 @@ def _shrunk(
 ) -> NDArray[np.float64]:
     """Return the ratios of pixels to their averages, shrunk to 1 where noise is larger than their true spread."""
     weights = weights / (1 + variance) ** 2
-    total = float(weights.sum())
-    spread = max(float(weights @ ((ratio - 1) ** 2 - variance)) / total, 0.0) if total > 0 else 0.0
+    # Relative to the largest, no weight and no sum of them leaves the range of the numbers.
+    weights = weights / max(float(weights.max()), TINY)
+    total = max(float(weights.sum()), TINY)
+    spread = max(float(weights @ ((ratio - 1) ** 2 - variance)) / total, 0.0) if total > TINY else 0.0
     return 1 + spread / np.maximum(spread + variance, TINY) * (ratio - 1)
 
 

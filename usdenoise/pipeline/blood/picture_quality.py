@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from usdenoise.pipeline.blood.background import NEGLIGIBLE
 from usdenoise.pipeline.blood.blood_map import BloodMap
 
 LEAST_EVIDENCE = 0.5
@@ -78,7 +79,7 @@ def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
     standard_error = float(np.median(noise)) / np.sqrt(n_frames)
     if brightest <= LEAST_STANDARD_ERRORS * standard_error or not vessel.any():
         return PictureQuality(0.0, noise_share, None, None, blood.reproducibility)
-    noisy = vessel & (noise > 0)
+    noisy = vessel & (noise > NEGLIGIBLE * power)
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
     lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
     return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility)
