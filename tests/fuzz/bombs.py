@@ -111,7 +111,7 @@ def _in_hdf5(raw: bytes, rng: np.random.Generator) -> bytes:
             if rng.random() < 0.3:
                 shape = (1 << 10, 1 << 9, (EXPANDED_BYTES >> 19) // dtype.itemsize)
             # A chunk of a few bytes could not be stored with three million: it is larger than its dataset.
-            chunks = (max(shape[0], 1 << 12), *shape[1:])
+            chunks = shape if np.prod(shape) >= 1 << 12 else (1 << 12, *shape[1:])
             made = file.create_dataset(
                 name, shape, dtype, chunks=chunks, maxshape=(None, *shape[1:]), compression="gzip"
             )
