@@ -212,7 +212,8 @@ def run(scan: Path, **more: Any) -> dict[str, Any]:
     return job.run(scan, scan.parent / "out", options=OPTIONS, **more)
 
 
-RESULTS = ["x_denoised.zarr", "x_power_doppler.png", "x_power_doppler.tif", "x_report.json"]
+PICTURES = ["x_power_doppler.png", "x_power_doppler.tif"]
+RESULTS = ["x_blood_power.png", "x_blood_power.tif", "x_denoised.zarr", *PICTURES, "x_report.json"]
 
 
 def test_our_own_group_is_replaced(scan: Path) -> None:

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pipeline.blood.background import CELL_SIGMA, NEGLIGIBLE, TINY, Background, measure_background
+from usdenoise.pipeline.blood.blood_background import (
+    CELL_SIGMA,
+    NEGLIGIBLE,
+    TINY,
+    Background,
+    measure_background,
+)
 from usdenoise.pipeline.blood.channels import to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums

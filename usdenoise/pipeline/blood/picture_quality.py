@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usdenoise.pipeline.blood.background import NEGLIGIBLE
+from usdenoise.pipeline.blood.blood_background import NEGLIGIBLE
 from usdenoise.pipeline.blood.blood_map import BloodMap
 
 LEAST_EVIDENCE = 0.5
