@@ -1,9 +1,10 @@
 """The program: ``usdenoise``, and ``python -m usdenoise``."""
 
 import atexit
+import io
 import os
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 
 from usdenoise.system.signals import end_at_once_when_told
 
@@ -26,7 +27,9 @@ def _end(code: int) -> None:
 
     A thread that still draws a picture would crash there: the interpreter ends it within the C++ code.
     """
-    atexit._run_exitfuncs()
+    # The reason has been said. Functions that fail here for want of memory would add a traceback.
+    with redirect_stderr(io.StringIO()), suppress(Exception):
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -208,3 +208,19 @@ def test_threads_take_turns_only_meanwhile() -> None:
         fail()
     assert meanwhile[0] < before / 5
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_a_failed_program_says_one_sentence_whatever_fails_at_its_end() -> None:
+    program = (
+        "import atexit, sys, traceback\n"
+        "from usdenoise.__main__ import main\n"
+        "def fails():\n"
+        "    print('late', file=sys.stderr)\n"
+        "    raise OSError(12, 'Cannot allocate memory')\n"
+        "atexit.register(fails)\n"
+        "sys.argv = ['usdenoise', 'info', 'absent.h5']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "usdenoise: absent.h5 does not exist; check the path\n"
