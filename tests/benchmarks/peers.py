@@ -33,7 +33,9 @@ from usdenoise.filters.svd import truncated_svd
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.pipeline.band import remove_clutter
 from usdenoise.pipeline.denoise import denoise
+from usdenoise.stack.casorati import CasoratiMatrix
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import peak_memory_bytes
 
@@ -105,11 +107,10 @@ def own_rsvd(stack, low):
 
 
 def _own(stack, low, factorise):
-    from usdenoise.pipeline.band import keep_band
-
     matrix = stack.reshape(-1, stack.shape[-1])
     with ThreadExecutor() as executor:
-        return matrix, keep_band(matrix, factorise(matrix, executor), low, None, executor, None, matrix)
+        data = CasoratiMatrix(matrix, None, executor)
+        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0, out=matrix).power
 
 
 def power(filtered, axis):

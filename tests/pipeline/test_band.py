@@ -7,7 +7,8 @@ from tests.reference import loops
 from tests.reference.matrices import SERIAL, casorati_matrix, low_rank_and_noise
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.pipeline.band import Band, keep_band
+from usdenoise.pipeline.band import Band, keep_band, local_lags, remove_clutter
+from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
@@ -19,7 +20,8 @@ def test_band_equals_numpys_svd_filter(dtype, low, high):
         model = truncated_svd(matrix, 6, executor)
     out = np.empty_like(matrix)
     band = Band(low, 6 if high is None else high, high is None)
-    power = keep_band(casorati_matrix(matrix), model, band, 0, out).power
+    residual = remove_clutter(casorati_matrix(matrix), model, low, 0, out)
+    power = keep_band(casorati_matrix(out), model, band, residual.power)
     clutter = (left[:, :low] * singular[:low]) @ right[:, :low].conj().T
     kept = (left[:, low:high] * singular[low:high]) @ right[:, low:high].conj().T
     expected = matrix - clutter if high is None else kept
@@ -35,8 +37,69 @@ def test_band_may_overwrite_the_data_and_fills_what_is_missing():
     missing = np.random.default_rng(1).random(matrix.shape) < 0.1
     model = truncated_svd(truth, 6, SERIAL)
     holes = casorati_matrix(matrix, missing)
-    keep_band(holes, model, Band(2, 6, True), 0, out=holes.values)
+    residual = remove_clutter(holes, model, 2, 0, out=holes.values)
+    keep_band(holes, model, Band(2, 6, True), residual.power)
     matrix = holes.values
     a, b_h = model.band(2, 6)
     assert np.abs(matrix - a @ b_h)[missing].max() < 1e-3
     assert np.linalg.norm(matrix - a @ b_h) < 1e-3 * np.linalg.norm(truth)
+
+
+def _by_place(matrix, missing=None):
+    """A residual with the global cutoff 3, its model, and random cutoffs by place for the components 1 to 4."""
+    model = truncated_svd(matrix, 6, SERIAL)
+    data = casorati_matrix(matrix.copy(), missing)
+    residual = remove_clutter(data, model, 3, 0, out=data.values)
+    taken = np.random.default_rng(4).random((len(matrix), 4)).astype(np.float32)
+    return data, model, LocalCutoffs(3, 1, taken), residual.power
+
+
+def _filtered_by_loops(matrix, model, taken):
+    """Each pixel without component 0, and without its own share of the components 1 to 4."""
+    left, singular, right_h = model.left, model.singular_values, model.right.conj().T
+    expected = matrix.astype(np.complex128)
+    for pixel in range(len(matrix)):
+        for component in range(5):
+            share = 1.0 if component == 0 else taken[pixel, component - 1]
+            expected[pixel] -= share * left[pixel, component] * singular[component] * right_h[component]
+    return expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_cutoffs_by_place_take_the_share_of_each_pixel(dtype):
+    matrix = low_rank_and_noise(dtype)
+    data, model, cutoffs, power = _by_place(matrix)
+    expected = _filtered_by_loops(matrix, model, cutoffs.taken)
+    lags = local_lags(data, model, cutoffs, 3)
+    for lag in range(3):
+        products = (expected[:, lag:] * expected[:, : expected.shape[1] - lag].conj()).sum(axis=1)
+        assert lags.sums[:, :, lag].sum(axis=0) == pytest.approx(
+            products, rel=1e-4, abs=1e-6 * np.abs(products).max()
+        )
+    power = keep_band(data, model, Band(3, 6, True), power, cutoffs)
+    assert np.linalg.norm(data.values - expected) < 1e-4 * np.linalg.norm(expected)
+    assert power == pytest.approx(np.mean(np.abs(expected) ** 2, axis=1), rel=1e-4)
+
+
+def test_cutoffs_by_place_of_a_band_without_the_residual_keep_the_rest_of_each_component():
+    matrix = low_rank_and_noise(np.complex64, noise=0.0)
+    data, model, cutoffs, power = _by_place(matrix)
+    keep_band(data, model, Band(3, 6, False), power, cutoffs)
+    assert np.linalg.norm(data.values - _filtered_by_loops(matrix, model, cutoffs.taken)) < 1e-4 * (
+        np.linalg.norm(matrix)
+    )
+
+
+def test_cutoffs_by_place_leave_unobserved_entries_out_of_the_lags_and_fill_them_in_the_stack():
+    matrix = low_rank_and_noise(np.complex64, noise=0.0)
+    missing = np.random.default_rng(1).random(matrix.shape) < 0.1
+    model = truncated_svd(matrix, 6, SERIAL)
+    expected = _filtered_by_loops(matrix, model, _by_place(matrix)[2].taken)
+    holes = casorati_matrix(matrix.copy(), missing)
+    residual = remove_clutter(holes, model, 3, 0, out=holes.values)
+    cutoffs = _by_place(matrix)[2]
+    lags = local_lags(holes, model, cutoffs, 1)
+    observed = np.where(missing, 0, np.abs(expected) ** 2).sum(axis=1)
+    assert lags.sums[:, :, 0].sum(axis=0).real == pytest.approx(observed, rel=1e-3)
+    keep_band(holes, model, Band(3, 6, True), residual.power, cutoffs)
+    assert np.abs(holes.values - expected).max() < 1e-3 * np.abs(expected).max()

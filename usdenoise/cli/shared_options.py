@@ -39,7 +39,7 @@ def _estimator(group: Group, name: str, help_text: str, **settings: Any) -> tupl
         flag(name),
         name,
         default=None,
-        show_default=False if default is None else str(default),
+        show_default=False if default is None or isinstance(default, bool) else str(default),
         help=help_text,
         **settings,
     )
@@ -50,6 +50,8 @@ _ESTIMATOR = dict((
                "the image, lower it when vessels fade.", metavar="auto|N", callback=read.auto(int)),
     _estimator(Group.CUTOFFS, "high_cutoff", "Drop components from N on. rank keeps only the estimated ones, for a cleaner "
                "image of strong blood; none keeps all, the residual too.", metavar="rank|none|N", callback=read.high_cutoff),
+    _estimator(Group.CUTOFFS, "local_cutoff", "Take the components near the low cutoff out pixel by pixel, as far as they "
+               "are tissue there. Use it when vessels fade and haze remains.", is_flag=True),
     _estimator(Group.CUTOFFS, "rank", "Number of components to estimate. Raise it when tissue reaches the last one.",
                metavar="auto|N", callback=read.auto(int)),
     _estimator(Group.ESTIMATOR, "method", "How the components are estimated. svd is the full SVD: exact, for small stacks "

@@ -20,7 +20,7 @@ from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.pipeline.band import Band, keep_band
+from usdenoise.pipeline.band import Band, keep_band, remove_clutter
 from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.options import make_options
 from usdenoise.pipeline.pixel_subset import draw_pixel_subset
@@ -300,8 +300,10 @@ def _keep(
     """Keep the shared band of a low-rank estimate, in the memory of the matrix."""
     low = _number(work.low, "low_cutoff")
     high = model.rank if isinstance(work.high, str) else work.high
-    kept = keep_band(matrix, model, Band(low, high, work.high == "none"), n_lags=0, out=matrix.values)
-    return Filtered(matrix.values, kept.power, rank=model.rank, low=low, **more)
+    band = Band(low, high, work.high == "none")
+    residual = remove_clutter(matrix, model, low, n_lags=0, out=matrix.values)
+    power = keep_band(matrix, model, band, residual.power)
+    return Filtered(matrix.values, power, rank=model.rank, low=low, **more)
 
 
 def _power(matrix: NDArray[Any]) -> NDArray[np.float64]:

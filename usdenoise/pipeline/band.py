@@ -10,6 +10,7 @@ from usdenoise.linalg.lag_sums import COMPILED_ENTRIES
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import row_squared_norms
 from usdenoise.pipeline.blood.lags import LagSums
+from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs
 from usdenoise.stack.casorati import CasoratiMatrix
 
 
@@ -34,25 +35,25 @@ class Band:
 
 
 @dataclass(frozen=True)
-class FilteredBand:
-    """What is measured on a stack while it is filtered.
+class Residual:
+    """What is measured on a stack while its clutter is taken out.
 
     Attributes
     ----------
     power : (n_pixels,) float64 array
-        Power Doppler: mean of |s|^2 over frames of the filtered stack.
+        Power Doppler: mean of |s|^2 over frames, with 0 for unobserved entries.
     lags : LagSums
-        Lagged products of the residual, the data minus the components below the low cutoff.
+        Lagged products of the residual.
     """
 
     power: NDArray[np.float64]
     lags: LagSums
 
 
-def keep_band(
-    matrix: CasoratiMatrix, model: LowRank, band: Band, n_lags: int, out: NDArray[Any]
-) -> FilteredBand:
-    """Write the filtered matrix, and return its power Doppler and the lagged products of the residual.
+def remove_clutter(
+    matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int, out: NDArray[Any]
+) -> Residual:
+    """Write the data minus the components [0, low), 0 where an entry is unobserved, and measure what is left.
 
     Parameters
     ----------
@@ -60,32 +61,110 @@ def keep_band(
         The data; its values may be `out`.
     model : LowRank
         The components.
-    band : Band
-        The part that is kept.
+    low : int
+        Low cutoff.
     n_lags : int
         Number of lags, lag 0 included; 0 for none.
     out : (n_pixels, n_frames) array
-        Receives the filtered matrix.
+        Receives the residual.
     """
-    kept, kept_h = model.band(band.low, band.high)
-    clutter, clutter_h = model.band(0, band.low)
+    clutter, clutter_h = model.band(0, low)
     compiled = matrix.values.size >= COMPILED_ENTRIES
 
-    def filtered(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
+    def removed(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
         target = out[rows]
-        observed = matrix.observed_mask(rows)
-        if observed is not None and observed.all():
-            observed = None
-        if band.keeps_residual or n_lags > 0:
-            np.subtract(matrix.values[rows], clutter[rows] @ clutter_h, out=target)
-            if observed is not None:
-                target[~observed] = 0
-        lags = LagSums.of_rows(target, observed, n_lags, compiled)
-        if not band.keeps_residual:
-            np.matmul(kept[rows], kept_h, out=target)
-        elif observed is not None:
-            target[~observed] = (kept[rows] @ kept_h)[~observed]
-        return row_squared_norms(target) / matrix.n_frames, lags
+        np.subtract(matrix.values[rows], clutter[rows] @ clutter_h, out=target)
+        observed = _holes(matrix, rows, target)
+        return row_squared_norms(target) / matrix.n_frames, LagSums.of_rows(
+            target, observed, n_lags, compiled
+        )
 
-    powers, lags = zip(*matrix.map_row_blocks(filtered), strict=True)
-    return FilteredBand(np.concatenate(powers), LagSums.joined(lags))
+    powers, lags = zip(*matrix.map_row_blocks(removed), strict=True)
+    return Residual(np.concatenate(powers), LagSums.joined(lags))
+
+
+def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, n_lags: int) -> LagSums:
+    """Return the lagged products of a residual from which every pixel's own share of the components is taken.
+
+    Parameters
+    ----------
+    residual : CasoratiMatrix
+        From :func:`remove_clutter`, with the global cutoff.
+    model : LowRank
+        The components.
+    cutoffs : LocalCutoffs
+        Their shares.
+    n_lags : int
+        Number of lags, lag 0 included.
+    """
+    compiled = residual.values.size >= COMPILED_ENTRIES
+
+    def lags(rows: slice) -> LagSums:
+        block = residual.values[rows] - _change(model, cutoffs, rows)
+        return LagSums.of_rows(block, _holes(residual, rows, block), n_lags, compiled)
+
+    return LagSums.joined(residual.map_row_blocks(lags))
+
+
+def keep_band(
+    residual: CasoratiMatrix,
+    model: LowRank,
+    band: Band,
+    power: NDArray[np.float64],
+    cutoffs: LocalCutoffs | None = None,
+) -> NDArray[np.float64]:
+    """Turn a residual into the band that is kept, in place, and return its power Doppler.
+
+    Parameters
+    ----------
+    residual : CasoratiMatrix
+        From :func:`remove_clutter`, with the low cutoff of the band. Where the band is without the residual, its
+        values may be anything.
+    model : LowRank
+        The components. Those of the band fill unobserved entries.
+    band : Band
+        The part that is kept.
+    power : (n_pixels,) float64 array
+        Power of the residual.
+    cutoffs : LocalCutoffs, optional
+        Share of each component that is taken out of each pixel; by default the components below the low cutoff are
+        taken out of all pixels.
+
+    Returns
+    -------
+    (n_pixels,) float64 array
+        Mean of |s|^2 over frames of what is kept.
+    """
+    if band.keeps_residual and residual.is_complete and cutoffs is None:
+        return power
+    first = band.low if cutoffs is None else min(cutoffs.first, band.low)
+    kept, kept_h = model.band(first, band.high)
+
+    def filtered(rows: slice) -> NDArray[np.float64]:
+        target = residual.values[rows]
+        observed = residual.observed_mask(rows)
+        if band.keeps_residual and cutoffs is not None:
+            target -= _change(model, cutoffs, rows)
+        replaced = np.s_[:] if not band.keeps_residual else None if observed is None else ~observed
+        if replaced is not None:
+            share = 1 if cutoffs is None else 1 - cutoffs.of(rows, first, band.high)
+            target[replaced] = ((kept[rows] * share) @ kept_h)[replaced]
+        return row_squared_norms(target) / residual.n_frames
+
+    return np.concatenate(list(residual.map_row_blocks(filtered)))
+
+
+def _holes(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Set the unobserved entries of a block to 0; return the mask of the observed ones, None where all are."""
+    observed = matrix.observed_mask(rows)
+    if observed is None or observed.all():
+        return None
+    block[~observed] = 0
+    return observed
+
+
+def _change(model: LowRank, cutoffs: LocalCutoffs, rows: slice) -> NDArray[Any]:
+    """Return what cutoffs by place take out of a residual in addition to the global cutoff."""
+    near, near_h = model.band(cutoffs.first, cutoffs.stop)
+    change: NDArray[Any] = (near[rows] * cutoffs.changed(rows)) @ near_h
+    return change

@@ -12,11 +12,11 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.pipeline.band import Band, keep_band
-from usdenoise.pipeline.blood.blood_map import map_blood
+from usdenoise.pipeline.band import Band, keep_band, remove_clutter
 from usdenoise.pipeline.blood.clutter_projection import clutter_projection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.picture_quality import judge_picture
+from usdenoise.pipeline.blood_by_place import map_blood
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.pipeline.estimate import Estimate, estimate_components, fit_all_pixels
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit
@@ -116,22 +116,24 @@ def denoise(
         cutoffs = _choose_cutoffs(matrix, estimate, chosen)
         model, singular_values = fit_all_pixels(matrix, estimate, cutoffs.band.low)
         solved = time.perf_counter()
-        projection = clutter_projection(model.right[:, : cutoffs.band.low])
-        filtered = keep_band(matrix, model, cutoffs.band, projection.n_lags, out=matrix.values)
+        band = cutoffs.band
+        projection = clutter_projection(model.right[:, : band.low])
+        residual = remove_clutter(matrix, model, band.low, projection.n_lags, out=matrix.values)
         grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)))
-        blood = map_blood(filtered.lags, projection, grid)
-    quality = _judge(entries, estimate, cutoffs.band, singular_values, filtered.power, chosen)
+        blood = map_blood(matrix, model, projection, residual.lags, band.low, grid)
+        power = keep_band(matrix, model, band, residual.power, blood.cutoffs if chosen.local_cutoff else None)
+    quality = _judge(entries, estimate, band, singular_values, residual.power, chosen)
     return DenoiseResult(
         acquisition=replace(stack, iq=from_casorati(matrix.values, stack)),
-        power_doppler=image_from_pixels(filtered.power, stack).astype(np.float32),
-        blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
-        noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
+        power_doppler=image_from_pixels(power, stack).astype(np.float32),
+        blood_power=image_from_pixels(blood.map.blood_power, stack).astype(np.float32),
+        noise_power=image_from_pixels(blood.map.noise_power, stack).astype(np.float32),
         model=model,
         singular_values=singular_values,
-        options=replace(chosen, rank=len(singular_values), low_cutoff=cutoffs.band.low),
+        options=replace(chosen, rank=len(singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=cutoffs.choice,
-        picture_quality=judge_picture(blood, stack.n_frames),
+        picture_quality=judge_picture(blood.map, stack.n_frames),
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
         observed=matrix.observed,

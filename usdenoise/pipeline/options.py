@@ -64,6 +64,9 @@ class DenoiseOptions:
     high_cutoff : "rank", "none" or int
         End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all components from low on, residual
         included.
+    local_cutoff : bool
+        Whether the components near the low cutoff are taken out pixel by pixel, as far as they are tissue there
+        (docs/blood.md). The blood map is made so in any case; this is for the filtered stack and its power.
     refit : str
         "all" fits both factors to all observed entries after the sample, in one step of subspace iteration; "none"
         uses the sample alone.
@@ -99,6 +102,7 @@ class DenoiseOptions:
     patience: int = 1
     low_cutoff: str | int = "auto"
     high_cutoff: str | int = "none"
+    local_cutoff: bool = False
     refit: str = "all"
     precision: str = "single"
     threads: int | None = None
@@ -174,6 +178,10 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     if name in CHOICES:
         if value not in CHOICES[name]:
             raise OptionError(f"{name} {value!r} is not known; choose one of {', '.join(CHOICES[name])}")
+        return value
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise OptionError(f"{name} {value!r} is not known; give {flag(name)} True or False")
         return value
     words = _WORDS.get(name, ())
     if isinstance(value, str) and value in words:

@@ -152,3 +152,19 @@ def test_a_verdict_without_noise_or_agreement_leaves_them_out():
     below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence
     assert "3 dB below noise in them" in below
     assert below.endswith("two halves of the scan correlate at 0.88")
+
+
+def test_cutoffs_by_place_take_tissue_that_a_low_cutoff_leaves(noisy):
+    phantom, terms, truth, result = noisy
+    few = usdenoise.denoise(stack_of(terms), axes="zxt", low_cutoff=result.options.low_cutoff - 3)
+    assert correlation(few.blood_power, truth) > correlation(result.blood_power, truth) - 0.03
+    by_place = usdenoise.denoise(stack_of(terms), axes="zxt", local_cutoff=True)
+    assert correlation(by_place.power_doppler, truth) > correlation(result.power_doppler, truth)
+    np.testing.assert_array_equal(by_place.blood_power, result.blood_power)
+    power = np.mean(np.abs(by_place.acquisition.iq) ** 2, axis=-1)
+    assert by_place.power_doppler == pytest.approx(power, rel=1e-4)
+
+
+def test_local_cutoff_must_be_a_bool():
+    with pytest.raises(usdenoise.OptionError, match="give local_cutoff True or False"):
+        usdenoise.DenoiseOptions(local_cutoff="yes")

@@ -6,7 +6,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.pipeline.blood.channels import to_channels
+from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
+from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
+from usdenoise.pipeline.blood.noise_map import noise_map
 
 CELL_SIGMA = 0.85
 """Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
@@ -51,36 +55,71 @@ class Background:
         return replace(self, pixel=2 * self.pixel, average=2 * self.average)
 
 
+@dataclass(frozen=True)
+class NoiseLevels:
+    """Noise of a stack.
+
+    Attributes
+    ----------
+    power : (n_pixels,) float64 array
+        Power of the noise before the clutter filter.
+    pixel, average : (n_pixels,) float64 arrays
+        Noise variance of a channel of a pixel, and of its average over neighbours, as in :class:`Background`.
+    """
+
+    power: NDArray[np.float64]
+    pixel: NDArray[np.float64]
+    average: NDArray[np.float64]
+
+
+def measure_noise(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood) -> NoiseLevels:
+    """Measure the power of the noise in the frequencies without blood, and its variance by two halves of the frames.
+
+    The variances are medians over a wide window, so that vessels do not count. The difference of the halves holds
+    noise that is correlated in space as it is.
+
+    Parameters
+    ----------
+    lag_sums : LagSums
+        Lagged products of the filtered stack.
+    projection : ClutterProjection
+        The clutter filter.
+    grid : Neighbourhood
+        Shape of the image.
+    """
+    power = noise_map(lag_sums.mean(slice(None), projection.n_frames), projection, grid)
+    difference = to_channels(lag_sums.difference(projection.n_frames), np.iscomplexobj(lag_sums.sums))
+    freedom = difference.shape[1] - 1
+    # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
+    middle = (1 - 2 / (9 * freedom)) ** 3
+    pixel, averaged = (
+        grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle
+        for values in (difference, grid.average(difference, CELL_SIGMA))
+    )
+    return NoiseLevels(power, pixel, averaged)
+
+
 def measure_background(
     average: NDArray[np.float64],
-    difference: NDArray[np.float64],
+    noise: NoiseLevels,
     leftover: NDArray[np.float64],
     grid: Neighbourhood,
 ) -> Background:
-    """Measure the noise by the difference of two halves of the frames, and leftover tissue by what is at its depth.
-
-    Both are medians over a wide window, so that vessels do not count. The difference holds noise that is correlated
-    in space as it is.
+    """Measure leftover tissue by what is at its depth: a median over a wide window.
 
     Parameters
     ----------
     average : (n_pixels, C) array
         Channels of the averages over neighbours, with the mean of the noise taken off.
-    difference : (n_pixels, C) array
-        Channels of the scaled difference of two halves of the frames.
+    noise : NoiseLevels
+        The noise.
     leftover : (C,) array
         Channels of leftover tissue; zeros where nothing was removed.
     grid : Neighbourhood
         Shape of the image.
     """
-    freedom = difference.shape[1] - 1
-    # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
-    middle = (1 - 2 / (9 * freedom)) ** 3
     least = max(NEGLIGIBLE * float(np.mean(average**2)), TINY)
-    pixel, averaged = (
-        np.maximum(grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle, least)
-        for values in (difference, grid.average(difference, CELL_SIGMA))
-    )
+    pixel, averaged = np.maximum(noise.pixel, least), np.maximum(noise.average, least)
     length = float(np.linalg.norm(leftover))
     direction = leftover / length if length > 0 else leftover
     along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE

@@ -10,13 +10,13 @@ from usdenoise.pipeline.blood.blood_background import (
     NEGLIGIBLE,
     TINY,
     Background,
+    NoiseLevels,
     measure_background,
 )
 from usdenoise.pipeline.blood.channels import to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
-from usdenoise.pipeline.blood.noise_map import noise_map
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class BloodMap:
         Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
         meaningless without evidence of blood.
     reproducibility : float or None
-        Correlation of the maps of two interleaved halves of the frames; None where one of them is constant.
+        Correlation of the maps of two interleaved halves of the frames; None where one of them is constant, or they
+        were not made.
     """
 
     blood_power: NDArray[np.float64]
@@ -43,13 +44,19 @@ class BloodMap:
     reproducibility: float | None
 
 
-def map_blood(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood) -> BloodMap:
+def estimate_blood(
+    lag_sums: LagSums,
+    projection: ClutterProjection,
+    noise: NoiseLevels,
+    grid: Neighbourhood,
+    with_halves: bool = True,
+) -> BloodMap:
     """Return the blood and the noise power of each pixel of a filtered stack.
 
     The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
     clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
 
-    1. N comes from :func:`usdenoise.pipeline.blood.noise_map.noise_map`, and N w_l is taken off.
+    1. N w_l is taken off; N comes from :func:`usdenoise.pipeline.blood.blood_background.measure_noise`.
     2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
        solved for (see :class:`usdenoise.pipeline.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
@@ -64,31 +71,33 @@ def map_blood(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourh
         Lagged products of the filtered stack.
     projection : ClutterProjection
         The clutter filter.
+    noise : NoiseLevels
+        The noise.
     grid : Neighbourhood
         Shape of the image; pixels in the order of the Casorati matrix.
+    with_halves : bool
+        Whether the maps of two halves are made and compared; by default True.
     """
     is_complex = np.iscomplexobj(lag_sums.sums)
-    lags = lag_sums.mean(slice(None), projection.n_frames)
-    noise = noise_map(lags, projection, grid)
 
-    def channels(lags: NDArray[np.complex128]) -> NDArray[np.float64]:
-        return to_channels(lags - noise[:, None] * projection.white, is_complex)
+    def channels(halves: slice) -> NDArray[np.float64]:
+        lags = lag_sums.mean(halves, projection.n_frames)
+        return to_channels(lags - noise.power[:, None] * projection.white, is_complex)
 
-    def estimate(pixel: NDArray[np.float64], background: Background) -> _Estimate:
-        average = grid.average(pixel, CELL_SIGMA)
-        return _estimate(pixel, average, noise, background, projection, grid)
-
-    pixel = channels(lags)
-    difference = to_channels(lag_sums.difference(projection.n_frames), is_complex)
-    leftover = to_channels(projection.leftover, is_complex)
-    background = measure_background(grid.average(pixel, CELL_SIGMA), difference, leftover, grid)
-    whole = estimate(pixel, background)
-    first, second = (
-        estimate(channels(lag_sums.mean(slice(half, half + 1), projection.n_frames)), background.of_half())
-        for half in (0, 1)
-    )
-    agreement = _correlation(first.blood_power, second.blood_power)
-    return BloodMap(whole.blood_power, noise, whole.evidence, whole.kept_share, agreement)
+    pixel = channels(slice(None))
+    average = grid.average(pixel, CELL_SIGMA)
+    background = measure_background(average, noise, to_channels(projection.leftover, is_complex), grid)
+    whole = _estimate(pixel, average, noise.power, background, projection, grid)
+    agreement = None
+    if with_halves:
+        maps = []
+        for half in (slice(0, 1), slice(1, 2)):
+            pixel = channels(half)
+            average = grid.average(pixel, CELL_SIGMA)
+            estimate = _estimate(pixel, average, noise.power, background.of_half(), projection, grid)
+            maps.append(estimate.blood_power)
+        agreement = _correlation(*maps)
+    return BloodMap(whole.blood_power, noise.power, whole.evidence, whole.kept_share, agreement)
 
 
 @dataclass(frozen=True)

@@ -63,37 +63,51 @@ class ClutterProjection:
         return power
 
 
-def clutter_projection(right: NDArray[np.inexact]) -> ClutterProjection:
+def clutter_projection(
+    right: NDArray[np.inexact],
+    of_blood: NDArray[np.float64] | None = None,
+    of_image: NDArray[np.float64] | None = None,
+) -> ClutterProjection:
     """Return the effect of taking out components with the given temporal singular vectors.
 
     Parameters
     ----------
     right : (n_frames, k) array
         Orthonormal columns V.
+    of_blood, of_image : (k,) arrays, optional
+        Share of the power of each component that is taken, where there is blood and on average over the image; by
+        default all of it.
 
     Returns
     -------
     ClutterProjection
-        With L at least 1, and at most 12 and an eighth of the frames.
+        With L at least 1, and at most 12 and an eighth of the frames. `recovery` is that of the blood, `white` and
+        `leftover` are those of the image.
     """
     n = len(right)
-    size = 4 * n
-    spectrum = (np.abs(np.fft.fft(right.astype(np.complex128), size, axis=0)) ** 2).sum(axis=1) / n
-    taken = np.fft.ifft(spectrum)  # q at the lags 0, 1, ..., and the negative ones at the end
-    lags = 1
-    recovery = np.array([1 / max(_system(taken, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
-    for tried in range(1, min(MOST_LAGS, n // 8) + 1):
-        values, vectors = np.linalg.eigh(_system(taken, tried))
-        if values[0] < LEAST_EIGENVALUE:
-            break
-        lags, recovery = tried, (vectors[tried] / values) @ vectors.conj().T
-    recovery = np.pad(recovery, lags - len(recovery) // 2)
-    white = -taken[: lags + 1]
+    spectra = (np.abs(np.fft.fft(right.astype(np.complex128), 4 * n, axis=0)) ** 2) / n
+    everything = np.ones(right.shape[1])
+    taken = np.fft.ifft(spectra @ (everything if of_blood is None else of_blood))
+    lags, recovery = _recovery(taken, min(MOST_LAGS, n // 8))
+    spectrum = spectra @ (everything if of_image is None else of_image)
+    white = -np.fft.ifft(spectrum)[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
     kept = np.clip(1 - spectrum, 0, 1)
     leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
     scale = leftover[0].real
     return ClutterProjection(n, white, recovery, leftover / scale if scale > 0 else leftover * 0)
+
+
+def _recovery(taken: NDArray[np.complex128], most: int) -> tuple[int, NDArray[np.complex128]]:
+    """Return the number of lags L, and the weights of the lags -L to L, for q at the lags 0, 1, ... and -1 at the end."""
+    lags = 1
+    recovery = np.array([1 / max(_system(taken, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
+    for tried in range(1, most + 1):
+        values, vectors = np.linalg.eigh(_system(taken, tried))
+        if values[0] < LEAST_EIGENVALUE:
+            break
+        lags, recovery = tried, (vectors[tried] / values) @ vectors.conj().T
+    return lags, np.pad(recovery, lags - len(recovery) // 2)
 
 
 def _system(taken: NDArray[np.complex128], lags: int) -> NDArray[np.complex128]:

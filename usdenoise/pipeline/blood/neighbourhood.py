@@ -1,7 +1,6 @@
 """Averages over a pixel's neighbours, and medians over a wide window at its depth."""
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,9 @@ DEPTH_WINDOW = 7
 
 WIDTH_WINDOWS: dict[int, tuple[int, ...]] = {1: (), 2: (41,), 3: (13, 13)}
 """Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels."""
+
+COARSE = 3
+"""The wide median is taken at every third of a window, and interpolated: it is smoothed over two pixels afterwards."""
 
 SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
 """Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
@@ -56,12 +58,10 @@ class Neighbourhood:
         image = values.reshape(self.shape)
         windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
         centres = [
-            _coarse(n - size + 1, max(size // 4, 1)) for n, size in zip(self.shape, sizes, strict=True)
+            _coarse(n - size + 1, max(size // COARSE, 1)) for n, size in zip(self.shape, sizes, strict=True)
         ]
-        coarse = np.empty([len(c) for c in centres])
-        for place in product(*(range(len(c)) for c in centres[:1])):
-            slab = windows[np.ix_(centres[0][list(place)], *centres[1:])]
-            coarse[place] = np.median(slab.reshape(*slab.shape[: len(sizes)], -1), axis=-1)[0]
+        chosen = windows[np.ix_(*centres)]
+        coarse = np.median(chosen.reshape(*chosen.shape[: len(sizes)], -1), axis=-1)
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
             coarse = _along(_interpolation(n, centre + (size - 1) / 2), coarse, axis)
         return self._smoothed(coarse.reshape(-1), SMOOTHING_SIGMAS[: len(self.shape)])
@@ -91,4 +91,7 @@ def _gaussian(n: int, sigma: float) -> NDArray[np.float64]:
 
 
 def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    return np.moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)
+    """Return the product of a matrix with an image of any number of axes, along one of them."""
+    lines = image.reshape(-1, image.shape[axis], int(np.prod(image.shape[axis + 1 :])))
+    product: NDArray[np.float64] = matrix @ lines
+    return product.reshape(*image.shape[:axis], len(matrix), *image.shape[axis + 1 :])

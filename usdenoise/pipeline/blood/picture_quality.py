@@ -61,6 +61,21 @@ class PictureQuality:
         )
 
 
+def shows_blood(blood: BloodMap, n_frames: int) -> bool:
+    """Return whether the brightest pixels of a blood map are more than noise alone could make them.
+
+    Parameters
+    ----------
+    blood : BloodMap
+        The map.
+    n_frames : int
+        Number of frames from which it was made.
+    """
+    brightest = float(np.percentile(blood.blood_power, BRIGHTEST_PERCENT))
+    standard_error = float(np.median(blood.noise_power)) / np.sqrt(n_frames)
+    return bool(brightest > LEAST_STANDARD_ERRORS * standard_error)
+
+
 def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
     """Return the figures of a blood map.
 
@@ -76,8 +91,7 @@ def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
     bright = power >= 10 ** (-BRIGHT_DB / 10) * brightest
     vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
     noise_share = float((noise > power).mean())
-    standard_error = float(np.median(noise)) / np.sqrt(n_frames)
-    if brightest <= LEAST_STANDARD_ERRORS * standard_error or not vessel.any():
+    if not shows_blood(blood, n_frames) or not vessel.any():
         return PictureQuality(0.0, noise_share, None, None, blood.reproducibility)
     noisy = vessel & (noise > NEGLIGIBLE * power)
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
