@@ -59,11 +59,13 @@ def measures(image, truth, mask):
 def compared(stack, truth, mask):
     """Measures of the default run and of the full SVD at its best cutoff, of power Doppler and blood map."""
     ours = denoise(stack, axes="zxt")
+    by_place = denoise(stack, axes="zxt", local_cutoff=True)
     best, scores = oracle(stack, truth, min(64, stack.shape[-1] // 2))
     svd = denoise(stack, axes="zxt", method="svd", rank=best + 1, low_cutoff=best)
     assert abs(correlation(svd.power_doppler, truth) - scores[best]) < 1e-3
     rows = {
         "default: power Doppler": measures(ours.power_doppler, truth, mask),
+        "--local-cutoff: power Doppler": measures(by_place.power_doppler, truth, mask),
         "default: blood map": measures(ours.blood_power, truth, mask),
         "full SVD, best cutoff: power Doppler": measures(svd.power_doppler, truth, mask),
         "full SVD, best cutoff: blood map": measures(svd.blood_power, truth, mask),
