@@ -59,6 +59,22 @@ def product_names(ctx: click.Context, param: click.Parameter, value: str | None)
     return names
 
 
+def bad_frames(ctx: click.Context, param: click.Parameter, value: str | None) -> str | tuple[int, ...] | None:
+    """Return "auto", "keep", or the frame numbers of a list such as 3,17,40:45 (the last number is excluded)."""
+    if value is None or value in ("auto", "keep"):
+        return value
+    numbers: list[int] = []
+    try:
+        for part in value.split(","):
+            first, colon, stop = part.partition(":")
+            numbers += range(int(first), int(stop)) if colon else [int(first)]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0:
+        raise click.BadParameter(f"'{value}' is not auto, keep or frame numbers such as 3,17,40:45")
+    return tuple(numbers)
+
+
 def positive(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     """Return a number that is positive and finite."""
     if value is not None and not (value > 0 and math.isfinite(value)):

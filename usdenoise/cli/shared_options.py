@@ -54,6 +54,11 @@ _ESTIMATOR = dict((
                "are tissue there. Use it when vessels fade and haze remains.", is_flag=True),
     _estimator(Group.CUTOFFS, "rank", "Number of components to estimate. Raise it when tissue reaches the last one.",
                metavar="auto|N", callback=read.auto(int)),
+    _estimator(Group.FRAMES, "bad_frames", "Frames to leave out: auto finds those that are damaged, unlike the others or "
+               "displaced; keep leaves none out; or a list such as 3,17,40:45 (40 to 44).", metavar="auto|keep|LIST",
+               callback=read.bad_frames),
+    _estimator(Group.FRAMES, "motion", "rigid shifts every frame back by its displacement. Use it when the image moves as a "
+               "whole.", metavar="none|rigid"),
     _estimator(Group.ESTIMATOR, "method", "How the components are estimated. svd is the full SVD: exact, for small stacks "
                "without missing entries.", metavar="NAME"),
     _estimator(Group.ESTIMATOR, "sampling", "Fraction of the entries to sample in each sampled pixel. It decides the "

@@ -135,6 +135,47 @@ from usdenoise.cli.option_values import positive_numbers
     help="Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of "
     "the vessels. By default there is none.",
 )
+@option(
+    Group.DISTURBANCES,
+    "--bad-frames",
+    type=click.IntRange(0),
+    metavar="N",
+    show_default="0",
+    help="Number of frames with electrical interference, at random times.",
+)
+@option(
+    Group.DISTURBANCES,
+    "--bad-frame-level",
+    type=float,
+    metavar="X",
+    show_default="3",
+    help="Rms of the interference over that of tissue and blood.",
+)
+@option(
+    Group.DISTURBANCES,
+    "--jerk",
+    "jerk_pixels",
+    type=float,
+    metavar="PIXELS",
+    show_default="0",
+    help="Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
+)
+@option(
+    Group.DISTURBANCES,
+    "--drift",
+    "drift_pixels",
+    type=float,
+    metavar="PIXELS",
+    show_default="0",
+    help="Displacement of the image from the first frame to the last.",
+)
+@option(
+    Group.DISTURBANCES,
+    "--breathing",
+    metavar="PIXELS@HZ",
+    callback=positive_numbers("PIXELS@HZ", "@", float, range(2, 3)),
+    help="Amplitude and rate of a periodic displacement of the image. By default there is none.",
+)
 @option(Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack.")
 @shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
@@ -153,7 +194,8 @@ def command(
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
-    (axial, in mm/s, positive towards the probe) and, with --capillary, capillary_mask.
+    (axial, in mm/s, positive towards the probe); with --bad-frames also bad_frames (their numbers), and with --capillary
+    capillary_mask.
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
     from usdenoise.phantom import PhantomSettings

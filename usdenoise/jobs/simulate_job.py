@@ -80,6 +80,8 @@ def simulate_to_file(
             "velocity": phantom.velocity_mm_s,
             "noise_power": phantom.noise_power,
         }
+        if settings.bad_frames:
+            truth["bad_frames"] = phantom.bad_frames
         if phantom.capillary_mask is not None:
             truth["capillary_mask"] = phantom.capillary_mask
         spatial = "zxy"[: len(settings.shape) - 1]

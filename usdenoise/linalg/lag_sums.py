@@ -55,8 +55,20 @@ def quarter_edges(n: int) -> NDArray[np.int64]:
     return np.linspace(0, n, QUARTERS + 1).astype(np.int64)
 
 
-def pair_counts(n: int, n_lags: int) -> NDArray[np.float64]:
-    """Return the number of products in each sum of :func:`lag_sums`: a (2, n_lags) array."""
+def pair_counts(n: int, n_lags: int, used: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    """Return the number of products in each sum of :func:`lag_sums`: a (2, n_lags) array.
+
+    Parameters
+    ----------
+    n : int
+        Number of columns.
+    n_lags : int
+        Number of lags.
+    used : (n,) boolean array, optional
+        Columns that count; by default all.
+    """
+    if used is not None:
+        return lag_sums(used[None].astype(np.float64), n_lags)[:, 0]
     counts = np.zeros((2, n_lags))
     edges = quarter_edges(n)
     for quarter in range(QUARTERS):

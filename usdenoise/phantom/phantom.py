@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.phantom.capillaries import PerfusedRegion
+from usdenoise.phantom.disturbances import Interference, image_motion
 from usdenoise.phantom.motion import TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
 from usdenoise.phantom.settings import PhantomSettings, Stream
@@ -77,6 +78,8 @@ class Phantom:
         the probe; 0 outside the vessels.
     noise_power : float32 array of the same shape
         Expected power of the noise.
+    bad_frames : (n,) int64 array
+        Numbers of the frames with interference, which is a part of their noise term.
     capillary_mask : boolean array of the same shape, or None
         Pixels whose centre is in the perfused region; None if there are no capillaries.
     """
@@ -111,6 +114,8 @@ class Phantom:
         )
         self._noise = NoiseField(settings)
         self.noise_power = self._noise.power
+        self._interference = Interference(settings)
+        self.bad_frames = self._interference.frames
         self._region = None if settings.capillary_db is None else PerfusedRegion(settings, across)
         self.capillary_mask = None if self._region is None else self._region.mask
 
@@ -145,6 +150,8 @@ class Phantom:
             loss = depth_gain(self.settings, -self.settings.attenuation_db)
             tissue *= loss
             blood *= loss
+        for place in np.flatnonzero(np.isin(numbers, self.bad_frames)):
+            noise[place] += self._interference.frame(int(numbers[place])) * self._interference_level
         if self.settings.real:
             tissue, blood, noise = (self._modulated(term) for term in (tissue, blood, noise))
         return Terms(tissue + blood + noise, tissue, blood, noise)
@@ -161,6 +168,12 @@ class Phantom:
         clutter = 10 ** (self.settings.clutter_to_blood_db / 20)
         blood_rms = _rms(blood[:, self._level_mask.reshape(self.mask.shape)])
         return np.float32(clutter / _rms(tissue)), np.float32(1 / blood_rms)
+
+    @cached_property
+    def _interference_level(self) -> np.float32:
+        tissue, blood = self._raw(self._calibration, self._blood)
+        tissue_gain, blood_gain = self._gains
+        return np.float32(self.settings.bad_frame_level * _rms(tissue * tissue_gain + blood * blood_gain))
 
     @cached_property
     def _capillary_gain(self) -> np.float32:
@@ -180,7 +193,7 @@ class Phantom:
         from usdenoise.phantom.splat import tissue_frame
 
         seconds = number / self.settings.frame_rate_hz
-        field = self._motion.displacement(seconds)
+        field = self._displacement(number)
         origin, pitch = self._motion.origin, self._motion.pitch
         tissue = np.zeros(self.settings.grid, np.complex64)
         tissue_frame(self._tissue_rest, self._tissue_amplitude, field, origin, pitch, self._sigma_y, tissue)
@@ -191,6 +204,12 @@ class Phantom:
         shape = self.settings.shape[:-1]
         return tissue.reshape(shape), blood.reshape(shape)
 
+    def _displacement(self, number: int) -> NDArray[Any]:
+        """Return the displacement of the tissue in one frame at the nodes of the motion's grid."""
+        seconds = number / self.settings.frame_rate_hz
+        field: NDArray[Any] = self._motion.displacement(seconds) + image_motion(self.settings, number)
+        return field
+
     def _capillaries(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         assert self._region is not None
         scatterers = self._region.scatterers
@@ -198,7 +217,7 @@ class Phantom:
         def frame(number: int) -> NDArray[Any]:
             seconds = number / self.settings.frame_rate_hz
             image = np.zeros(self.settings.grid, np.complex64)
-            self._add_flow(scatterers, True, seconds, self._motion.displacement(seconds), image)
+            self._add_flow(scatterers, True, seconds, self._displacement(number), image)
             return image.reshape(self.settings.shape[:-1])
 
         return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))

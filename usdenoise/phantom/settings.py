@@ -12,6 +12,10 @@ LEAST_PIXELS = 8
 MOST_DB = 200
 # Gains of real scans are 20 to 60 dB. With both at their limit, the noise is still within single precision.
 MOST_GAIN_DB = 100
+# Beyond 60 dB over tissue, single precision would lose the tissue.
+MOST_LEVEL = 1000
+# Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
+MOST_MOTION = 5
 # Noise that is correlated over more pixels is one value a frame in all but the largest images.
 MOST_CORRELATION = 100
 
@@ -23,6 +27,7 @@ class Stream(IntEnum):
     NOISE = 1
     THIN_VESSELS = 2
     CAPILLARIES = 3
+    INTERFERENCE = 4
 
 
 @dataclass(frozen=True)
@@ -72,14 +77,24 @@ class PhantomSettings:
     capillary_db : float, optional
         Mean blood power of capillaries in a perfused region, relative to the mean blood power in the vessels, in dB
         (10 log10). Their scatterers move at 0.5 to 2 mm/s in all directions. By default there are none.
+    bad_frames : int
+        Number of frames with electrical interference, at random times, by default 0.
+    bad_frame_level : float
+        Rms of the interference over the rms of tissue and blood together, by default 3.
+    jerk_pixels, drift_pixels : float
+        Displacements of the whole image: largest one of a jerk that lasts a tenth of the scan, and that of a drift
+        from the first frame to the last; by default 0.
+    breathing : (float, float), optional
+        Amplitude in pixels and rate in Hz of a sinusoidal displacement of the whole image; by default none.
 
     Raises
     ------
     OptionError
         If the shape is not 3 or 4 positive numbers with at least 8 x 8 pixels and 2 frames, if the frame rate,
         the centre frequency or the fastest speed is not positive, if a level is beyond 200 dB, if the noise gain or
-        the attenuation is not within 0 to 100 dB, if the correlation is not within 0 to 100 pixels, or if the number
-        of thin vessels is negative.
+        the attenuation is not within 0 to 100 dB, if the correlation is not within 0 to 100 pixels, if the number
+        of thin vessels is negative, if there are more bad frames than frames, if their level is not within 0 to 1000,
+        or if a displacement is not within 5 pixels.
     """
 
     shape: tuple[int, ...] = (128, 96, 400)
@@ -96,6 +111,11 @@ class PhantomSettings:
     max_speed_mm_s: float | None = None
     thin_vessels: int = 0
     capillary_db: float | None = None
+    bad_frames: int = 0
+    bad_frame_level: float = 3.0
+    jerk_pixels: float = 0.0
+    drift_pixels: float = 0.0
+    breathing: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if (
@@ -121,6 +141,28 @@ class PhantomSettings:
                 "--blood-to-noise within 200 dB"
             )
         self._check_realism()
+        self._check_disturbances()
+
+    def _check_disturbances(self) -> None:
+        if not 0 <= self.bad_frames <= self.n_frames:
+            raise OptionError(
+                f"{self.bad_frames} bad frames of {self.n_frames} cannot be made; give --bad-frames from 0 to "
+                f"{self.n_frames}"
+            )
+        if not 0 < self.bad_frame_level <= MOST_LEVEL:
+            raise OptionError(
+                f"interference of {self.bad_frame_level:g} times the rms cannot be made; give --bad-frame-level above 0 "
+                f"and up to {MOST_LEVEL}"
+            )
+        for name, option, value in (
+            ("jerk", "--jerk", self.jerk_pixels),
+            ("drift", "--drift", self.drift_pixels),
+            ("breathing", "--breathing", 0.0 if self.breathing is None else self.breathing[0]),
+        ):
+            if not abs(value) <= MOST_MOTION:
+                raise OptionError(
+                    f"a {name} of {value:g} pixels cannot be made; give {option} within {MOST_MOTION} pixels"
+                )
 
     def _check_realism(self) -> None:
         for name, option, value, most, unit in (

@@ -75,9 +75,8 @@ def remove_clutter(
         target = out[rows]
         np.subtract(matrix.values[rows], clutter[rows] @ clutter_h, out=target)
         observed = _holes(matrix, rows, target)
-        return row_squared_norms(target) / matrix.n_frames, LagSums.of_rows(
-            target, observed, n_lags, compiled
-        )
+        lags = LagSums.of_rows(target, observed, n_lags, compiled, matrix.used)
+        return row_squared_norms(target) / matrix.n_used_frames, lags
 
     powers, lags = zip(*matrix.map_row_blocks(removed), strict=True)
     return Residual(np.concatenate(powers), LagSums.joined(lags))
@@ -101,7 +100,7 @@ def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, 
 
     def lags(rows: slice) -> LagSums:
         block = residual.values[rows] - _change(model, cutoffs, rows)
-        return LagSums.of_rows(block, _holes(residual, rows, block), n_lags, compiled)
+        return LagSums.of_rows(block, _holes(residual, rows, block), n_lags, compiled, residual.used)
 
     return LagSums.joined(residual.map_row_blocks(lags))
 
@@ -114,6 +113,8 @@ def keep_band(
     cutoffs: LocalCutoffs | None = None,
 ) -> NDArray[np.float64]:
     """Turn a residual into the band that is kept, in place, and return its power Doppler.
+
+    Frames that are left out are filled by the model, and do not count in the power.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ def keep_band(
     (n_pixels,) float64 array
         Mean of |s|^2 over frames of what is kept.
     """
-    if band.keeps_residual and residual.is_complete and cutoffs is None:
+    left_out = residual.left_out
+    if band.keeps_residual and residual.is_complete and cutoffs is None and left_out is None:
         return power
     first = band.low if cutoffs is None else min(cutoffs.first, band.low)
     kept, kept_h = model.band(first, band.high)
@@ -149,13 +151,24 @@ def keep_band(
         if replaced is not None:
             share = 1 if cutoffs is None else 1 - cutoffs.of(rows, first, band.high)
             target[replaced] = ((kept[rows] * share) @ kept_h)[replaced]
-        return row_squared_norms(target) / residual.n_frames
+        if left_out is not None:
+            target[:, left_out] = 0
+        power = row_squared_norms(target) / residual.n_used_frames
+        if left_out is not None:
+            share = 1 if cutoffs is None else 1 - cutoffs.of(rows, first, band.high)
+            target[:, left_out] = (kept[rows] * share) @ kept_h[:, left_out]
+        return power
 
     return np.concatenate(list(residual.map_row_blocks(filtered)))
 
 
 def _holes(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Set the unobserved entries of a block to 0; return the mask of the observed ones, None where all are."""
+    """Set unobserved entries and frames that are left out to 0; return the mask of the observed entries.
+
+    It is None where all are observed.
+    """
+    if matrix.left_out is not None:
+        block[:, matrix.left_out] = 0
     observed = matrix.observed_mask(rows)
     if observed is None or observed.all():
         return None

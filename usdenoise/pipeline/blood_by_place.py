@@ -51,13 +51,14 @@ def map_blood(
     """
     noise = measure_noise(lags, projection, grid)
     first = estimate_blood(lags, projection, noise, grid, with_halves=False)
-    if low == 0 or not shows_blood(first, residual.n_frames):
+    if low == 0 or not shows_blood(first, residual.n_used_frames):
         return MappedBlood(estimate_blood(lags, projection, noise, grid), None)
     cutoffs = local_cutoffs(model, low, first, grid)
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
         of_blood=cutoffs.power_taken(first.blood_power),
         of_image=cutoffs.power_taken(np.ones(residual.n_pixels)),
+        used=residual.used,
     )
     again = local_lags(residual, model, cutoffs, by_place.n_lags)
     return MappedBlood(estimate_blood(again, by_place, noise, grid), cutoffs)

@@ -12,6 +12,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.pipeline.band import Band, keep_band, remove_clutter
 from usdenoise.pipeline.blood.clutter_projection import clutter_projection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
@@ -20,9 +21,13 @@ from usdenoise.pipeline.blood_by_place import map_blood
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.pipeline.estimate import Estimate, estimate_components, fit_all_pixels
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit
+from usdenoise.pipeline.frames.filling import interpolated
+from usdenoise.pipeline.frames.frame_check import check_frames
+from usdenoise.pipeline.frames.frame_quality import FrameQuality
 from usdenoise.pipeline.options import DenoiseOptions, make_options
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
+from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import (
     CasoratiMatrix,
     EntryCheck,
@@ -111,16 +116,20 @@ def denoise(
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
         entries = _checked_entries(stack, chosen.precision, executor, in_place)
+        shape = stack.shape_in(canonical_axes(stack.spatial_axes))
+        frames = check_frames(entries, shape, chosen)
+        entries, search = frames.entries, frames.search
         matrix = entries.matrix
-        estimate = estimate_components(entries, chosen, start, all_components, on_iteration)
+        estimate = estimate_components(entries, search.subset, chosen, start, all_components, on_iteration)
         cutoffs = _choose_cutoffs(matrix, estimate, chosen)
         model, singular_values = fit_all_pixels(matrix, estimate, cutoffs.band.low)
         solved = time.perf_counter()
         band = cutoffs.band
-        projection = clutter_projection(model.right[:, : band.low])
+        projection = clutter_projection(model.right[:, : band.low], used=matrix.used)
         residual = remove_clutter(matrix, model, band.low, projection.n_lags, out=matrix.values)
-        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)))
-        blood = map_blood(matrix, model, projection, residual.lags, band.low, grid)
+        blood = map_blood(matrix, model, projection, residual.lags, band.low, Neighbourhood(shape))
+        curves = frames.curves(model, band.low)
+        model = interpolated(model, matrix.left_out)
         power = keep_band(matrix, model, band, residual.power, blood.cutoffs if chosen.local_cutoff else None)
     quality = _judge(entries, estimate, band, singular_values, residual.power, chosen)
     return DenoiseResult(
@@ -133,11 +142,12 @@ def denoise(
         options=replace(chosen, rank=len(singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=cutoffs.choice,
-        picture_quality=judge_picture(blood.map, stack.n_frames),
+        picture_quality=judge_picture(blood.map, matrix.n_used_frames),
+        frame_quality=FrameQuality(search.bad, search.left_out, curves, search.sentence),
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
-        observed=matrix.observed,
-        n_unobserved=entries.n_unobserved,
+        observed=matrix.sampled_bits(),
+        n_unobserved=_n_unobserved(matrix),
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
@@ -240,6 +250,17 @@ def _choose_cutoffs(matrix: CasoratiMatrix, estimate: Estimate, options: Denoise
     return _Cutoffs(Band(choice.low, high, keeps_residual), choice)
 
 
+def _n_unobserved(matrix: CasoratiMatrix) -> int:
+    if matrix.observed is None:
+        return matrix.n_pixels * (matrix.n_frames - matrix.n_used_frames)
+    bits = matrix.sampled_bits()
+    assert bits is not None
+    used = sum(
+        int(np.count_nonzero(unpack(bits[rows], matrix.n_frames))) for rows in block_rows(matrix.shape)
+    )
+    return matrix.n_pixels * matrix.n_frames - used
+
+
 def _judge(
     entries: EntryCheck,
     estimate: Estimate,
@@ -249,7 +270,7 @@ def _judge(
     options: DenoiseOptions,
 ) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    shape = entries.matrix.shape
+    shape = entries.matrix.used_shape
     if band.keeps_residual and entries.matrix.is_complete and options.refit == "all":
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors.
         left_over = power.sum() * shape[1] - np.sum(singular_values[band.low :] ** 2)

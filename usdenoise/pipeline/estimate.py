@@ -16,7 +16,7 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.pipeline.fit_sample import fit_sample
 from usdenoise.pipeline.options import DenoiseOptions, flag
-from usdenoise.pipeline.pixel_subset import PixelSubset, draw_pixel_subset
+from usdenoise.pipeline.pixel_subset import PixelSubset
 from usdenoise.pipeline.refit import refit
 from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
 from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
@@ -73,6 +73,7 @@ class Estimate:
 
 def estimate_components(
     entries: EntryCheck,
+    subset: PixelSubset,
     options: DenoiseOptions,
     start: Factors | None = None,
     all_components: bool = False,
@@ -84,6 +85,8 @@ def estimate_components(
     ----------
     entries : EntryCheck
         The Casorati matrix, and the number of its unobserved entries.
+    subset : PixelSubset
+        The exact spectrum of a few pixels.
     options : DenoiseOptions
         Method, rank, sampling and the options of the estimator.
     start : pair of arrays, optional
@@ -103,21 +106,20 @@ def estimate_components(
         If the solver leaves the finite numbers.
     """
     matrix = entries.matrix
-    subset = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(options.seed))
     release_freed_memory()
-    n_observed = matrix.n_pixels * matrix.n_frames - entries.n_unobserved
-    rank = _rank(options, subset, matrix.shape, n_observed)
+    n_observed = matrix.n_pixels * matrix.n_used_frames - entries.n_unobserved
+    rank = _rank(options, subset, matrix.used_shape, n_observed)
     if options.method == "svd":
-        check_rank_fits(matrix.shape, rank)
+        check_rank_fits(matrix.used_shape, rank)
         _check_complete(entries)
         model = truncated_svd(matrix.values, rank, matrix.executor)
         return Estimate(model, 1, subset.noise_rms, n_observed, None, None)
     sampled, start = _sampled_pixels(matrix, rank, options, start)
-    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.observed)
+    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
     # The sample determines fewer components than all entries do.
-    rank = _rank(options, subset, sampled.shape, sample.n_fitted)
+    rank = _rank(options, subset, sampled.used_shape, sample.n_fitted)
     problem = CompletionProblem(sampled.values, sample, matrix.executor)
-    solution = fit_sample(problem, subset, rank, options, start, on_iteration)
+    solution = _zero_in(matrix, fit_sample(problem, subset, rank, options, start, on_iteration))
     n_sampled, n_pixels, noise_rms = sample.n_fitted + sample.n_held_out, sampled.n_pixels, subset.noise_rms
     # These hold copies of the sampled pixels; the refit needs their memory.
     del problem, sample, sampled, start, subset
@@ -161,6 +163,13 @@ def fit_all_pixels(
     return model, np.append(model.singular_values, np.minimum(rest, smallest))
 
 
+def _zero_in(matrix: CasoratiMatrix, solution: Solution) -> Solution:
+    """Return a solution with zeros in the frames that are left out, where a start may have left other values."""
+    if matrix.left_out is not None:
+        solution.factors[1][matrix.left_out] = 0
+    return solution
+
+
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:
     """Return the given rank, or the automatic one, raised to what the given cutoffs need."""
     if not isinstance(options.rank, str):
@@ -186,6 +195,8 @@ def _sampled_pixels(
     matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, start: Factors | None
 ) -> tuple[CasoratiMatrix, Factors | None]:
     """Return the sampled pixels, and a warm start in them: all pixels unless a refit follows."""
+    if start is not None and matrix.left_out is not None and len(start[1]) == matrix.n_frames:
+        start = (start[0], np.where(matrix.left_out[:, None], 0, start[1]))
     if options.refit == "none":
         return matrix, start
     rng = RandomStream.SAMPLED_PIXELS.generator(options.seed)

@@ -19,6 +19,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "init": ("pixels", "spectral", "random", "small"),
         "refit": ("all", "none"),
         "precision": ("single", "double"),
+        "motion": ("none", "rigid"),
     }
 )
 
@@ -70,6 +71,11 @@ class DenoiseOptions:
     refit : str
         "all" fits both factors to all observed entries after the sample, in one step of subspace iteration; "none"
         uses the sample alone.
+    bad_frames : "auto", "keep", or tuple of int
+        "auto" leaves out frames that are damaged, unlike all others or displaced, at most a fifth of them; "keep"
+        keeps all; numbers, counted from 0 in the frames that were read, are left out.
+    motion : str
+        "rigid" shifts every frame back by its displacement before the estimate; "none" does not.
     precision : str
         "single" (float32, complex64) or "double" storage; sums are in double precision either way.
     threads : int or None
@@ -104,6 +110,8 @@ class DenoiseOptions:
     high_cutoff: str | int = "none"
     local_cutoff: bool = False
     refit: str = "all"
+    bad_frames: str | tuple[int, ...] = "auto"
+    motion: str = "none"
     precision: str = "single"
     threads: int | None = None
 
@@ -179,6 +187,8 @@ def _typed(name: str, value: Any, default: Any) -> Any:
         if value not in CHOICES[name]:
             raise OptionError(f"{name} {value!r} is not known; choose one of {', '.join(CHOICES[name])}")
         return value
+    if name == "bad_frames":
+        return _frame_numbers(value)
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise OptionError(f"{name} {value!r} is not known; give {flag(name)} True or False")
@@ -192,6 +202,24 @@ def _typed(name: str, value: Any, default: Any) -> Any:
         allowed = f"{', '.join(words)} or {kind}" if words else kind
         raise OptionError(f"{name} {value!r} is not known; give {flag(name)} {allowed}")
     return number
+
+
+def _frame_numbers(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, str) and value in ("auto", "keep"):
+        return value
+    numbers = [] if isinstance(value, str) else [_whole_number(number) for number in _listed(value)]
+    if not numbers or None in numbers:
+        raise OptionError(
+            f"bad_frames {value!r} is not known; give --bad-frames auto, keep or frame numbers, for example 3,17,40:45"
+        )
+    return tuple(sorted({number for number in numbers if number is not None}))
+
+
+def _listed(value: Any) -> list[Any]:
+    try:
+        return list(value)
+    except TypeError:
+        return [value]
 
 
 def _whole_number(value: Any) -> int | None:
@@ -220,6 +248,7 @@ PAPER = MappingProxyType(
         "ridge": 0.0,
         "patience": 0,
         "refit": "none",
+        "bad_frames": "keep",
         "low_cutoff": 0,
         "high_cutoff": "rank",
         "db_factor": 20,

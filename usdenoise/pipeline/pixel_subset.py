@@ -34,8 +34,8 @@ class PixelSubset:
 
     Attributes
     ----------
-    n_pixels : int
-        Number of pixels in the subset.
+    n_pixels, n_used_frames : int
+        Number of pixels in the subset, and of its frames that are not left out.
     singular_values : (k,) float64 array
         Singular values of the subset's Casorati matrix, k being the smaller of n_pixels and n_frames.
     right : (n_frames, k) array
@@ -45,14 +45,20 @@ class PixelSubset:
     """
 
     n_pixels: int
+    n_used_frames: int
     singular_values: NDArray[np.float64]
     right: NDArray[Any]
     noise_rms: float
 
     @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return int(self.right.shape[0])
+
+    @property
     def n_above_noise(self) -> int:
         """Number of singular values above the noise edge."""
-        edge = noise_edge(self.noise_rms, (self.n_pixels, self.right.shape[0]))
+        edge = noise_edge(self.noise_rms, (self.n_pixels, self.n_used_frames))
         return int(np.count_nonzero(self.singular_values > EDGE_MARGIN * edge))
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
@@ -75,9 +81,10 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
         Chooses the pixels.
     """
     count = min(matrix.n_pixels, SUBSET_PIXELS)
+    used = count, matrix.n_used_frames
     order = rng.permutation(matrix.n_pixels)
     if matrix.observed is None:
-        rows = _wide(matrix.values[np.sort(order[:count])])
+        rows = _used(matrix, _wide(matrix.values[np.sort(order[:count])]))
         singular, right = _spectrum(rows, matrix.executor)
     else:
         # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
@@ -85,16 +92,24 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
         chosen = matrix.rows(np.sort(order[np.argsort(-n_observed[order], kind="stable")][:count]))
         mask = chosen.observed_mask(slice(None))
         assert mask is not None
-        rows = _interpolated(_wide(chosen.values), mask)
+        rows = _used(matrix, _interpolated(_wide(chosen.values), mask))
         singular, right = _spectrum(rows, matrix.executor)
         for _ in range(_FILL_ROUNDS):
-            edge = noise_edge(noise_from_spectrum(singular, rows.shape), (rows.shape[0], rows.shape[1]))
+            edge = noise_edge(noise_from_spectrum(singular[: min(used)], used), used)
             rank = max(1, int(np.count_nonzero(singular > edge)))
             model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
             rows = np.where(mask, rows, model)
             singular, right = _spectrum(rows, matrix.executor)
     narrow: NDArray[Any] = right.astype(matrix.dtype)
-    return PixelSubset(count, singular, narrow, noise_from_spectrum(singular, rows.shape))
+    return PixelSubset(
+        count, matrix.n_used_frames, singular, narrow, noise_from_spectrum(singular[: min(used)], used)
+    )
+
+
+def _used(matrix: CasoratiMatrix, rows: NDArray[Any]) -> NDArray[Any]:
+    if matrix.left_out is not None:
+        rows[:, matrix.left_out] = 0
+    return rows
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from usdenoise.pipeline.blood.picture_quality import PictureQuality
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice
 from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.pipeline.fit_quality import FitQuality
+from usdenoise.pipeline.frames.frame_quality import FrameQuality
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
@@ -44,14 +45,17 @@ class DenoiseResult:
     picture_quality : PictureQuality
         Blood over noise, the share of the image where noise dominates, the loss to the clutter filter, and the
         correlation of the blood maps of two halves of the scan.
+    frame_quality : FrameQuality
+        Bad frames, and curves over all frames.
     fit_quality : FitQuality
         The held-out error against the one that the sample allows, and the verdict.
     noise_floor : float
         Noise level: estimated rms of the noise in an entry, in the units of the data.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the observed entries of the Casorati matrix; None when all were observed.
+        Bit mask of the entries of the Casorati matrix that were observed and in no frame that was left out; None
+        when that is all of them.
     n_unobserved : int
-        Number of entries that were NaN or infinite.
+        Number of entries that were NaN or infinite, or in a frame that was left out.
     n_sampled : int
         Number of entries that were fitted or held out.
     timings_s : dict
@@ -68,6 +72,7 @@ class DenoiseResult:
     solution: Solution | None
     cutoff: CutoffChoice | None
     picture_quality: PictureQuality
+    frame_quality: FrameQuality
     fit_quality: FitQuality
     noise_floor: float
     observed: NDArray[np.uint8] | None
@@ -93,7 +98,14 @@ class DenoiseResult:
     @property
     def verdict(self) -> str:
         """What can be said of the picture, and then of the estimate, in words."""
-        return f"{self.picture_quality.sentence}; estimate: {self.fit_quality.sentence}"
+        frames = self.frame_quality.sentence
+        return "; ".join(
+            [
+                self.picture_quality.sentence,
+                *([frames] if frames else []),
+                f"estimate: {self.fit_quality.sentence}",
+            ]
+        )
 
     @property
     def kept(self) -> str:
@@ -118,6 +130,7 @@ class DenoiseResult:
             "iterations": f"{n_iterations}: {iterations}",
             "error": f"held-out {error}, noise {self.noise_floor:.4g}",
             "picture": self.picture_quality.sentence,
+            "frames": self.frame_quality.sentence or "none is bad",
             "estimate": self.fit_quality.sentence,
             "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
             "time": seconds,

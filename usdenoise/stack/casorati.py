@@ -71,11 +71,15 @@ class CasoratiMatrix:
         Bit mask of the observed entries (see :mod:`usdenoise.stack.bit_mask`); None when all are observed.
     executor : Executor
         Maps functions over row blocks.
+    left_out : (n_frames,) boolean array or None
+        Frames that count nowhere: their values are 0 once :func:`usdenoise.pipeline.frames.bad_frames.leave_out` has
+        seen them. None, the default, when there are none.
     """
 
     values: NDArray[Any]
     observed: NDArray[np.uint8] | None
     executor: Executor
+    left_out: NDArray[np.bool_] | None = None
 
     @property
     def n_pixels(self) -> int:
@@ -93,6 +97,21 @@ class CasoratiMatrix:
         return self.n_pixels, self.n_frames
 
     @property
+    def used(self) -> NDArray[np.bool_] | None:
+        """Frames that are not left out; None when all are used."""
+        return None if self.left_out is None else ~self.left_out
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of columns that are not left out."""
+        return self.n_frames - (0 if self.left_out is None else int(np.count_nonzero(self.left_out)))
+
+    @property
+    def used_shape(self) -> tuple[int, int]:
+        """Shape without the frames that are left out."""
+        return self.n_pixels, self.n_used_frames
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
         return self.values.dtype
@@ -103,8 +122,23 @@ class CasoratiMatrix:
         return self.observed is None
 
     def observed_mask(self, rows: slice | NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Return the mask of the observed entries of some rows, None when every entry is observed."""
-        return None if self.observed is None else unpack(self.observed[rows], self.n_frames)
+        """Return the mask of the observed entries of some rows, None when every entry is observed.
+
+        Entries of frames that are left out count as observed: they are zeros that a model of zeros fits.
+        """
+        if self.observed is None:
+            return None
+        mask = unpack(self.observed[rows], self.n_frames)
+        return mask if self.left_out is None else mask | self.left_out
+
+    def sampled_bits(self) -> NDArray[np.uint8] | None:
+        """Return the bit mask of the entries that may be sampled: observed, and not in a frame that is left out."""
+        if self.left_out is None:
+            return self.observed
+        used = pack(~self.left_out[None])
+        if self.observed is None:
+            return np.broadcast_to(used, (self.n_pixels, used.shape[1]))
+        return self.observed & used
 
     def map_row_blocks(self, function: Callable[[slice], Result]) -> Iterator[Result]:
         """Yield the result of a function for each row block, in order."""

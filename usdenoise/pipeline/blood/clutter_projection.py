@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.lag_sums import pair_counts
+
 MOST_LAGS = 12
 """More lags than 12 changed the correlation with the true blood power by less than 0.002 on phantoms of 400 frames."""
 
@@ -67,6 +69,7 @@ def clutter_projection(
     right: NDArray[np.inexact],
     of_blood: NDArray[np.float64] | None = None,
     of_image: NDArray[np.float64] | None = None,
+    used: NDArray[np.bool_] | None = None,
 ) -> ClutterProjection:
     """Return the effect of taking out components with the given temporal singular vectors.
 
@@ -77,6 +80,8 @@ def clutter_projection(
     of_blood, of_image : (k,) arrays, optional
         Share of the power of each component that is taken, where there is blood and on average over the image; by
         default all of it.
+    used : (n_frames,) boolean array, optional
+        Frames that were not left out; V is 0 in the others. By default all.
 
     Returns
     -------
@@ -87,15 +92,28 @@ def clutter_projection(
     n = len(right)
     spectra = (np.abs(np.fft.fft(right.astype(np.complex128), 4 * n, axis=0)) ** 2) / n
     everything = np.ones(right.shape[1])
-    taken = np.fft.ifft(spectra @ (everything if of_blood is None else of_blood))
+    gaps = _gaps(n, used)
+    taken = np.fft.ifft(spectra @ (everything if of_blood is None else of_blood)) * gaps
     lags, recovery = _recovery(taken, min(MOST_LAGS, n // 8))
     spectrum = spectra @ (everything if of_image is None else of_image)
-    white = -np.fft.ifft(spectrum)[: lags + 1]  # q at the lags 0, 1, ..., L
+    white = -(np.fft.ifft(spectrum) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
-    kept = np.clip(1 - spectrum, 0, 1)
+    kept = np.clip(1 - spectrum * gaps[0], 0, 1)
     leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
     scale = leftover[0].real
     return ClutterProjection(n, white, recovery, leftover / scale if scale > 0 else leftover * 0)
+
+
+def _gaps(n: int, used: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """Return all pairs of frames over the pairs that are used, by lag: q is a mean over the pairs that are used."""
+    gaps = np.ones(4 * n)
+    if used is not None:
+        longest = min(2 * MOST_LAGS, n - 1)
+        counts = pair_counts(n, longest + 1, used).sum(axis=0)
+        ratios = (n - np.arange(longest + 1)) / np.maximum(counts, 1)
+        gaps[: longest + 1] = ratios
+        gaps[-longest:] = ratios[:0:-1]
+    return gaps
 
 
 def _recovery(taken: NDArray[np.complex128], most: int) -> tuple[int, NDArray[np.complex128]]:

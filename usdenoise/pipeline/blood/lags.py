@@ -27,7 +27,12 @@ class LagSums:
 
     @classmethod
     def of_rows(
-        cls, rows: NDArray[Any], observed: NDArray[np.bool_] | None, n_lags: int, compiled: bool
+        cls,
+        rows: NDArray[Any],
+        observed: NDArray[np.bool_] | None,
+        n_lags: int,
+        compiled: bool,
+        used: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Return the lagged products of some rows of a filtered stack.
 
@@ -41,11 +46,15 @@ class LagSums:
             Number of lags, lag 0 included.
         compiled : bool
             Whether to use the compiled loop.
+        used : (n_frames,) boolean array, optional
+            Frames that count, those whose entries are not all 0; by default all.
         """
         sums = lag_sums(rows, n_lags, compiled)
         if observed is None:
-            counts = np.broadcast_to(pair_counts(rows.shape[1], n_lags)[:, None], sums.shape)
+            counts = np.broadcast_to(pair_counts(rows.shape[1], n_lags, used)[:, None], sums.shape)
         else:
+            if used is not None:
+                observed = observed & used
             counts = lag_sums(observed.astype(np.float32), n_lags, compiled)
         return cls(sums, counts)
 

@@ -1,0 +1,81 @@
+"""What goes wrong in a scan: frames with interference, and motion of the whole image under the probe."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.phantom.settings import PhantomSettings, Stream
+
+# The image moves along this direction (depth, lateral, elevation): mostly in depth, where a probe is pressed.
+DIRECTION = np.array([0.8, 0.6, 0.0])
+# A jerk lasts a tenth of the scan, in its middle, out and back.
+JERK_SHARE = 0.1
+# Interference is a tone along each line with a phase of its own, and this share of its power is white.
+WHITE_SHARE = 0.2
+# Cycles a pixel of the tone: an oscillator that is not locked to the scanner is anywhere in the band.
+LOWEST_TONE, HIGHEST_TONE = 0.05, 0.45
+
+
+def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
+    """Return the displacement (z, x, y) of the whole image in one frame, in pixels.
+
+    The jerk is a squared sine over a tenth of the scan, the drift linear over the scan, breathing a sine.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Sizes of the motions.
+    number : int
+        Number of the frame, counted from 0.
+    """
+    last = settings.n_frames - 1
+    phase = (number / last - 0.5) / JERK_SHARE + 0.5
+    size = settings.drift_pixels * number / last
+    if 0 <= phase <= 1:
+        size += settings.jerk_pixels * math.sin(math.pi * phase) ** 2
+    if settings.breathing is not None:
+        pixels, hertz = settings.breathing
+        size += pixels * math.sin(2 * math.pi * hertz * number / settings.frame_rate_hz)
+    moved: NDArray[np.float64] = size * DIRECTION
+    return moved
+
+
+class Interference:
+    """Frames of the phantom with electrical interference.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Number of these frames, their level and the seed.
+
+    Attributes
+    ----------
+    frames : (n,) int64 array
+        Their numbers, increasing.
+    """
+
+    def __init__(self, settings: PhantomSettings) -> None:
+        self._settings = settings
+        rng = np.random.default_rng([settings.seed, Stream.INTERFERENCE])
+        self.frames = np.sort(rng.permutation(settings.n_frames)[: settings.bad_frames]).astype(np.int64)
+
+    def frame(self, number: int) -> NDArray[Any]:
+        """Return the interference of one frame, of unit mean power, complex64.
+
+        Parameters
+        ----------
+        number : int
+            Number of the frame, counted from 0.
+        """
+        n_z, *lines = self._settings.shape[:-1]
+        rng = np.random.default_rng([self._settings.seed, Stream.INTERFERENCE, number])
+        tone = 2 * np.pi * rng.uniform(LOWEST_TONE, HIGHEST_TONE) * rng.choice([-1, 1])
+        amplitude = rng.standard_normal((*lines, 2)) @ [1, 1j]
+        depth = np.arange(n_z).reshape(-1, *[1] * len(lines))
+        white = rng.standard_normal((n_z, *lines, 2)) @ [1, 1j]
+        pattern = math.sqrt(1 - WHITE_SHARE) * np.exp(1j * tone * depth) * amplitude
+        pattern = pattern + math.sqrt(WHITE_SHARE) * white
+        unit: NDArray[Any] = (pattern / np.sqrt(np.mean(np.abs(pattern) ** 2))).astype(np.complex64)
+        return unit

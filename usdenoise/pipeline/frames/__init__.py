@@ -1,0 +1,1 @@
+"""The frames of a stack: which are bad, how they move, and curves over them."""

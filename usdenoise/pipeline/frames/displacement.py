@@ -1,0 +1,101 @@
+"""Displacement of the image in every frame, by phase correlation of the envelopes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.stack.casorati import CasoratiMatrix
+
+LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
+"""Pixels along an axis of the middle part that is looked at, by the number of spatial axes."""
+
+FRAMES_A_BLOCK = 64
+
+PEAK_SIGMA = 1.5
+"""Standard deviation, in pixels, of the Gaussian peak that a displacement makes. The normalised spectrum is weighted with
+the Gaussian's transform, so that its logarithm is a parabola through three pixels, which gives fractions of a pixel."""
+
+
+def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the displacement of each frame against the mean frame, in pixels.
+
+    The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
+    envelopes, in the middle of the image and under a Hann window.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The stack.
+    shape : tuple of int
+        Pixels along each spatial axis, in the order of the Casorati matrix.
+
+    Returns
+    -------
+    (n_frames, n_axes) float64 array
+        Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
+    """
+    from scipy import fft
+
+    n_axes = len(shape)
+    most = LARGEST_IMAGE[n_axes]
+    middle = tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
+    image = matrix.values.reshape(*shape, matrix.n_frames)[middle]
+    size = image.shape[:-1]
+    axes = tuple(range(1, n_axes + 1))
+    window = np.ones(size, np.float32)
+    for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
+        window = window * axis.astype(np.float32)
+    weight = _gaussian_spectrum(size)
+
+    def spectra(frames: slice) -> NDArray[Any]:
+        envelope = np.moveaxis(np.abs(image[..., frames]).astype(np.float32), -1, 0)
+        envelope = envelope - envelope.mean(axis=axes, keepdims=True)
+        transformed: NDArray[Any] = fft.rfftn(envelope * window, axes=axes)
+        return transformed
+
+    used = np.ones(matrix.n_frames, bool) if matrix.left_out is None else ~matrix.left_out
+    blocks = list(row_blocks(matrix.n_frames, FRAMES_A_BLOCK))
+    reference = sum(
+        part[used[frames]].sum(axis=0)
+        for frames, part in zip(blocks, matrix.executor.map(spectra, blocks), strict=True)
+    )
+
+    def peaks(frames: slice) -> NDArray[np.float64]:
+        cross = spectra(frames) * reference.conj()
+        size_of = np.abs(cross)
+        cross *= weight / np.maximum(size_of, np.finfo(np.float32).tiny)
+        return _peaks(fft.irfftn(cross, s=size, axes=axes))
+
+    return np.concatenate(list(matrix.executor.map(peaks, blocks)))
+
+
+def _gaussian_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
+    frequencies = [np.fft.fftfreq(n) for n in size[:-1]] + [np.fft.rfftfreq(size[-1])]
+    weight = np.ones((*size[:-1], size[-1] // 2 + 1), np.float32)
+    for axis in np.ix_(*frequencies):
+        weight *= np.exp(-2 * (np.pi * PEAK_SIGMA * axis) ** 2).astype(np.float32)
+    return weight
+
+
+def _peaks(correlation: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the place of the largest value of each image, between the pixels, as a signed displacement."""
+    n_frames, *size = correlation.shape
+    flat = correlation.reshape(n_frames, -1)
+    best = np.stack(np.unravel_index(flat.argmax(axis=1), size), axis=1)
+    places = best.astype(np.float64)
+    numbers = np.arange(n_frames)
+    for axis, n in enumerate(size):
+        if n < 3:
+            continue
+        near = []
+        for step in (-1, 0, 1):
+            index = best.copy()
+            index[:, axis] = (index[:, axis] + step) % n
+            near.append(correlation[(numbers, *index.T)].astype(np.float64))
+        low, peak, high = np.log(np.maximum(near, np.finfo(np.float32).tiny))
+        curvature = low - 2 * peak + high
+        places[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
+        places[:, axis] -= n * (places[:, axis] > n / 2)
+    return np.where(flat.max(axis=1, keepdims=True) > 0, places, 0.0)
