@@ -121,6 +121,7 @@ def test_files_of_different_rooms_have_different_names() -> None:
 
 PHASES = (
     "check_entries",
+    "check_frames",
     "estimate_components",
     "draw_pixel_subset",
     "fit_sample",

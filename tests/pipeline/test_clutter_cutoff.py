@@ -167,43 +167,54 @@ def test_random_configurations_never_diverge():
 
 
 @pytest.mark.parametrize(
-    ("held_out", "n_sampled", "refitted", "verdict", "words"),
+    ("held_out", "n_sampled", "gained", "verdict", "words"),
     [
-        (1.03, 5000, True, Verdict.AS_FULL_SVD, "as good as the full SVD"),
+        (1.03, 5000, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
+        (9.0, 5000, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
         (
             1.3,
             5000,
-            True,
+            0.6,
             Verdict.CLOSE_TO_FULL_SVD,
-            "close to the full SVD: before the refit, the held-out error was 1.16 times",
+            "close to the full SVD: the last pass over all entries gained 0.6 times what is left",
         ),
-        (9.0, 5000, True, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),
-        (1.03, 5000, False, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
-        (1.3, 1500, False, Verdict.TOO_FEW_SAMPLES, "too few samples: 15 per pixel for rank 10"),
+        (
+            1.3,
+            5000,
+            6.0,
+            Verdict.NOT_REFITTED,
+            "poor fit: the last pass over all entries gained 6 times what is left; raise the sampling, or raise "
+            "the iterations",
+        ),
+        (9.0, 5000, None, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),
+        (1.03, 5000, None, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
+        (1.3, 1500, None, Verdict.TOO_FEW_SAMPLES, "too few samples: 15 per pixel for rank 10"),
         (
             1.3,
             800,
-            True,
+            0.4,
             Verdict.TOO_FEW_SAMPLES,
             "too few samples: 8 per pixel for rank 10; raise the sampling, or lower the rank",
         ),
         (
             None,
             5000,
-            True,
+            0.4,
             Verdict.NOT_JUDGED,
             "no entry was held out, so the fit cannot be judged; raise the sampling",
         ),
     ],
 )
-def test_verdicts(held_out, n_sampled, refitted, verdict, words):
+def test_verdicts(held_out, n_sampled, gained, verdict, words):
+    left = 100 * 80 - 10 * (100 + 80 - 10)
     quality = judge_fit(
         held_out_rmse=held_out,
-        residual_energy=100 * 80 - 10 * (100 + 80 - 10),
+        residual_energy=left,
+        energy=1e3 * left,
         shape=(100, 80),
         rank=10,
         samples_per_pixel=None if n_sampled is None else n_sampled / 100,
-        refitted=refitted,
+        gained_energy=None if gained is None else gained * left,
     )
     assert quality.residual_rms == pytest.approx(1.0)
     assert quality.verdict is verdict
@@ -212,6 +223,28 @@ def test_verdicts(held_out, n_sampled, refitted, verdict, words):
     assert quality.verdict.is_good == words.startswith("as good as")
     if held_out is not None and n_sampled == 5000:
         assert quality.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
+
+
+def test_rounding_errors_are_no_gain_of_the_refit():
+    given = {"held_out_rmse": 1e-7, "shape": (100, 80), "rank": 10, "samples_per_pixel": 50.0}
+    quality = judge_fit(residual_energy=0.0, gained_energy=1e-8, energy=1.0, **given)
+    assert quality.verdict is Verdict.AS_FULL_SVD
+    quality = judge_fit(residual_energy=0.0, gained_energy=1e-3, energy=1.0, **given)
+    assert quality.verdict is Verdict.NOT_REFITTED
+
+
+def test_advice_names_what_is_wrong_with_the_frames():
+    quality = judge_fit(
+        held_out_rmse=9.0,
+        residual_energy=100.0,
+        shape=(100, 80),
+        rank=10,
+        samples_per_pixel=50.0,
+        gained_energy=None,
+        energy=1e3,
+        advice="leave the bad frames out",
+    )
+    assert quality.sentence.endswith("; leave the bad frames out, or raise the iterations")
 
 
 def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):

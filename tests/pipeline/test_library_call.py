@@ -134,10 +134,10 @@ def test_load_names_its_options() -> None:
         usdenoise.load("absent.h5", foo=1)
 
 
-def test_a_result_shows_itself_in_eleven_lines() -> None:
+def test_a_result_shows_itself_in_twelve_lines() -> None:
     result = usdenoise.denoise(STACK, axes="tzx", rank=3, low_cutoff=1)
     lines = repr(result).splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 12
     assert lines[0] == "<DenoiseResult"
     assert lines[1] == "  stack       iq, t 30, z 12, x 10, float32, 0 entries unobserved"
     assert lines[2] == "  method      eta-decay, rank 3, sampling 0.5, seed 0"
@@ -146,7 +146,8 @@ def test_a_result_shows_itself_in_eleven_lines() -> None:
     mean, largest = result.power_doppler.mean(), result.power_doppler.max()
     assert lines[7].startswith("  picture     ")
     assert result.picture_quality.sentence in lines[7]
-    assert lines[9] == f"  power       mean {mean:.4g}, largest {largest:.4g}"
+    assert lines[8] == "  frames      none is bad"
+    assert lines[10] == f"  power       mean {mean:.4g}, largest {largest:.4g}"
     assert all(len(line) <= 110 for line in lines)
     exact = usdenoise.denoise(STACK, axes="tzx", method="svd", rank=3)
     assert "not iterative" in repr(exact)

@@ -101,11 +101,13 @@ def command(
             command=["usdenoise", *sys.argv[1:]],
             watcher=_Narrator(console, arguments["options"].iterations),
         )
-    if report["n_unobserved"]:
+    if report["n_unobserved"] > report["frames"]["n_entries_left_out"]:
         console.warn(
-            f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
-            "from the low-rank model"
+            f"{report['n_unobserved']} entries were NaN or infinite, or in a frame that was left out; they were not used, "
+            "and are filled from the low-rank model"
         )
+    if report["frames"]["sentence"]:
+        console.warn(report["frames"]["sentence"])
     if not Verdict.from_code(report["fit"]).is_good:
         console.warn(report["estimate"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:

@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a table as comma-separated values, with the column names in the first line.
@@ -27,6 +29,23 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return buffer.getvalue()
+
+
+def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
+    """Return columns of numbers as tab-separated values, with "n/a" for NaN, as BIDS has them.
+
+    Parameters
+    ----------
+    columns : mapping
+        Name -> (n,) array of numbers.
+    """
+    cells = [[_number(value) for value in values.tolist()] for values in columns.values()]
+    lines = ["\t".join(columns), *("\t".join(row) for row in zip(*cells, strict=True))]
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return "n/a" if value != value else f"{value:.8g}"
 
 
 def _cell(value: Any) -> Any:

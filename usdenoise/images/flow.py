@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
+from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition, time_axis_of
 
@@ -39,7 +39,11 @@ class Product:
 
 
 def directional_power(
-    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+    stack: Acquisition | NDArray[Any],
+    axis: int | None = None,
+    *,
+    axes: str | None = None,
+    left_out: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the mean power at positive and at negative Doppler frequencies.
 
@@ -55,6 +59,8 @@ def directional_power(
         Number of the time axis of an array.
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
+    left_out : (n_frames,) boolean array, optional
+        Frames that do not count; by default all frames do.
 
     Returns
     -------
@@ -81,6 +87,7 @@ def directional_power(
     """
     iq, time = time_axis_of(stack, axis, axes)
     n_frames = iq.shape[time]
+    n_used = n_frames - (0 if left_out is None else int(np.count_nonzero(left_out)))
     share = np.zeros(n_frames)
     share[np.fft.fftfreq(n_frames) > 0] = 1.0
     share[0] = 0.5
@@ -88,15 +95,19 @@ def directional_power(
         share[n_frames // 2] = 0.5
 
     def halves(block: NDArray[np.complex128]) -> NDArray[np.float64]:
-        spectrum = np.abs(np.fft.fft(block, axis=1)) ** 2 / n_frames**2
+        spectrum = np.abs(np.fft.fft(block, axis=1)) ** 2 / (n_frames * n_used)
         return np.stack([spectrum @ share, spectrum @ (1 - share)])
 
-    positive, negative = _by_pixel(halves, iq, time, "directional power").astype(np.float32)
+    positive, negative = _by_pixel(halves, iq, time, "directional power", left_out).astype(np.float32)
     return positive, negative
 
 
 def doppler_frequency(
-    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+    stack: Acquisition | NDArray[Any],
+    axis: int | None = None,
+    *,
+    axes: str | None = None,
+    left_out: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return the mean Doppler frequency in cycles per frame, arg(sum_t s(t+1) conj(s(t))) / (2 pi).
 
@@ -111,6 +122,8 @@ def doppler_frequency(
         Number of the time axis of an array.
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
+    left_out : (n_frames,) boolean array, optional
+        Frames that do not count; by default all frames do.
 
     Returns
     -------
@@ -128,11 +141,11 @@ def doppler_frequency(
         return lagged
 
     iq, time = time_axis_of(stack, axis, axes)
-    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, time, "axial velocity")
+    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, time, "axial velocity", left_out)
     return (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
 
 
-def axial_velocity(acquisition: Acquisition) -> Product:
+def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> Product:
     """Return the axial velocity v = c f / (2 f0) of a filtered stack, or its Doppler frequency f.
 
     f is :func:`doppler_frequency` times the frame rate, f0 the centre frequency and c the speed of sound
@@ -142,6 +155,8 @@ def axial_velocity(acquisition: Acquisition) -> Product:
     ----------
     acquisition : Acquisition
         Filtered stack, complex.
+    left_out : (n_frames,) boolean array, optional
+        Frames that do not count; by default all frames do.
 
     Returns
     -------
@@ -166,7 +181,7 @@ def axial_velocity(acquisition: Acquisition) -> Product:
     >>> velocity.values.round(3).tolist(), velocity.unit
     ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
-    cycles = doppler_frequency(acquisition)
+    cycles = doppler_frequency(acquisition, left_out=left_out)
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
     rate, center = acquisition.frame_rate_hz, acquisition.center_frequency_hz
     if rate is None:
@@ -179,13 +194,15 @@ def axial_velocity(acquisition: Acquisition) -> Product:
     return Product((cycles * scale).astype(np.float32), "mm/s", formula)
 
 
-def signed_power(acquisition: Acquisition) -> Product:
+def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> Product:
     """Return the power Doppler with the sign of the mean Doppler frequency.
 
     Parameters
     ----------
     acquisition : Acquisition
         Filtered stack, complex.
+    left_out : (n_frames,) boolean array, optional
+        Frames that do not count; by default all frames do.
 
     Returns
     -------
@@ -206,12 +223,15 @@ def signed_power(acquisition: Acquisition) -> Product:
     >>> signed.values.round(3).tolist()
     [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
     """
-    sign = np.sign(doppler_frequency(acquisition))
+    sign = np.sign(doppler_frequency(acquisition, left_out=left_out))
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
-    return Product(power_doppler(acquisition) * sign, POWER_UNIT, formula)
+    positive, negative = directional_power(acquisition, left_out=left_out)
+    return Product((positive + negative) * sign, POWER_UNIT, formula)
 
 
-def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str, Product]:
+def doppler_products(
+    acquisition: Acquisition, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
+) -> dict[str, Product]:
     """Return the flow images that `names` asks for.
 
     Parameters
@@ -220,6 +240,8 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
         Filtered stack, complex if any flow image is asked for.
     names : sequence of str
         "directional", "signed" and "velocity" add images; other names, such as "power", add none.
+    left_out : (n_frames,) boolean array, optional
+        Frames that do not count; by default all frames do.
 
     Returns
     -------
@@ -234,19 +256,23 @@ def doppler_products(acquisition: Acquisition, names: Sequence[str]) -> dict[str
     """
     made = {}
     if "directional" in names:
-        halves = directional_power(acquisition)
+        halves = directional_power(acquisition, left_out=left_out)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
             made[f"directional_power_{sign}"] = Product(values, POWER_UNIT, formula)
     if "signed" in names:
-        made["signed_power"] = signed_power(acquisition)
+        made["signed_power"] = signed_power(acquisition, left_out)
     if "velocity" in names:
-        made["axial_velocity"] = axial_velocity(acquisition)
+        made["axial_velocity"] = axial_velocity(acquisition, left_out)
     return made
 
 
 def _by_pixel(
-    function: Callable[[NDArray[np.complex128]], NDArray[Any]], iq: NDArray[Any], axis: int, what: str
+    function: Callable[[NDArray[np.complex128]], NDArray[Any]],
+    iq: NDArray[Any],
+    axis: int,
+    what: str,
+    left_out: NDArray[np.bool_] | None,
 ) -> NDArray[Any]:
     """Return the values of `function` for every pixel of a complex stack, the spatial axes last.
 
@@ -261,6 +287,8 @@ def _by_pixel(
         Time axis of `iq`.
     what : str
         Name of the values, for the error message.
+    left_out : (n_frames,) boolean array or None
+        Frames that the function sees as zeros.
     """
     if not np.iscomplexobj(iq):
         raise OptionError(
@@ -269,6 +297,13 @@ def _by_pixel(
     frames_last = np.moveaxis(iq, axis, -1)
     pixels = frames_last.reshape(-1, frames_last.shape[-1])
     blocks = row_blocks(len(pixels), _ROWS_A_BLOCK)
-    values = np.concatenate([function(pixels[rows].astype(np.complex128)) for rows in blocks], axis=-1)
+
+    def seen(rows: slice) -> NDArray[np.complex128]:
+        block = pixels[rows].astype(np.complex128)
+        if left_out is not None:
+            block[:, left_out] = 0
+        return block
+
+    values = np.concatenate([function(seen(rows)) for rows in blocks], axis=-1)
     by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *frames_last.shape[:-1])
     return by_pixel

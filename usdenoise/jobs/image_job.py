@@ -19,6 +19,7 @@ from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES, decibels
+from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.progress import Watcher
@@ -77,6 +78,7 @@ class ImageJob:
         if "blood" in products:
             files |= {"blood_power_png": "blood_power.png", "blood_power_tif": "blood_power.tif"}
         files |= {f"{name}_png": f"{name}.png" for name in products if name not in ("power", "blood")}
+        files |= FRAME_FILES
         if self._job.display.cutoff_figure:
             files["cutoff_png"] = "cutoff.png"
         return files
@@ -136,7 +138,8 @@ class FilteredImage:
     @cached_property
     def products(self) -> dict[str, Product]:
         """The images that follow from more than the power."""
-        return doppler_products(self.result.acquisition, self.job.output.products)
+        left_out = self.result.frame_quality.left_out
+        return doppler_products(self.result.acquisition, self.job.output.products, left_out)
 
     def content(self, provenance: str) -> ResultFile:
         """Return the content of the result file: the stack, the images, and the factors if they are kept."""
@@ -229,7 +232,8 @@ class FilteredImage:
         )
 
     def write_others(self, places: Mapping[str, Path]) -> None:
-        """Write nothing more."""
+        """Write the table of the frames."""
+        write_frame_table(places, frame_columns(self.result))
 
 
 def _digest(path: Path, others: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.formats.file_state import size_on_disk
+from usdenoise.jobs.frame_files import bad_frames_of
 from usdenoise.pipeline.cutoff_reason import CutoffReason
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
@@ -51,6 +52,20 @@ def cutoff_of(result: DenoiseResult) -> dict[str, Any]:
     }
 
 
+def frames_of(result: DenoiseResult) -> dict[str, Any]:
+    """Return the record of the frames of a result: how many were left out, how the image moves, and a sentence."""
+    quality = result.frame_quality
+    movement = quality.movement
+    return {
+        "n_bad": len(quality.bad),
+        "n_left_out": quality.n_left_out,
+        "n_entries_left_out": quality.n_left_out * result.power_doppler.size,
+        "moves_pixels": movement.range_pixels,
+        "steps": list(movement.steps),
+        "sentence": quality.sentence,
+    }
+
+
 def report_of(
     result: DenoiseResult,
     source: Mapping[str, Any],
@@ -91,6 +106,8 @@ def report_of(
         "residual_rms": quality.residual_rms,
         "blood": {**asdict(picture), "sentence": picture.sentence},
         "reproducibility": picture.reproducibility,
+        "bad_frames": bad_frames_of(result),
+        "frames": frames_of(result),
         "fit": quality.verdict.code,
         "estimate": quality.sentence,
         "verdict": result.verdict,

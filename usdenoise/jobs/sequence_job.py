@@ -19,9 +19,10 @@ from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES, decibels
+from usdenoise.jobs.frame_files import bad_frames_of
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.report import source_of
+from usdenoise.jobs.report import frames_of, source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_png
 from usdenoise.pictures.film import check_available, movie
 from usdenoise.pipeline.result import DenoiseResult
@@ -167,7 +168,10 @@ class _Collected:
         result = filtered.result
         for name in POWER_IMAGES:
             self.images[name].append(getattr(result, name))
-        for name, product in doppler_products(result.acquisition, products).items():
+        left_out = result.frame_quality.left_out
+        if left_out is not None:
+            left_out = left_out[-result.acquisition.n_frames :]
+        for name, product in doppler_products(result.acquisition, products, left_out).items():
             self.images.setdefault(name, []).append(product.values)
             self.attributes[name] = {"unit": product.unit, "formula": product.formula}
         if self._worst is None or _error(result) > _error(self._worst[1]):
@@ -203,6 +207,10 @@ class FilteredSequence:
         records = self.collected.records
         return {
             **{name: sum(record[name] for record in records) for name in _TOTALS},
+            "bad_frames": list(
+                {bad["frame"]: bad for record in records for bad in record["bad_frames"]}.values()
+            ),
+            "frames": _frames_of(records),
             "sequence": {
                 "window": self.length,
                 "stride": self.stride,
@@ -226,6 +234,7 @@ class FilteredSequence:
             "first_frame": np.array([window.start for window in self.windows], np.int64),
             "n_frames": np.array([window.n_frames for window in self.windows], np.int64),
             "complete": np.array([window.complete for window in self.windows], np.uint8),
+            "bad": np.array([record["is_bad"] for record in self.collected.records], np.uint8),
         }
         attributes: dict[str, Mapping[str, Any]] = {
             **self.collected.attributes,
@@ -234,6 +243,7 @@ class FilteredSequence:
                 "meaning": "middle of each block, from the first frame of the file",
             },
             "complete": {"meaning": "0 where the block is shorter than the window"},
+            "bad": {"meaning": "1 where more than a fifth of the frames look bad, and none was left out"},
         }
         compression = self.job.output.compression
         return ResultFile(
@@ -315,11 +325,26 @@ def _record(filtered: FilteredWindow) -> dict[str, Any]:
         "passes": solution.passes if solution else 0,
         "held_out_rmse": result.held_out_rmse,
         "noise_floor": result.noise_floor,
+        "bad_frames": bad_frames_of(result, filtered.first),
+        "is_bad": filtered.is_bad,
+        "frames": frames_of(result),
         "n_unobserved": result.n_unobserved,
         "n_sampled": result.n_sampled,
         "blood": asdict(result.picture_quality),
         "fit": result.fit_quality.verdict.code,
         "verdict": result.verdict,
+    }
+
+
+def _frames_of(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the frames of all windows; those in two windows count twice."""
+    frames = [record["frames"] for record in records]
+    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
+    return {
+        **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
+        "moves_pixels": max(own["moves_pixels"] for own in frames),
+        "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
+        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
     }
 
 

@@ -19,10 +19,10 @@ from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.picture_quality import judge_picture
 from usdenoise.pipeline.blood_by_place import map_blood
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice, choose_low_cutoff
-from usdenoise.pipeline.estimate import Estimate, estimate_components, fit_all_pixels
+from usdenoise.pipeline.estimate import Components, Estimate, estimate_components, fit_all_pixels
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit
 from usdenoise.pipeline.frames.filling import interpolated
-from usdenoise.pipeline.frames.frame_check import check_frames
+from usdenoise.pipeline.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.pipeline.frames.frame_quality import FrameQuality
 from usdenoise.pipeline.options import DenoiseOptions, make_options
 from usdenoise.pipeline.result import DenoiseResult
@@ -122,7 +122,8 @@ def denoise(
         matrix = entries.matrix
         estimate = estimate_components(entries, search.subset, chosen, start, all_components, on_iteration)
         cutoffs = _choose_cutoffs(matrix, estimate, chosen)
-        model, singular_values = fit_all_pixels(matrix, estimate, cutoffs.band.low)
+        components = fit_all_pixels(matrix, estimate, cutoffs.band.low)
+        model = components.model
         solved = time.perf_counter()
         band = cutoffs.band
         projection = clutter_projection(model.right[:, : band.low], used=matrix.used)
@@ -131,19 +132,21 @@ def denoise(
         curves = frames.curves(model, band.low)
         model = interpolated(model, matrix.left_out)
         power = keep_band(matrix, model, band, residual.power, blood.cutoffs if chosen.local_cutoff else None)
-    quality = _judge(entries, estimate, band, singular_values, residual.power, chosen)
+    quality = _judge(frames, estimate, components, band, residual.power)
     return DenoiseResult(
         acquisition=replace(stack, iq=from_casorati(matrix.values, stack)),
         power_doppler=image_from_pixels(power, stack).astype(np.float32),
         blood_power=image_from_pixels(blood.map.blood_power, stack).astype(np.float32),
         noise_power=image_from_pixels(blood.map.noise_power, stack).astype(np.float32),
         model=model,
-        singular_values=singular_values,
-        options=replace(chosen, rank=len(singular_values), low_cutoff=band.low),
+        singular_values=components.singular_values,
+        options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=cutoffs.choice,
         picture_quality=judge_picture(blood.map, matrix.n_used_frames),
-        frame_quality=FrameQuality(search.bad, search.left_out, curves, search.sentence),
+        frame_quality=FrameQuality(
+            search.bad, search.left_out, search.treatment, search.movement, curves, search.sentence
+        ),
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
         observed=matrix.sampled_bits(),
@@ -262,16 +265,16 @@ def _n_unobserved(matrix: CasoratiMatrix) -> int:
 
 
 def _judge(
-    entries: EntryCheck,
+    frames: CheckedFrames,
     estimate: Estimate,
+    components: Components,
     band: Band,
-    singular_values: NDArray[np.float64],
     power: NDArray[np.float64],
-    options: DenoiseOptions,
 ) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
+    entries, singular_values = frames.entries, components.singular_values
     shape = entries.matrix.used_shape
-    if band.keeps_residual and entries.matrix.is_complete and options.refit == "all":
+    if band.keeps_residual and entries.matrix.is_complete and components.gained_energy is not None:
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors.
         left_over = power.sum() * shape[1] - np.sum(singular_values[band.low :] ** 2)
     else:
@@ -279,8 +282,10 @@ def _judge(
     return judge_fit(
         held_out_rmse=estimate.held_out_rmse,
         residual_energy=float(left_over),
+        energy=float(entries.energy.sum()),
         shape=shape,
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
-        refitted=options.refit == "all",
+        gained_energy=components.gained_energy,
+        advice=frames.search.advice,
     )

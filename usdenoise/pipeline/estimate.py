@@ -17,7 +17,7 @@ from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.pipeline.fit_sample import fit_sample
 from usdenoise.pipeline.options import DenoiseOptions, flag
 from usdenoise.pipeline.pixel_subset import PixelSubset
-from usdenoise.pipeline.refit import refit
+from usdenoise.pipeline.refit import Refit, refit
 from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
 from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
 from usdenoise.stack.random_streams import RandomStream
@@ -52,6 +52,8 @@ class Estimate:
         Sampled entries of an average sampled pixel; None for the SVD of the whole stack.
     solution : Solution or None
         The result of the iterative method; None for the SVD.
+    gained_energy : float or None
+        What the last refit gained (see :class:`usdenoise.pipeline.refit.Refit`); None without a refit.
     """
 
     model: LowRank
@@ -60,6 +62,7 @@ class Estimate:
     n_sampled: int
     samples_per_pixel: float | None
     solution: Solution | None
+    gained_energy: float | None = None
 
     @property
     def held_out_rmse(self) -> float | None:
@@ -125,16 +128,35 @@ def estimate_components(
     del problem, sample, sampled, start, subset
     release_freed_memory()
     if options.refit == "none":
-        model, stride = LowRank.from_factors(*solution.factors), 1
-    else:
-        stride = _coarse_stride(matrix, rank, options, all_components)
-        model = _refitted(matrix, stride, orthonormal(solution.factors[1]), options)
-    return Estimate(model, stride, noise_rms, n_sampled, n_sampled / n_pixels, solution)
+        model = LowRank.from_factors(*solution.factors)
+        return Estimate(model, 1, noise_rms, n_sampled, n_sampled / n_pixels, solution)
+    stride = _coarse_stride(matrix, rank, options, all_components)
+    fitted = _refitted(matrix, stride, orthonormal(solution.factors[1]), options)
+    return Estimate(
+        fitted.model, stride, noise_rms, n_sampled, n_sampled / n_pixels, solution, fitted.gained_energy
+    )
 
 
-def fit_all_pixels(
-    matrix: CasoratiMatrix, estimate: Estimate, low: int
-) -> tuple[LowRank, NDArray[np.float64]]:
+@dataclass(frozen=True)
+class Components:
+    """The components of a filter.
+
+    Attributes
+    ----------
+    model : LowRank
+        Those that the filter needs, fitted to all pixels.
+    singular_values : (rank,) float64 array
+        Singular values of all components that were estimated.
+    gained_energy : float or None
+        What the last refit gained; None without a refit.
+    """
+
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    gained_energy: float | None
+
+
+def fit_all_pixels(matrix: CasoratiMatrix, estimate: Estimate, low: int) -> Components:
     """Return the components that a filter needs, fitted to all pixels, and the singular values of all components.
 
     Parameters
@@ -148,19 +170,20 @@ def fit_all_pixels(
 
     Returns
     -------
-    model : LowRank
-        The components; after a coarse fit those below low + COMPONENTS_BEYOND_CUTOFF.
-    singular_values : (rank,) float64 array
-        Of all components. Those that the model does not have are scaled up from the coarse fit.
+    Components
+        After a coarse fit the model has those below low + COMPONENTS_BEYOND_CUTOFF. The singular values of the others
+        are scaled up from the coarse fit.
     """
     coarse = estimate.model
     if estimate.stride == 1:
-        return coarse, coarse.singular_values
+        return Components(coarse, coarse.singular_values, estimate.gained_energy)
     needed = low + COMPONENTS_BEYOND_CUTOFF
-    model = refit(matrix, coarse.right[:, :needed])
+    fitted = refit(matrix, coarse.right[:, :needed])
+    model = fitted.model
     rest = coarse.singular_values[needed:] * np.sqrt(matrix.n_pixels / len(coarse.left))
     smallest = model.singular_values[-1]
-    return model, np.append(model.singular_values, np.minimum(rest, smallest))
+    singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
+    return Components(model, singular_values, fitted.gained_energy)
 
 
 def _zero_in(matrix: CasoratiMatrix, solution: Solution) -> Solution:
@@ -221,12 +244,12 @@ def _coarse_stride(matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, a
     return _stride(matrix, COARSE_PIXELS)
 
 
-def _refitted(matrix: CasoratiMatrix, stride: int, right: NDArray[Any], options: DenoiseOptions) -> LowRank:
+def _refitted(matrix: CasoratiMatrix, stride: int, right: NDArray[Any], options: DenoiseOptions) -> Refit:
     """Return the components of every `stride`-th pixel, from the temporal subspace of the sample."""
     if matrix.is_complete and stride == 1:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
         first = matrix.rows(slice(None, None, _stride(matrix, FIRST_REFIT_PIXELS)))
-        right = refit(first, right).right
+        right = refit(first, right).model.right
     # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
     rotate_again = isinstance(options.low_cutoff, str) or stride > 1
     return refit(matrix.rows(slice(None, None, stride)), right, rotate_again)

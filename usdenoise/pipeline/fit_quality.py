@@ -10,7 +10,15 @@ CLOSE = 1.1
 scatters by a few per cent between seeds (docs/quality.md)."""
 
 FAR = 1.5
-"""Ratio from which the sample counts as not fitted; a warm start is given up there, too."""
+"""Ratio from which a warm start is given up."""
+
+REFITTED, NEARLY_REFITTED = 0.5, 5.0
+"""Energy gained by the last pass of the refit, over the energy left, up to which the components are those of the full
+SVD, or close to them. Each pass gains far less than the one before: with up to 1.2 the power Doppler correlated with
+the full SVD's at 1.0000 on 25 runs, with random starts and two iterations among them."""
+
+ROUNDING = 2.0**-23
+"""Share of the energy of a stack in single precision that is rounding."""
 
 SAMPLES_PER_COMPONENT = 3.0
 """Samples of a pixel for each component below which factors from the sample alone are not trusted."""
@@ -23,8 +31,11 @@ class Verdict(CodedEnum):
     AS_FULL_SVD = "as good as the full SVD"
     AS_SAMPLE_ALLOWS = "as good as the sample allows"
     CLOSE_TO_FULL_SVD = (
-        "close to the full SVD: before the refit, the held-out error was {ratio:.2f} times the expected one; the refit "
-        "to all entries removes most of the excess"
+        "close to the full SVD: the last pass over all entries gained {gain:.1f} times what is left"
+    )
+    NOT_REFITTED = (
+        "poor fit: the last pass over all entries gained {gain:.0f} times what is left; {advice}, or "
+        "raise the iterations"
     )
     NOT_FITTED = "poor fit: the held-out error is {ratio:.1f} times the expected one; {advice}, or raise the iterations"
     NOT_JUDGED = "no entry was held out, so the fit cannot be judged; {advice}"
@@ -71,7 +82,9 @@ def judge_fit(
     shape: tuple[int, int],
     rank: int,
     samples_per_pixel: float | None,
-    refitted: bool,
+    gained_energy: float | None,
+    energy: float,
+    advice: str | None = None,
 ) -> FitQuality:
     """Judge an estimate from a sample.
 
@@ -87,8 +100,12 @@ def judge_fit(
         Number of components.
     samples_per_pixel : float or None
         Sampled entries of an average sampled pixel; None for the SVD of the whole stack.
-    refitted : bool
-        Whether the factors were fitted to all entries after the sample.
+    gained_energy : float or None
+        Energy that the last pass of the refit gained; None without a refit.
+    energy : float
+        Sum of |M|^2 over the stack, whose rounding errors are no gain.
+    advice : str, optional
+        What helps where the fit is poor; by default a larger sample.
     """
     n_pixels, n_frames = shape
     freedom = max(n_pixels * n_frames - rank * (n_pixels + n_frames - rank), 1)
@@ -102,24 +119,28 @@ def judge_fit(
     if held_out_rmse is not None and allowed is not None:
         # Without a residual above rounding nothing better can be expected.
         ratio = held_out_rmse / allowed if allowed > 0 else 1.0
+    gain = None if gained_energy is None else _relative_gain(gained_energy, residual_energy, energy)
     has_held_out = held_out_rmse is not None
-    verdict = _verdict(ratio, samples_per_pixel, rank, refitted) if has_held_out else Verdict.NOT_JUDGED
+    verdict = _verdict(ratio, samples_per_pixel, rank, gain) if has_held_out else Verdict.NOT_JUDGED
+    more = "raise the sampling" if gain is not None else "raise the sampling, or refit to all entries"
     sentence = verdict.value.format(
-        ratio=ratio,
-        per_pixel=samples_per_pixel,
-        rank=rank,
-        advice="raise the sampling" if refitted else "raise the sampling, or refit to all entries",
+        ratio=ratio, per_pixel=samples_per_pixel, rank=rank, gain=gain, advice=advice or more
     )
     return FitQuality(residual_rms, allowed, ratio, verdict, sentence)
 
 
-def _verdict(ratio: float | None, samples_per_pixel: float, rank: int, refitted: bool) -> Verdict:
+def _relative_gain(gained_energy: float, residual_energy: float, energy: float) -> float:
+    least = max(ROUNDING * energy, math.ulp(0.0))
+    return gained_energy / max(residual_energy, least)
+
+
+def _verdict(ratio: float | None, samples_per_pixel: float, rank: int, gain: float | None) -> Verdict:
     if ratio is None:
         return Verdict.TOO_FEW_SAMPLES
-    if refitted:
-        if ratio <= CLOSE:
+    if gain is not None:
+        if gain <= REFITTED:
             return Verdict.AS_FULL_SVD
-        return Verdict.CLOSE_TO_FULL_SVD if ratio <= FAR else Verdict.NOT_FITTED
+        return Verdict.CLOSE_TO_FULL_SVD if gain <= NEARLY_REFITTED else Verdict.NOT_REFITTED
     if samples_per_pixel < SAMPLES_PER_COMPONENT * rank:
         return Verdict.TOO_FEW_SAMPLES
     return Verdict.AS_SAMPLE_ALLOWS if ratio <= CLOSE else Verdict.NOT_FITTED

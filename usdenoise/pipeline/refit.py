@@ -1,5 +1,6 @@
 """Refit: fit the factors to all observed entries, from an approximate temporal subspace."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,24 @@ from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.stack.casorati import CasoratiMatrix
 
 
-def refit(matrix: CasoratiMatrix, right: NDArray[Any], rotate_again: bool = False) -> LowRank:
+@dataclass(frozen=True)
+class Refit:
+    """Components that were fitted to all observed entries.
+
+    Attributes
+    ----------
+    model : LowRank
+        The components.
+    gained_energy : float
+        Energy that they hold more than the best fit with the temporal subspace from before the step: what the step
+        mended. A further step would gain less.
+    """
+
+    model: LowRank
+    gained_energy: float
+
+
+def refit(matrix: CasoratiMatrix, right: NDArray[Any], rotate_again: bool = False) -> Refit:
     """Return the singular triplets of a matrix near an approximate temporal subspace.
 
     One step of subspace iteration: U is fitted to the data for the known V, then V for that U. The errors of a V
@@ -32,7 +50,7 @@ def refit(matrix: CasoratiMatrix, right: NDArray[Any], rotate_again: bool = Fals
 
     Returns
     -------
-    LowRank
+    Refit
         Of r components.
     """
     wide = np.result_type(matrix.dtype, np.float64)
@@ -51,10 +69,13 @@ def refit(matrix: CasoratiMatrix, right: NDArray[Any], rotate_again: bool = Fals
     for part, square in matrix.map_row_blocks(moment):
         moments = moments + part.astype(wide)
         squares = squares + square
+    before = float(np.trace(squares).real)
     if not matrix.is_complete:
-        return refit_left(matrix, orthonormal(moments.conj().T).astype(matrix.dtype))
+        model = refit_left(matrix, orthonormal(moments.conj().T).astype(matrix.dtype))
+        return Refit(model, max(float(np.sum(model.singular_values**2)) - before, 0.0))
     white = _whitening(squares)
     rotation, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
+    gained = max(float(np.sum(singular**2)) - before, 0.0)
     better = np.ascontiguousarray(right_h.conj().T, dtype=matrix.dtype)
     if rotate_again:
 
@@ -66,7 +87,7 @@ def refit(matrix: CasoratiMatrix, right: NDArray[Any], rotate_again: bool = Fals
         white = _whitening(squares)
         rotation, singular, right_h = np.linalg.svd(white.conj().T @ squares)
         better = np.ascontiguousarray((better @ right_h.conj().T).astype(matrix.dtype))
-    return LowRank(left @ (white @ rotation).astype(matrix.dtype), singular, better)
+    return Refit(LowRank(left @ (white @ rotation).astype(matrix.dtype), singular, better), gained)
 
 
 def refit_left(matrix: CasoratiMatrix, right: NDArray[Any]) -> LowRank:

@@ -64,11 +64,19 @@ class FilteredWindow:
         The filtered stack of these frames. Its timings cover a warm start that was given up, too.
     warm : bool
         Whether the estimate started from that of the window before.
+    first : int
+        Number of the first frame of the estimate: before the window where that is too short by itself.
     """
 
     window: Window
     result: DenoiseResult
     warm: bool
+    first: int
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether so many of its frames are bad that none was left out."""
+        return self.result.frame_quality.is_bad
 
 
 def cut_into_windows(
@@ -162,10 +170,11 @@ def filter_windows(
     tries_warm = options.method != "svd"
     for window in windows:
         first = min(window.start, max(0, window.stop - _least_frames(options)))
+        own = _options_of(options, first, window.stop)
         result: DenoiseResult | None = None
         given_up: dict[str, float] = {}
         if before is not None and tries_warm and window.complete:
-            result = _filter_warm(read(first, window.stop), before, options, on_iteration)
+            result = _filter_warm(read(first, window.stop), before, own, on_iteration)
             # Tissue may have moved too far for the old subspace.
             if not _is_fitted(result):
                 tries_warm, given_up, result = False, result.timings_s, None
@@ -173,7 +182,7 @@ def filter_windows(
         if result is None:
             result = denoise(
                 read(first, window.stop),
-                options=options,
+                options=own,
                 in_place=True,
                 all_components=True,
                 on_iteration=on_iteration,
@@ -181,7 +190,15 @@ def filter_windows(
             result = replace(result, timings_s=_added(result.timings_s, given_up))
         before = result
         whole = result.acquisition.n_frames == window.n_frames
-        yield FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm)
+        yield FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm, first)
+
+
+def _options_of(options: DenoiseOptions, first: int, stop: int) -> DenoiseOptions:
+    """Return options whose bad frames are counted from the first frame of a window."""
+    if isinstance(options.bad_frames, str):
+        return options
+    own = tuple(frame - first for frame in options.bad_frames if first <= frame < stop)
+    return replace(options, bad_frames=own or "keep")
 
 
 def _filter_warm(
@@ -254,7 +271,9 @@ def _last_frames(result: DenoiseResult, n_frames: int) -> DenoiseResult:
     stack = result.acquisition
     time = stack.axes.index("t")
     index = tuple(slice(-n_frames, None) if axis == time else slice(None) for axis in range(stack.iq.ndim))
+    left_out = result.frame_quality.left_out
+    used = np.ones(n_frames, bool) if left_out is None else ~left_out[-n_frames:]
     # An acquisition has two frames at least: of a single frame only the power is that of the frame.
-    power = power_doppler(stack.iq[index], time)
+    power = power_doppler(np.compress(used if used.any() else ~used, stack.iq[index], axis=time), time)
     kept = replace(stack, iq=stack.iq[index]) if n_frames > 1 else stack
     return replace(result, acquisition=kept, power_doppler=power)

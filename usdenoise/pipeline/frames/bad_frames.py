@@ -1,14 +1,15 @@
-"""Bad frames: those that are damaged, unlike all others, or displaced; they are left out of the estimate."""
+"""Bad frames: those that are damaged or unlike all others; they are left out of the estimate."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.linalg.row_blocks import row_squared_norms
+from usdenoise.pipeline.frames.movement import Movement, describe_movement
 from usdenoise.pipeline.pixel_subset import PixelSubset, draw_pixel_subset
 from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
 from usdenoise.stack.random_streams import RandomStream
@@ -23,15 +24,12 @@ SAMPLE_PIXELS = 1024
 """Pixels, evenly spread over the image, in which frames are compared."""
 
 OUTLIER, OUTLIER_SPREADS = 2.0, 8.0
-"""Logarithm of the ratio of a frame's misfit to the median one from which the frame is an outlier, and the same in units
-of the upper quartile's distance. On 40 phantoms without disturbances, with heartbeats and tissue up to 60 dB over
+"""Logarithm of the ratio of a frame's misfit to the median one from which the frame is an outlier, and the same in robust
+standard deviations. On 40 phantoms without disturbances, with heartbeats and tissue up to 60 dB over
 blood, the largest ratio was 1.2; interference of 0.3 of the rms of the stack had at least 5."""
 
 SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above that of the median frame, from which a frame is saturated."""
-
-MOVED_PIXELS, MOVED_SPREADS = 0.5, 6.0
-"""Displacement from the median place, in pixels and in robust standard deviations, from which a frame is left out."""
 
 MOST_ROUNDS = 6
 
@@ -45,7 +43,6 @@ class FrameReason(StrEnum):
     DUPLICATE = "duplicate"
     SATURATED = "saturated"
     OUTLIER = "outlier"
-    MOVED = "moved"
 
 
 WORDS = {
@@ -55,7 +52,6 @@ WORDS = {
     FrameReason.DUPLICATE: "copies of the frame before",
     FrameReason.SATURATED: "saturated",
     FrameReason.OUTLIER: "unlike the other frames",
-    FrameReason.MOVED: "displaced",
 }
 """The reasons in words."""
 
@@ -71,13 +67,24 @@ class BadFrame:
     reason : FrameReason
         Why it is bad.
     score : float
-        For an outlier, the misfit to the other frames over the median misfit, in dB. For a displaced frame, its
-        distance from the median place in pixels. For a saturated one, the share of values at the extreme. Otherwise 1.
+        For an outlier, the misfit to the other frames over the median misfit, in dB. For a saturated frame, the share
+        of values at the extreme. Otherwise 1.
     """
 
     frame: int
     reason: FrameReason
     score: float
+
+
+class Treatment(Enum):
+    """What is done with bad frames; the value is the sentence, with the figures left open."""
+
+    LEFT_OUT = "{share} are left out ({counts})"
+    KEPT = "{share} look bad ({counts}) and are kept; leave them out with --bad-frames auto"
+    TOO_MANY = (
+        "the scan is bad as a whole: {share} look bad ({counts}), more than a fifth, so none is left out; read a better "
+        "part with --frames, or list frames with --bad-frames"
+    )
 
 
 @dataclass(frozen=True)
@@ -90,21 +97,24 @@ class FrameSearch:
         In the order of their numbers.
     n_frames : int
         Frames of the stack.
-    is_left_out : bool
-        Whether they are left out: not where they are more than LARGEST_SHARE of all frames, unless they were given.
+    treatment : Treatment
+        What is done with them.
+    movement : Movement
+        How the image moves.
     subset : PixelSubset
         The pixel subset without the frames that are left out.
     """
 
     bad: tuple[BadFrame, ...]
     n_frames: int
-    is_left_out: bool
+    treatment: Treatment
+    movement: Movement
     subset: PixelSubset
 
     @property
     def left_out(self) -> NDArray[np.bool_] | None:
         """The frames that are left out, (n_frames,); None where there are none."""
-        if not self.bad or not self.is_left_out:
+        if not self.bad or self.treatment is not Treatment.LEFT_OUT:
             return None
         mask = np.zeros(self.n_frames, bool)
         mask[[frame.frame for frame in self.bad]] = True
@@ -112,18 +122,23 @@ class FrameSearch:
 
     @property
     def sentence(self) -> str:
-        """What was found, in words; empty without bad frames."""
-        if not self.bad:
-            return ""
-        reasons = [frame.reason for frame in self.bad]
-        counts = ", ".join(f"{reasons.count(r)} {WORDS[r]}" for r in WORDS if r in reasons)
-        share = f"{len(self.bad)} of {self.n_frames} frames"
-        if self.is_left_out:
-            return f"{share} are left out ({counts})"
-        return (
-            f"the scan is bad as a whole: {share} are bad ({counts}), more than {100 * LARGEST_SHARE:.0f} %, so none is "
-            "left out; read a better part with --frames, or list frames with --bad-frames"
-        )
+        """What was found, in words; empty where nothing was."""
+        parts = [self.movement.sentence] if self.movement.sentence else []
+        if self.bad:
+            reasons = [frame.reason for frame in self.bad]
+            counts = ", ".join(f"{reasons.count(r)} {WORDS[r]}" for r in WORDS if r in reasons)
+            share = f"{len(self.bad)} of {self.n_frames} frames"
+            parts.insert(0, self.treatment.value.format(share=share, counts=counts))
+        return "; ".join(parts)
+
+    @property
+    def advice(self) -> str | None:
+        """What helps the fit, if the frames are what is wrong; None if not."""
+        if self.bad and self.treatment is Treatment.KEPT:
+            return "leave the bad frames out with --bad-frames auto"
+        if self.bad and self.treatment is Treatment.TOO_MANY:
+            return "read a better part with --frames"
+        return self.movement.advice
 
 
 def find_bad_frames(
@@ -160,25 +175,36 @@ def find_bad_frames(
     OptionError
         If a given frame is not in the stack, or fewer than two are left.
     """
-    found: dict[int, BadFrame] = {}
     n_frames = matrix.n_frames
+
+    def result(bad: Iterable[BadFrame], treatment: Treatment, subset: PixelSubset) -> FrameSearch:
+        ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
+        used = np.ones(n_frames, bool)
+        used[[frame.frame for frame in ordered]] = False
+        movement = describe_movement(displacement, used if used.any() else ~used)
+        return FrameSearch(ordered, n_frames, treatment, movement, subset)
+
     if isinstance(wanted, tuple):
-        found = {frame: BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)}
-    looks = wanted == "auto" and n_frames >= LEAST_FRAMES
-    if looks:
-        step = max(1, matrix.n_pixels // SAMPLE_PIXELS)
-        sample = matrix.rows(slice(None, None, step))
-        for bad in [*_damaged(sample), *_moved(displacement)]:
-            found.setdefault(bad.frame, bad)
-    most = LARGEST_SHARE * n_frames if looks else n_frames
-    subset = _subset(matrix, found if len(found) <= most else (), seed)
-    rounds = MOST_ROUNDS if looks else 0
-    while rounds > 0 and (worse := _outliers(subset)):
+        given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
+        return result(given, Treatment.LEFT_OUT, _subset(matrix, wanted, seed))
+    subset = _subset(matrix, (), seed)
+    if n_frames < LEAST_FRAMES:
+        return result([], Treatment.KEPT, subset)
+    step = max(1, matrix.n_pixels // SAMPLE_PIXELS)
+    found = {bad.frame: bad for bad in _damaged(matrix.rows(slice(None, None, step)))}
+    most = LARGEST_SHARE * n_frames
+    clean = _subset(matrix, found, seed) if found and len(found) <= most else subset
+    for _ in range(MOST_ROUNDS):
+        worse = _outliers(clean)
         found |= {bad.frame: bad for bad in worse}
-        subset = _subset(matrix, found if len(found) <= most else (), seed)
-        rounds = rounds - 1 if len(found) <= most else 0
-    ordered = tuple(found[frame] for frame in sorted(found))
-    return FrameSearch(ordered, n_frames, len(ordered) <= most, subset)
+        if not worse or len(found) > most:
+            break
+        clean = _subset(matrix, found, seed)
+    if len(found) > most:
+        return result(found.values(), Treatment.TOO_MANY, subset)
+    if wanted == "keep":
+        return result(found.values(), Treatment.KEPT, subset)
+    return result(found.values(), Treatment.LEFT_OUT, clean)
 
 
 def leave_out(entries: EntryCheck, left_out: NDArray[np.bool_] | None) -> EntryCheck:
@@ -253,14 +279,6 @@ def _damaged(sample: CasoratiMatrix) -> list[BadFrame]:
     ]
 
 
-def _moved(displacement: NDArray[np.float64]) -> list[BadFrame]:
-    """Return the frames that are far from where most frames are."""
-    distance = np.linalg.norm(displacement - np.median(displacement, axis=0), axis=1)
-    spread = 1.4826 * float(np.median(np.abs(distance - np.median(distance))))
-    limit = max(MOVED_PIXELS, MOVED_SPREADS * spread)
-    return [BadFrame(int(t), FrameReason.MOVED, float(distance[t])) for t in np.flatnonzero(distance > limit)]
-
-
 def _outliers(subset: PixelSubset) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
     share = np.abs(subset.right.astype(np.complex128)) ** 2
@@ -272,9 +290,10 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     leverage = share @ (energy / (energy + ridge))
     misfit = (share @ (energy / (energy + ridge) ** 2)) / np.maximum(1 - leverage, 1e-12) ** 2
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
-    median, quartile = np.quantile(score, [0.5, 0.75])
+    median, quartile = np.quantile(score, [0.5, 0.25])
     score -= median
-    limit = max(OUTLIER, OUTLIER_SPREADS * float(quartile - median) / 0.674, float(score.max()) / 2)
+    # Of a normal distribution a quartile is 0.674 standard deviations from the median. Outliers are in the upper half.
+    limit = max(OUTLIER, OUTLIER_SPREADS * float(median - quartile) / 0.674, float(score.max()) / 2)
     return [
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
         for t in np.flatnonzero(score > limit)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pipeline.frames.bad_frames import BadFrame
+from usdenoise.pipeline.frames.bad_frames import BadFrame, Treatment
 from usdenoise.pipeline.frames.frame_curves import FrameCurves
+from usdenoise.pipeline.frames.movement import Movement
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,27 @@ class FrameQuality:
         The bad frames.
     left_out : (n_frames,) boolean array or None
         Frames that were left out; None when there were none.
+    treatment : Treatment
+        What was done with the bad frames.
+    movement : Movement
+        How the image moves.
     curves : FrameCurves
         One value for each frame.
     sentence : str
-        The bad frames in words; empty without any.
+        Bad frames and movement in words; empty where there is nothing to say.
     """
 
     bad: tuple[BadFrame, ...]
     left_out: NDArray[np.bool_] | None
+    treatment: Treatment
+    movement: Movement
     curves: FrameCurves
     sentence: str
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether so many frames are bad that none was left out."""
+        return self.treatment is Treatment.TOO_MANY
 
     @property
     def n_left_out(self) -> int:

@@ -1,0 +1,46 @@
+"""Curves over the frames, against slow loops."""
+
+import numpy as np
+import pytest
+
+from tests.reference.matrices import casorati_matrix, low_rank_and_noise
+from usdenoise.pipeline.frames.filling import interpolated
+from usdenoise.pipeline.frames.frame_curves import frame_curves, frame_sample
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_curves_equal_loops(dtype):
+    matrix = low_rank_and_noise(dtype)
+    left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
+    sample = frame_sample(casorati_matrix(matrix), len(matrix))
+    curves = frame_curves(sample, left, np.zeros((matrix.shape[1], 2)))
+    assert np.isnan(curves.dvars[0])
+    for t in range(matrix.shape[1]):
+        frame = matrix[:, t].astype(np.complex128)
+        assert curves.intensity[t] == pytest.approx(np.mean(np.abs(frame) ** 2), rel=1e-5)
+        outside = frame - left @ (left.conj().T @ frame)
+        assert curves.outside[t] == pytest.approx(np.mean(np.abs(outside) ** 2), rel=1e-3)
+        if t:
+            step = frame - matrix[:, t - 1]
+            assert curves.dvars[t] == pytest.approx(np.sqrt(np.mean(np.abs(step) ** 2)), rel=1e-5)
+
+
+def test_without_clutter_everything_is_outside():
+    matrix = low_rank_and_noise(np.complex64)
+    curves = frame_curves(
+        frame_sample(casorati_matrix(matrix), 10), np.zeros((len(matrix), 0)), np.zeros((matrix.shape[1], 2))
+    )
+    assert curves.outside == pytest.approx(curves.intensity)
+
+
+def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
+    from usdenoise.linalg.low_rank import LowRank
+
+    right = np.zeros((6, 1), np.complex64)
+    right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
+    model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
+    left_out = np.array([False, False, True, True, False, True])
+    filled = interpolated(model, left_out).right[:, 0]
+    assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
+    assert interpolated(model, None) is model
+    assert right[2, 0] == 0

@@ -1,0 +1,98 @@
+"""The record of the frames of a scan: a table with one row for each, its description, and the bad frames."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.formats.tables import tsv_text
+from usdenoise.images.power_doppler import POWER_UNIT
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.system.provenance import to_json
+
+FRAME_FILES = {"frames_tsv": "frames.tsv", "frames_json": "frames.json"}
+"""Keys of the table and its description among the files of a job, and the ends of their names."""
+
+_DESCRIPTIONS = {
+    "frame": ("Number of the frame, counted from 0 in the frames that were read", None),
+    "time": ("Time since the first frame that was read", "s"),
+    "intensity": ("Mean power of the stack over some pixels", POWER_UNIT),
+    "dvars": (
+        "Root mean square over these pixels of the difference from the frame before",
+        "the stack's unit",
+    ),
+    "outside": ("Mean power over these pixels outside the clutter components", POWER_UNIT),
+    "displacement_z": ("Displacement in depth against the mean frame", "pixels"),
+    "displacement_x": ("Lateral displacement against the mean frame", "pixels"),
+    "displacement_y": ("Displacement in elevation against the mean frame", "pixels"),
+    "left_out": ("1 where the frame was left out of the estimate and of the images", None),
+}
+
+
+def frame_columns(result: DenoiseResult) -> dict[str, NDArray[Any]]:
+    """Return the columns of the table, one value for each frame; NaN where there is none.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        The result of the frames.
+    """
+    quality, stack = result.frame_quality, result.acquisition
+    curves, n_frames = quality.curves, len(quality.curves.intensity)
+    frames = np.arange(n_frames)
+    columns: dict[str, NDArray[Any]] = {"frame": frames}
+    if stack.frame_rate_hz is not None:
+        columns["time"] = frames / stack.frame_rate_hz
+    columns |= {"intensity": curves.intensity, "dvars": curves.dvars, "outside": curves.outside}
+    for axis, letter in enumerate(canonical_axes(stack.spatial_axes)):
+        columns[f"displacement_{letter}"] = curves.displacement[:, axis]
+    left_out = np.zeros(n_frames, bool) if quality.left_out is None else quality.left_out
+    return {**columns, "left_out": left_out.astype(np.int64)}
+
+
+def columns_described(columns: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, str]]:
+    """Return the description and the unit of each column, as a BIDS sidecar has them."""
+    described = {}
+    for name in columns:
+        text, unit = _DESCRIPTIONS[name]
+        described[name] = {"Description": text, **({} if unit is None else {"Units": unit})}
+    return described
+
+
+def write_frame_table(places: Mapping[str, Path], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write the table of the frames and its description.
+
+    Parameters
+    ----------
+    places : mapping
+        Path by the keys of FRAME_FILES.
+    columns : mapping
+        From :func:`frame_columns`.
+    """
+    places["frames_tsv"].write_text(tsv_text(columns))
+    places["frames_json"].write_text(to_json(columns_described(columns), indent=2) + "\n")
+
+
+def bad_frames_of(result: DenoiseResult, first: int = 0) -> list[dict[str, Any]]:
+    """Return the record of the bad frames of a result.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        The result.
+    first : int
+        Number of its first frame, by default 0.
+    """
+    rate = result.acquisition.frame_rate_hz
+    return [
+        {
+            "frame": first + bad.frame,
+            "time_s": None if rate is None else (first + bad.frame) / rate,
+            "reason": bad.reason.value,
+            "score": bad.score,
+        }
+        for bad in result.frame_quality.bad
+    ]
