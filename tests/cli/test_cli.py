@@ -28,6 +28,8 @@ OUTPUTS = {
     "power_doppler_tif": "x_power_doppler.tif",
     "blood_power_png": "x_blood_power.png",
     "blood_power_tif": "x_blood_power.tif",
+    "frames_tsv": "x_frames.tsv",
+    "frames_json": "x_frames.json",
     "report": "x_report.json",
 }
 QUICK = ("--rank", "3", "--iterations", "2", "--patience", "0", "--low-cutoff", "0", "--high-cutoff", "rank")

@@ -45,7 +45,14 @@ def test_factors_then_expand(stack: Path, tmp_path: Path) -> None:
 def test_products_are_reported_and_written(stack: Path, tmp_path: Path) -> None:
     arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--compression", "gzip")
     report = parse(cli(*arguments, "--products", "directional,velocity").stdout)
-    assert set(report["output"]) == {"denoised", "directional_png", "velocity_png", "report"}
+    assert set(report["output"]) == {
+        "denoised",
+        "directional_png",
+        "velocity_png",
+        "frames_tsv",
+        "frames_json",
+        "report",
+    }
     for name in report["output"].values():
         assert Path(name).stat().st_size > 0
 

@@ -213,7 +213,8 @@ def run(scan: Path, **more: Any) -> dict[str, Any]:
 
 
 PICTURES = ["x_power_doppler.png", "x_power_doppler.tif"]
-RESULTS = ["x_blood_power.png", "x_blood_power.tif", "x_denoised.zarr", *PICTURES, "x_report.json"]
+FRAMES = ["x_frames.json", "x_frames.tsv"]
+RESULTS = ["x_blood_power.png", "x_blood_power.tif", "x_denoised.zarr", *FRAMES, *PICTURES, "x_report.json"]
 
 
 def test_our_own_group_is_replaced(scan: Path) -> None:

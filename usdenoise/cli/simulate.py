@@ -194,8 +194,8 @@ def command(
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
-    (axial, in mm/s, positive towards the probe); with --bad-frames also bad_frames (their numbers), and with --capillary
-    capillary_mask.
+    (axial, in mm/s, positive towards the probe), capillary_mask if there are capillaries, and the numbers of the bad
+    frames if there are any.
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
     from usdenoise.phantom import PhantomSettings

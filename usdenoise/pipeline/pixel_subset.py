@@ -42,6 +42,8 @@ class PixelSubset:
         Temporal singular vectors.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry.
+    filled : (n_frames,) float64 array
+        Share of the pixels whose entry was unobserved, and filled.
     """
 
     n_pixels: int
@@ -49,6 +51,7 @@ class PixelSubset:
     singular_values: NDArray[np.float64]
     right: NDArray[Any]
     noise_rms: float
+    filled: NDArray[np.float64]
 
     @property
     def n_frames(self) -> int:
@@ -83,6 +86,7 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
     count = min(matrix.n_pixels, SUBSET_PIXELS)
     used = count, matrix.n_used_frames
     order = rng.permutation(matrix.n_pixels)
+    filled = np.zeros(matrix.n_frames)
     if matrix.observed is None:
         rows = _used(matrix, _wide(matrix.values[np.sort(order[:count])]))
         singular, right = _spectrum(rows, matrix.executor)
@@ -92,6 +96,7 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
         chosen = matrix.rows(np.sort(order[np.argsort(-n_observed[order], kind="stable")][:count]))
         mask = chosen.observed_mask(slice(None))
         assert mask is not None
+        filled = 1 - mask.mean(axis=0)
         rows = _used(matrix, _interpolated(_wide(chosen.values), mask))
         singular, right = _spectrum(rows, matrix.executor)
         for _ in range(_FILL_ROUNDS):
@@ -101,9 +106,8 @@ def draw_pixel_subset(matrix: CasoratiMatrix, rng: np.random.Generator) -> Pixel
             rows = np.where(mask, rows, model)
             singular, right = _spectrum(rows, matrix.executor)
     narrow: NDArray[Any] = right.astype(matrix.dtype)
-    return PixelSubset(
-        count, matrix.n_used_frames, singular, narrow, noise_from_spectrum(singular[: min(used)], used)
-    )
+    noise_rms = noise_from_spectrum(singular[: min(used)], used)
+    return PixelSubset(count, matrix.n_used_frames, singular, narrow, noise_rms, filled)
 
 
 def _used(matrix: CasoratiMatrix, rows: NDArray[Any]) -> NDArray[Any]:

@@ -31,6 +31,9 @@ blood, the largest ratio was 1.2; interference of 0.3 of the rms of the stack ha
 SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above that of the median frame, from which a frame is saturated."""
 
+MISFIT_OF_FILLING = 4.0
+"""Misfit, over the energy of the entries that were unobserved, up to which their filling may be what does not fit."""
+
 MOST_ROUNDS = 6
 
 
@@ -289,6 +292,8 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     ridge = max(subset.n_pixels * (subset.noise_rms / largest) ** 2, float(np.finfo(np.float32).eps) ** 2)
     leverage = share @ (energy / (energy + ridge))
     misfit = (share @ (energy / (energy + ridge) ** 2)) / np.maximum(1 - leverage, 1e-12) ** 2
+    # What was filled in is wrong by at most about its own size twice.
+    of_filling = misfit <= MISFIT_OF_FILLING * subset.filled[used] * (share @ energy)
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
     median, quartile = np.quantile(score, [0.5, 0.25])
     score -= median
@@ -296,5 +301,5 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     limit = max(OUTLIER, OUTLIER_SPREADS * float(median - quartile) / 0.674, float(score.max()) / 2)
     return [
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
-        for t in np.flatnonzero(score > limit)
+        for t in np.flatnonzero((score > limit) & ~of_filling)
     ]
