@@ -54,8 +54,8 @@ _ESTIMATOR = dict((
                "are tissue there. Use it when vessels fade and haze remains.", is_flag=True),
     _estimator(Group.CUTOFFS, "rank", "Number of components to estimate. Raise it when tissue reaches the last one.",
                metavar="auto|N", callback=read.auto(int)),
-    _estimator(Group.FRAMES, "bad_frames", "Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that are "
-               "damaged or unlike the others; keep leaves none out.", metavar="LIST",
+    _estimator(Group.FRAMES, "bad_frames", "Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that "
+               "are damaged or unlike the others; keep leaves none out.", metavar="LIST",
                callback=read.bad_frames),
     _estimator(Group.FRAMES, "motion", "rigid shifts every frame back by its displacement. Use it when the image moves as a "
                "whole.", metavar="none|rigid"),

@@ -31,8 +31,9 @@ blood, the largest ratio was 1.2; interference of 0.3 of the rms of the stack ha
 SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above that of the median frame, from which a frame is saturated."""
 
-MISFIT_OF_FILLING = 4.0
-"""Misfit, over the energy of the entries that were unobserved, up to which their filling may be what does not fit."""
+LEAST_MISFIT = 0.05
+"""Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
+up to twice its size, and pixels differ in theirs."""
 
 MOST_ROUNDS = 6
 
@@ -291,9 +292,9 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     energy, share = (subset.singular_values / largest) ** 2, share[used]
     ridge = max(subset.n_pixels * (subset.noise_rms / largest) ** 2, float(np.finfo(np.float32).eps) ** 2)
     leverage = share @ (energy / (energy + ridge))
-    misfit = (share @ (energy / (energy + ridge) ** 2)) / np.maximum(1 - leverage, 1e-12) ** 2
-    # What was filled in is wrong by at most about its own size twice.
-    of_filling = misfit <= MISFIT_OF_FILLING * subset.filled[used] * (share @ energy)
+    misfit = ridge**2 * (share @ (energy / (energy + ridge) ** 2)) / np.maximum(1 - leverage, 1e-12) ** 2
+    filled = subset.filled[used]
+    of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * (share @ energy))
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
     median, quartile = np.quantile(score, [0.5, 0.25])
     score -= median
