@@ -16,6 +16,7 @@ _PYTHON_NAMES = {
     "frame-rate": "frame_rate_hz",
     "spacing": "spacing_mm",
     "no-stack": "stack=False",
+    "no-html": "html=False",
     "output": "folder",
     "set": "parameters",
     "noise-gain": "noise_gain_db",

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from usdenoise.cli.console import DETAIL, NOTE, WARNING, Console, print_json, printable
+from usdenoise.cli.console import DETAIL, NOTE, WARNING, Console, print_json
+from usdenoise.system.printable import printable
 
 if TYPE_CHECKING:
     from usdenoise.batch import Decision, Row, Scan

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from usdenoise.errors import OutputError
+from usdenoise.system.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -77,13 +78,6 @@ class Console:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-
-def printable(text: str) -> str:
-    """Return the text with line breaks, control characters and other unprintable ones escaped."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-    )
 
 
 def print_line(text: str) -> None:

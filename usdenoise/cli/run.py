@@ -11,7 +11,6 @@ from usdenoise.cli.configured import ConfiguredCommand, config_option
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table, shape_text, summary
 from usdenoise.cli.option_groups import Group, option
 from usdenoise.pipeline.cutoff_reason import CutoffCertainty
-from usdenoise.pipeline.fit_quality import Verdict
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -90,6 +89,7 @@ def command(
     low cutoff are chosen from the data, and the report says why.
     """
     arguments = shared.job_arguments(preset, values)
+    from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.run_job import run
 
     with Console(quiet, verbose) as console:
@@ -101,19 +101,8 @@ def command(
             command=["usdenoise", *sys.argv[1:]],
             watcher=_Narrator(console, arguments["options"].iterations),
         )
-    if report["n_unobserved"] > report["frames"]["n_entries_left_out"]:
-        console.warn(
-            f"{report['n_unobserved']} entries were NaN or infinite, or in a frame that was left out; they were not used, "
-            "and are filled from the low-rank model"
-        )
-    if report["frames"]["sentence"]:
-        console.warn(report["frames"]["sentence"])
-    if not Verdict.from_code(report["fit"]).is_good:
-        console.warn(report["estimate"])
-    if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
-        console.warn(
-            f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
-        )
+    for sentence in cautions(report):
+        console.warn(sentence)
     if as_json:
         print_json(report)
     elif not quiet:

@@ -210,6 +210,12 @@ output_options = _stack(
     ),
     option(
         Group.OUTPUTS,
+        "--no-html",
+        is_flag=True,
+        help="Leave out <stem>_report.html, the report as a page for the browser.",
+    ),
+    option(
+        Group.OUTPUTS,
         "--compression",
         type=click.Choice(COMPRESSIONS),
         default=None,
@@ -310,6 +316,7 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
         display["db_factor"] = float(display["db_factor"])
     output = {name: values.pop(name) for name in _OUTPUT if name in values}
     output["stack"] = not values.pop("no_stack", False)
+    output["html"] = not values.pop("no_html", False)
     return {
         "options": make_options(preset, **values),
         "display": Display(**display),

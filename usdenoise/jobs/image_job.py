@@ -22,6 +22,7 @@ from usdenoise.images.power_doppler import POWER_IMAGES, decibels
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
+from usdenoise.jobs.page_content import PAGE_PICTURES, SIGNED_PRODUCTS, PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import source_of
 from usdenoise.pictures.cutoff_figure import cutoff_png
@@ -169,8 +170,9 @@ class FilteredImage:
         return ResultFile(stack, arrays, provenance, attributes, output.stack, output.compression)
 
     def pictures(self) -> dict[str, bytes]:
-        """Return the pictures that were asked for."""
+        """Return the pictures that were asked for, and power Doppler and the blood map for the page."""
         result, display, shown = self.result, self.job.display, self.job.output.products
+        shown = (*shown, "power", "blood") if self.job.output.html else shown
         stack = result.acquisition
         title = f"{self.job.path.stem}: {result.options.method}, components {result.kept}"
         spatial, spacing = stack.spatial_axes, stack.spacing_mm
@@ -230,6 +232,26 @@ class FilteredImage:
             spacing_mm=stack.spacing_mm,
             title=title,
         )
+
+    def page(
+        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
+    ) -> str:
+        """Return the report as HTML."""
+        result, products = self.result, self.products
+        stack = result.acquisition
+        shown = [key for key in PAGE_PICTURES if key in pictures]
+        content = PageContent(self.job, report, stack, len(shown))
+        values = {
+            "blood_power_png": (result.blood_power, ""),
+            "power_doppler_png": (result.power_doppler, ""),
+            **{
+                f"{name}_png": (products[array].values, products[array].unit)
+                for name, array in SIGNED_PRODUCTS.items()
+                if array in products
+            },
+        }
+        drawn = [content.picture(key, pictures[key], *values[key]) for key in shown]
+        return content.page(drawn, noise_over_depth(result.noise_power, stack), places)
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the table of the frames."""

@@ -11,7 +11,8 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.report import REPORT, complete_report, report_of
+from usdenoise.jobs.report import PAGE, REPORT, file_sizes, report_of
+from usdenoise.pages.page_templates import SCAN_PAGE, template
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.system.background import run_in_background
@@ -106,7 +107,12 @@ class Filtered(Protocol):
         """Return the content of the main file."""
 
     def pictures(self) -> dict[str, bytes]:
-        """Return the encoded pictures, by their keys among the files."""
+        """Return the encoded pictures, by their keys among the files. A key of no file is a picture for the page."""
+
+    def page(
+        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
+    ) -> str:
+        """Return the report as HTML, with the pictures and with what the other files hold."""
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the files that are neither the main one nor a picture."""
@@ -154,33 +160,49 @@ def carry_out(job: Job, kind: JobKind, overwrite: bool, watcher: Watcher) -> dic
     kind.check()
     suffix = output_suffix(job.path)
     main = next(iter(kind.files))
-    files = {**kind.files, main: kind.files[main] + suffix, REPORT: "report.json"}
+    page = {PAGE: "report.html"} if job.output.html else {}
+    files = {**kind.files, main: kind.files[main] + suffix, **page, REPORT: "report.json"}
     with short_switch_interval(), OutputFolder(job.folder, overwrite) as outputs:
         places = {key: outputs.reserve(f"{job.path.stem}_{name}") for key, name in files.items()}
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
         filtered = kind.filter(watcher, clock)
         watcher.stage("write")
         with clock.stage("write"):
-            _write(job, filtered, places, main, suffix)
+            pictures = _write(job, filtered, places, main, suffix)
         report = {
-            **report_of(filtered.result, filtered.source, names, clock.timings_s, job.command),
+            **report_of(filtered.result, filtered.source, names, clock.timings_s, job.command, job.asked),
             **filtered.report_fields,
         }
-        report = complete_report(report, places, job.asked)
+        if PAGE in places:
+            places[PAGE].write_text(filtered.page(report, pictures, places), encoding="utf-8")
+        report["output_bytes"] = file_sizes(places)
         places[REPORT].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()
     return report
 
 
-def _write(job: Job, filtered: Filtered, places: Mapping[str, Path], main: str, suffix: str) -> None:
+def _write(
+    job: Job, filtered: Filtered, places: Mapping[str, Path], main: str, suffix: str
+) -> dict[str, bytes]:
+    """Write all files except the page and the report, and return the encoded pictures."""
     release_freed_memory()
     parameters = {**asdict(filtered.result.options), **asdict(job.display), **asdict(job.output)}
     provenance = to_json(record(job.command, parameters, filtered.source))
     content = filtered.content(provenance)
-    drawn = run_in_background(filtered.pictures)
+    drawn = run_in_background(_drawn, job, filtered)
     # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
     with uninterrupted():
         write_result(places[main], suffix, content)
-    for key, picture in drawn.result().items():
-        places[key].write_bytes(picture)
+    pictures = drawn.result()
+    for key in pictures.keys() & places.keys():
+        places[key].write_bytes(pictures[key])
     filtered.write_others(places)
+    return pictures
+
+
+def _drawn(job: Job, filtered: Filtered) -> dict[str, bytes]:
+    pictures = filtered.pictures()
+    if job.output.html:
+        # The template is compiled while the stack is written, so that the page does not wait for it.
+        template(SCAN_PAGE)
+    return pictures

@@ -33,6 +33,8 @@ class Output:
         Format of a film of the sequence: "gif" or "mp4"; None for no film.
     nifti : bool
         Whether the power Doppler of the sequence is written as NIfTI, with its JSON sidecar.
+    html : bool
+        Whether the report is written as a page as well, ``<stem>_report.html``.
 
     Raises
     ------
@@ -48,6 +50,7 @@ class Output:
     stride: int | None = None
     movie: str | None = None
     nifti: bool = False
+    html: bool = True
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.products if name not in PRODUCTS]

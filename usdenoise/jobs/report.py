@@ -13,8 +13,9 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software
 
-REPORT = "report"
-"""Key of the report among the files of a job. It is reserved last, as the record of the others."""
+REPORT, PAGE = "report", "report_html"
+"""Keys of the report and of its page among the files of a job. The report is reserved last, as the record of the
+others."""
 
 
 def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, Any]:
@@ -72,6 +73,7 @@ def report_of(
     outputs: Mapping[str, str],
     timings: Mapping[str, float],
     command: list[str] | None,
+    asked: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the report of a result.
 
@@ -87,6 +89,8 @@ def report_of(
         Seconds of each stage, and "total".
     command : list of str or None
         The command line; None for a library call.
+    asked : mapping
+        Everything that the results depend on, besides the input.
     """
     solution, options, quality = result.solution, result.options, result.fit_quality
     picture, high = result.picture_quality, options.high_cutoff
@@ -124,22 +128,16 @@ def report_of(
         "output": dict(outputs),
         "software": software(),
         "command": command,
+        "requested": requested(**asked),
     }
 
 
-def complete_report(
-    report: Mapping[str, Any], places: Mapping[str, Path], asked: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a report with what a later batch needs to tell that the results are whole and still wanted.
+def file_sizes(places: Mapping[str, Path]) -> dict[str, int | None]:
+    """Return the bytes of each file of a job, from which a later batch tells that the results are whole.
 
     Parameters
     ----------
-    report : mapping
-        The report, from :func:`report_of`.
     places : mapping
         Key of each file -> where it was written. The report itself is not counted.
-    asked : mapping
-        Everything that the results depend on, besides the input.
     """
-    sizes = {key: size_on_disk(place) for key, place in places.items() if key != REPORT}
-    return {**report, "requested": requested(**asked), "output_bytes": sizes}
+    return {key: size_on_disk(place) for key, place in places.items() if key != REPORT}

@@ -21,6 +21,7 @@ from usdenoise.images.flow import doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES, decibels
 from usdenoise.jobs.frame_files import bad_frames_of
 from usdenoise.jobs.job_frame import Job, StageClock
+from usdenoise.jobs.page_content import PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import frames_of, source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_png
@@ -226,6 +227,16 @@ class FilteredSequence:
         """The images by name, each (n_windows, spatial)."""
         return {name: np.stack(values) for name, values in self.collected.images.items()}
 
+    @cached_property
+    def means(self) -> dict[str, NDArray[np.float32]]:
+        """The mean of each power image over all frames."""
+        n_frames = np.array([window.n_frames for window in self.windows])
+        weights = n_frames / n_frames.sum()
+        return {
+            name: np.tensordot(weights, self.images[name].astype(np.float64), axes=1).astype(np.float32)
+            for name in POWER_IMAGES
+        }
+
     def content(self, provenance: str) -> ResultFile:
         """Return the content of the sequence file: the images and their time axis."""
         arrays: dict[str, NDArray[Any]] = {
@@ -253,14 +264,10 @@ class FilteredSequence:
     def pictures(self) -> dict[str, bytes]:
         """Return the pictures of the means over all frames, and the films if they were asked for."""
         display, output, spatial = self.job.display, self.job.output, self.first.spatial_axes
-        n_frames = np.array([window.n_frames for window in self.windows])
         title = f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} windows"
         made = {}
-        for name in shown_images(self.job):
-            power = self.images[name]
-            mean = np.tensordot(n_frames / n_frames.sum(), power.astype(np.float64), axes=1).astype(
-                np.float32
-            )
+        for name in ("power_doppler", "blood_power") if output.html else shown_images(self.job):
+            power, mean = self.images[name], self.means[name]
             made[f"{name}_png"] = power_doppler_png(
                 decibels(mean, display.db_factor),
                 spatial,
@@ -269,12 +276,21 @@ class FilteredSequence:
                 title=title if name == "power_doppler" else f"{title}, blood power",
             )
             made[f"{name}_tif"] = tiff(mean, spatial)
-            if output.movie is not None:
+            if output.movie is not None and name in shown_images(self.job):
                 levels = list(decibels(power, display.db_factor))
                 made[_MOVIES[name]] = movie(
                     levels, spatial, output.movie, dynamic_range_db=display.dynamic_range
                 )
         return made
+
+    def page(
+        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
+    ) -> str:
+        """Return the report as HTML, with the means over all windows as pictures."""
+        shown = ("blood_power", "power_doppler")
+        content = PageContent(self.job, report, self.first, len(shown))
+        drawn = [content.picture(f"{name}_png", pictures[f"{name}_png"], self.means[name]) for name in shown]
+        return content.page(drawn, noise_over_depth(self.means["noise_power"], self.first), places)
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the images as NIfTI with their sidecars, if that was asked for."""

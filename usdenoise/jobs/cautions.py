@@ -1,0 +1,30 @@
+"""What is doubtful about results, in sentences for the terminal and for the page."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from usdenoise.pipeline.cutoff_reason import CutoffCertainty
+from usdenoise.pipeline.fit_quality import Verdict
+
+
+def cautions(report: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each thing that a user should know before the results are used.
+
+    Parameters
+    ----------
+    report : mapping
+        The report of a job.
+    """
+    sentences = []
+    if report["n_unobserved"]:
+        sentences.append(
+            f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
+            "from the low-rank model"
+        )
+    if not Verdict.from_code(report["fit"]).is_good:
+        sentences.append(report["estimate"])
+    if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
+        sentences.append(
+            f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
+        )
+    return sentences

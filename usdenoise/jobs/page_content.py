@@ -1,0 +1,243 @@
+"""What the page of a scan shows besides its report: pictures in words, noise over depth, curves over the frames."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.jobs.cautions import cautions
+from usdenoise.jobs.job_frame import Job
+from usdenoise.pages.charts import Chart
+from usdenoise.pages.scan_page import Picture, scan_page
+from usdenoise.pictures.fitting import png_within
+from usdenoise.stack.acquisition import Acquisition
+
+PICTURE_BYTES = 2_000_000
+"""Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
+
+_AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
+NOISE_SPAN_DB = 6.0
+"""Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
+
+FRAME_TABLE = "_frames.tsv"
+"""End of the name of a table of frames."""
+
+_POSITIONS = ("frame", "frame_number", "time_s", "time", "onset")
+"""Columns of a table of frames that say which frame a row is about; the first that is there is the x axis."""
+
+
+PAGE_PICTURES = (
+    "blood_power_png",
+    "power_doppler_png",
+    "velocity_png",
+    "directional_png",
+    "signed_png",
+)
+"""Keys of the pictures of a page, in their order."""
+
+SIGNED_PRODUCTS = {
+    "velocity": "axial_velocity",
+    "directional": "directional_power_positive",
+    "signed": "signed_power",
+}
+"""Arrays that describe the pictures of directions in words, by the picture."""
+
+_CAPTIONS = {
+    "blood_power_png": (
+        "Blood map",
+        "Power of the blood before the clutter filter, without the noise, in dB below its maximum. Compare places, depths "
+        "and scans in this image.",
+    ),
+    "power_doppler_png": (
+        "Power Doppler",
+        "Mean power of the filtered frames, noise included, in dB below its maximum: what other programs show.",
+    ),
+    "velocity_png": (
+        "Axial velocity",
+        "From the phase of the lag-one autocorrelation. Red is towards the probe, blue away. Grey: no blood.",
+    ),
+    "directional_png": (
+        "Directional power",
+        "Power at positive (red, towards the probe) and at negative Doppler frequencies (blue, away).",
+    ),
+    "signed_png": (
+        "Signed power",
+        "Power with the sign of the stronger direction: red towards the probe, blue away.",
+    ),
+}
+"""Title and caption of each picture."""
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """What the page of a job shows.
+
+    Attributes
+    ----------
+    job : Job
+        The job.
+    report : mapping
+        Its report.
+    stack : Acquisition
+        Where axes and spacing of the images come from.
+    n_pictures : int
+        Number of pictures of the page, which share its bytes.
+    """
+
+    job: Job
+    report: Mapping[str, Any]
+    stack: Acquisition
+    n_pictures: int
+
+    def picture(self, key: str, png: bytes, values: NDArray[Any], unit: str = "") -> Picture:
+        """Return a picture with its description in words.
+
+        Parameters
+        ----------
+        key : str
+            One of :data:`PAGE_PICTURES`.
+        png : bytes
+            The encoded picture.
+        values : array
+            The values that it shows, with the spatial axes of the stack.
+        unit : str
+            Their unit; by default none.
+        """
+        title, caption = _CAPTIONS[key]
+        if "sequence" in self.report:
+            caption = f"Mean of all windows. {caption}"
+        words = f"{title}: {_grid(values.shape, self.stack)}{self._described(key, values, unit)}"
+        return Picture(title, png_within(png, PICTURE_BYTES // self.n_pictures), words, caption)
+
+    def page(self, pictures: Sequence[Picture], charts: Sequence[Chart], places: Mapping[str, Path]) -> str:
+        """Return the page.
+
+        Parameters
+        ----------
+        pictures : sequence of Picture
+            The pictures, from :meth:`picture`.
+        charts : sequence of Chart
+            Curves of the result besides those that the report has.
+        places : mapping
+            Key of each file of the job -> where it was written. A table of frames among them is drawn as curves.
+        """
+        tables = [place for place in places.values() if place.name.endswith(FRAME_TABLE)]
+        return scan_page(
+            self.job.path.stem,
+            self.report,
+            pictures,
+            charts,
+            [chart for table in tables for chart in frame_charts(table.read_text(encoding="utf-8"))],
+            cautions(self.report),
+        )
+
+    def _described(self, key: str, values: NDArray[Any], unit: str) -> str:
+        if not values.size or not np.isfinite(values).all():
+            return ""
+        if key == "velocity_png" or key == "signed_png":
+            low, high = (float(value) for value in np.percentile(values, (1, 99)))
+            towards = 100 * float((values > 0).mean())
+            return (
+                f"; 98 % of the values from {low:.3g} to {high:.3g} {unit}; {towards:.0f} % of the pixels towards the "
+                "probe"
+            )
+        strongest, middle = float(values.max()), float(np.median(values))
+        if not strongest > 0:
+            return "; no power anywhere"
+        place = np.unravel_index(int(np.argmax(values)), values.shape)
+        where = ", ".join(
+            _position(letter, int(index), self.stack.spacing_mm)
+            for letter, index in zip(self.stack.spatial_axes, place, strict=True)
+        )
+        above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
+        return f"; brightest at {where}{above}"
+
+
+def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
+    """Return the chart of the mean noise power over the depth; none where there is no noise.
+
+    Parameters
+    ----------
+    noise : array
+        Linear noise power, with the spatial axes of `stack`.
+    stack : Acquisition
+        Where axes and spacing come from.
+    """
+    depth = stack.spatial_axes.index("z")
+    others = tuple(axis for axis in range(noise.ndim) if axis != depth)
+    mean = noise.mean(axis=others, dtype=np.float64)
+    if not (mean > 0).any():
+        return []
+    pitch = stack.spacing_mm.get("z")
+    levels = [10 * math.log10(value) if value > 0 else None for value in mean.tolist()]
+    return [
+        Chart(
+            "Noise over depth",
+            "depth (pixels)" if pitch is None else "depth (mm)",
+            "noise power (dB)",
+            [number * (pitch or 1.0) for number in range(len(levels))],
+            levels,
+            least_span=NOISE_SPAN_DB,
+        )
+    ]
+
+
+def frame_charts(table: str) -> list[Chart]:
+    """Return a chart for each column of numbers in a table of frames.
+
+    Parameters
+    ----------
+    table : str
+        Tab-separated values with the names of the columns in the first line, one row a frame.
+    """
+    rows = list(csv.reader(table.splitlines(), delimiter="\t"))
+    if len(rows) < 3:
+        return []
+    names, values = rows[0], rows[1:]
+    columns = {name: _numbers([row[k] for row in values]) for k, name in enumerate(names)}
+    position = next((name for name in _POSITIONS if name in columns), None)
+    along: Sequence[float] = range(len(values))
+    if position is not None and None not in columns[position]:
+        along = [value for value in columns[position] if value is not None]
+    return [
+        Chart(
+            name.replace("_", " "),
+            (position or "frame").replace("_", " "),
+            name.replace("_", " "),
+            along,
+            column,
+        )
+        for name, column in columns.items()
+        if name not in _POSITIONS and any(value is not None for value in column)
+    ]
+
+
+def _numbers(texts: Sequence[str]) -> list[float | None]:
+    numbers: list[float | None] = []
+    for text in texts:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        numbers.append(value if math.isfinite(value) else None)
+    return numbers
+
+
+def _grid(shape: tuple[int, ...], stack: Acquisition) -> str:
+    axes, spacing = stack.spatial_axes, stack.spacing_mm
+    words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(_AXES[letter] for letter in axes)})"
+    if all(letter in spacing for letter in axes):
+        sizes = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, shape, strict=True))
+        words += f", {' × '.join(sizes)} mm"
+    return words
+
+
+def _position(letter: str, index: int, spacing: Mapping[str, float]) -> str:
+    if letter in spacing:
+        return f"{_AXES[letter]} {index * spacing[letter]:.3g} mm"
+    return f"{_AXES[letter]} {index} pixels"

@@ -1,0 +1,1 @@
+"""Pages: from reports and encoded pictures to self-contained HTML."""

@@ -1,0 +1,195 @@
+"""The methods paragraph of a report: what was done to a stack, in sentences for a paper, with the sources."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_USDENOISE = "The usdenoise developers. usdenoise, version {version} (software)."
+_ESTIMATOR = (
+    "J. Zhang, H.-M. Chiu, R. Y. Zhang. Fast and Accurate Estimation of Low-Rank Matrices from Noisy Measurements via "
+    "Preconditioned Non-Convex Gradient Descent. AISTATS, 2024."
+)
+_DESCENTS = {
+    "eta-decay": ("preconditioned gradient descent with a geometrically decaying damping", _ESTIMATOR),
+    "precgd": (
+        "preconditioned gradient descent (PrecGD)",
+        "J. Zhang, S. Fattahi, R. Y. Zhang. Preconditioned Gradient Descent for Over-Parameterized Nonconvex Matrix "
+        "Factorization. NeurIPS, 2021.",
+    ),
+    "scaledgd-lambda": (
+        "scaled gradient descent with a constant damping (ScaledGD(λ))",
+        "X. Xu, Y. Shen, Y. Chi, C. Ma. The Power of Preconditioning in Overparameterized Low-Rank Matrix Sensing. "
+        "ICML, 2023.",
+    ),
+    "scaledgd": (
+        "scaled gradient descent (ScaledGD)",
+        "T. Tong, C. Ma, Y. Chi. Accelerating Ill-Conditioned Low-Rank Matrix Estimation via Scaled Gradient Descent. "
+        "JMLR 22(150), 2021.",
+    ),
+    "gd": (
+        "gradient descent",
+        "Y. Chi, Y. M. Lu, Y. Chen. Nonconvex Optimization Meets Low-Rank Matrix Factorization: An Overview. IEEE Trans. "
+        "Signal Process. 67(20):5239-5269, 2019.",
+    ),
+}
+_SVD_FILTER = (
+    "C. Demené et al. Spatiotemporal Clutter Filtering of Ultrafast Ultrasound Data Highly Increases Doppler and "
+    "fUltrasound Sensitivity. IEEE Trans. Med. Imaging 34(11):2271-2285, 2015."
+)
+_SIMILARITY = (
+    "J. Baranger et al. Adaptive Spatiotemporal SVD Clutter Filtering for Ultrafast Doppler Imaging Using Similarity of "
+    "Spatial Singular Vectors. IEEE Trans. Med. Imaging 37(7):1574-1586, 2018."
+)
+_AUTOCORRELATION = (
+    "C. Kasai, K. Namekawa, A. Koyano, R. Omoto. Real-Time Two-Dimensional Blood Flow Imaging Using an Autocorrelation "
+    "Technique. IEEE Trans. Sonics Ultrason. 32(3):458-464, 1985."
+)
+
+
+@dataclass(frozen=True)
+class MethodsParagraph:
+    """Sentences for the methods section of a paper.
+
+    Attributes
+    ----------
+    text : str
+        The sentences, with the numbers of their sources in brackets.
+    sources : tuple of str
+        The sources in the order of their numbers.
+    """
+
+    text: str
+    sources: tuple[str, ...]
+
+
+def methods_paragraph(report: Mapping[str, Any]) -> MethodsParagraph:
+    """Say what was done to a stack, from its report.
+
+    Parameters
+    ----------
+    report : mapping
+        The report of a job, as it is written to ``<stem>_report.json``.
+    """
+    sources: list[str] = []
+
+    def cite(source: str) -> str:
+        if source not in sources:
+            sources.append(source)
+        return f" [{sources.index(source) + 1}]"
+
+    software = cite(_USDENOISE.format(version=report["software"]["usdenoise"]))
+    sentences = [
+        f"{_data(report)} were filtered with usdenoise {report['software']['usdenoise']}{software}.",
+        _estimate(report, cite),
+        *_missing(report),
+        _removed(report, cite),
+        _images(report, cite),
+    ]
+    return MethodsParagraph(" ".join(sentences), tuple(sources))
+
+
+def _data(report: Mapping[str, Any]) -> str:
+    source = report["input"]
+    sizes = dict(zip(source["axes"], source["shape"], strict=True))
+    n_frames = sizes.pop("t")
+    order = [letter for letter in "zxy" if letter in sizes]
+    # I and Q may be stored as numbers of their own, so that another type says nothing.
+    kind = "complex frames" if "complex" in source["dtype"] else "frames"
+    grid = f"{' × '.join(str(sizes[letter]) for letter in order)} pixels ({' × '.join(order)})"
+    spacing = source["spacing_mm"]
+    pitches = {f"{spacing[letter]:.4g}" for letter in order if letter in spacing}
+    if len(pitches) == 1 and all(letter in spacing for letter in order):
+        grid += f" with a pitch of {pitches.pop()} mm"
+    elif pitches:
+        grid += (
+            f" with a pitch of {', '.join(f'{spacing[x]:.4g} mm along {x}' for x in order if x in spacing)}"
+        )
+    rate = source["frame_rate_hz"]
+    timing = "" if rate is None else f" at {rate:.6g} frames per second"
+    return f"{n_frames} {kind} of {grid}{timing}"
+
+
+def _estimate(report: Mapping[str, Any], cite: Any) -> str:
+    options, source = report["parameters"], report["input"]
+    sizes = dict(zip(source["axes"], source["shape"], strict=True))
+    n_frames = sizes.pop("t")
+    sequence = report.get("sequence")
+    matrix = (
+        f"They were arranged as a matrix of {math.prod(sizes.values())} pixels × {n_frames} frames"
+        if sequence is None
+        else f"They were filtered in windows of {sequence['window']} frames every {sequence['stride']} frames, each "
+        "arranged as a matrix of pixels × frames"
+    )
+    rank = f"{report['rank']}" if sequence is None else _range(sequence["blocks"], "rank")
+    if report["method"] == "svd":
+        return f"{matrix}, and its {rank} leading singular components were computed with the full SVD{cite(_SVD_FILTER)}."
+    words, source_of_method = _DESCENTS[report["method"]]
+    share = "a random sample"
+    if sequence is None:
+        share = f"a random sample of {100 * report['n_sampled'] / math.prod(source['shape']):.2g} %"
+    over = "" if sequence is None else " over all windows"
+    refit = ", and then refitted to all observed entries" if options["refit"] == "all" else ""
+    return (
+        f"{matrix}, whose {rank} leading singular components were estimated from {share} of the entries (seed "
+        f'{report["seed"]}) by {words}{cite(source_of_method)} from the start "{options["init"]}", in '
+        f"{report['iterations']} iteration{'' if report['iterations'] == 1 else 's'}{over}{refit}."
+    )
+
+
+def _missing(report: Mapping[str, Any]) -> list[str]:
+    sentences = []
+    if bad := report.get("bad_frames"):
+        numbers = ", ".join(str(frame["frame"]) for frame in bad)
+        sentences.append(f"{len(bad)} frames (numbers {numbers}, counted from 0) were left out as bad.")
+    if report["n_unobserved"]:
+        sentences.append(
+            f"{report['n_unobserved']} entries without a finite value, or in frames that were left out, were treated "
+            "as missing."
+        )
+    return sentences
+
+
+def _removed(report: Mapping[str, Any], cite: Any) -> str:
+    low, high, cutoff = report["low_cutoff"], report["high_cutoff"], report["cutoff"]
+    sequence = report.get("sequence")
+    count = f"{low}" if sequence is None else _range(sequence["blocks"], "low_cutoff")
+    removed = "No component was removed as tissue clutter"
+    if count != "0":
+        removed = f"The {count} leading components were removed as tissue clutter{cite(_SVD_FILTER)}"
+    how = "a number that was set by hand"
+    if cutoff["certainty"] != "given":
+        how = (
+            f"a number that was chosen from the similarity of the spatial singular vectors{cite(_SIMILARITY)}"
+        )
+    kept = (
+        "all other components and the residual were kept"
+        if high == "none"
+        else f"components up to number {high}, counted from 1, were kept, and the remainder was dropped as noise"
+    )
+    return f"{removed}, {how}; {kept}."
+
+
+def _images(report: Mapping[str, Any], cite: Any) -> str:
+    factor = report["requested"]["display"]["db_factor"]
+    products = report["requested"]["output"]["products"]
+    sentences = [
+        f"Power Doppler is the mean over frames of the squared magnitude of the filtered signal, shown as {factor:g} log10."
+    ]
+    if "blood" in products:
+        sentences.append(
+            "The blood map is the power of the blood before the clutter filter, without the noise; both were estimated "
+            "from the autocorrelation of the filtered signal over frames."
+        )
+    if "directional" in products or "signed" in products:
+        sentences.append("Directional power was separated by the sign of the Doppler frequency.")
+    if "velocity" in products:
+        sentences.append(
+            f"Axial velocity follows from the phase of the lag-one autocorrelation{cite(_AUTOCORRELATION)}."
+        )
+    return " ".join(sentences)
+
+
+def _range(blocks: Any, name: str) -> str:
+    values = [block[name] for block in blocks]
+    return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"

@@ -1,0 +1,8 @@
+"""Text of which every character can be shown."""
+
+
+def printable(text: str) -> str:
+    """Return the text with line breaks, control characters and other unprintable ones escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
