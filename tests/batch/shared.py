@@ -134,8 +134,8 @@ def temporary(folder: Path) -> list[str]:
 def results(stems: Sequence[str], folder: str = "") -> list[str]:
     """Names of the files that whole results of scans are."""
     pictures = ("power_doppler.png", "power_doppler.tif", "blood_power.png", "blood_power.tif")
-    kinds = ("denoised.h5", *pictures, "frames.tsv", "frames.json", "report.json")
+    kinds = ("denoised.h5", *pictures, "frames.tsv", "frames.json", "report.html", "report.json")
     return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
 
 
-OWN = ["batch.csv", "batch.json", "contact_sheet.png"]
+OWN = ["batch.csv", "batch.json", "contact_sheet.png", "index.html"]

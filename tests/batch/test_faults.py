@@ -166,7 +166,7 @@ def test_batch_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp
         "usdenoise: interrupted; 1 of 2 scans are done; the same command does the others"
     )
     assert "Traceback" not in done.stderr
-    assert files(out) == sorted(["batch.csv", "batch.json", *results(["scan1"])])
+    assert files(out) == sorted(["batch.csv", "batch.json", "index.html", *results(["scan1"])])
     assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "not run"}
 
 

@@ -30,6 +30,7 @@ OUTPUTS = {
     "blood_power_tif": "x_blood_power.tif",
     "frames_tsv": "x_frames.tsv",
     "frames_json": "x_frames.json",
+    "report_html": "x_report.html",
     "report": "x_report.json",
 }
 QUICK = ("--rank", "3", "--iterations", "2", "--patience", "0", "--low-cutoff", "0", "--high-cutoff", "rank")

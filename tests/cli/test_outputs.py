@@ -51,6 +51,7 @@ def test_products_are_reported_and_written(stack: Path, tmp_path: Path) -> None:
         "velocity_png",
         "frames_tsv",
         "frames_json",
+        "report_html",
         "report",
     }
     for name in report["output"].values():
@@ -64,7 +65,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     assert set(report) >= REPORT_KEYS
     assert len(report["sequence"]["blocks"]) == 4
     pictures = {f"{name}_{kind}" for name in ("power_doppler", "blood_power") for kind in ("png", "tif")}
-    assert set(report["output"]) == {"sequence", *pictures, "movie", "blood_movie", "report"}
+    assert set(report["output"]) == {"sequence", *pictures, "movie", "blood_movie", "report_html", "report"}
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
     assert re.search(
         r"^windows +4 of 16 frames every 8; the lines below are for number \d, counted from 0, the worst$",

@@ -214,7 +214,15 @@ def run(scan: Path, **more: Any) -> dict[str, Any]:
 
 PICTURES = ["x_power_doppler.png", "x_power_doppler.tif"]
 FRAMES = ["x_frames.json", "x_frames.tsv"]
-RESULTS = ["x_blood_power.png", "x_blood_power.tif", "x_denoised.zarr", *FRAMES, *PICTURES, "x_report.json"]
+RESULTS = [
+    "x_blood_power.png",
+    "x_blood_power.tif",
+    "x_denoised.zarr",
+    *FRAMES,
+    *PICTURES,
+    "x_report.html",
+    "x_report.json",
+]
 
 
 def test_our_own_group_is_replaced(scan: Path) -> None:

@@ -438,7 +438,7 @@ def test_leaving_without_commit_leaves_no_file(tmp_path: Path) -> None:
 
 
 PICTURES = ("x_power_doppler.png", "x_power_doppler.tif", "x_blood_power.png", "x_blood_power.tif")
-RESULTS = ("x_denoised.h5", *PICTURES, "x_frames.tsv", "x_frames.json", "x_report.json")
+RESULTS = ("x_denoised.h5", *PICTURES, "x_frames.tsv", "x_frames.json", "x_report.html", "x_report.json")
 
 
 @pytest.mark.parametrize("name", RESULTS)

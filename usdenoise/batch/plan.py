@@ -19,6 +19,7 @@ class BatchFile(StrEnum):
     TABLE = "batch.csv"
     RECORD = "batch.json"
     SHEET = "contact_sheet.png"
+    INDEX = "index.html"
     LOCK = ".usdenoise-batch.lock"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import hold
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.pool import Event, Pool
@@ -66,7 +67,7 @@ class BatchReport:
     seconds : float
         Duration of the batch in s.
     output : mapping
-        Paths of the table, the record and the contact sheet.
+        Paths of the table, the record, the contact sheet and the page.
     """
 
     rows: tuple[Row, ...]
@@ -136,8 +137,8 @@ def run_batch(
     paths : str, Path, or sequence of them
         Files, and folders that are searched with their subfolders.
     folder : str or Path
-        Folder of all results, which mirrors the tree of the input. batch.csv, batch.json and contact_sheet.png
-        are written to its top.
+        Folder of all results, which mirrors the tree of the input. index.html, batch.csv, batch.json and
+        contact_sheet.png are written to its top. index.html is kept up to date while the batch runs.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.jobs.run_job.run` for every scan: options, display, output and
         reading. The number of threads is divided among the processes. By default, those of `run_job.run`.
@@ -201,7 +202,9 @@ def run_batch(
             "table": str(folder / BatchFile.TABLE),
             "record": str(folder / BatchFile.RECORD),
             "sheet": str(folder / BatchFile.SHEET),
+            "index": str(folder / BatchFile.INDEX),
         }
+        index = IndexPage(folder, list(decisions), command)
 
         def report() -> BatchReport:
             left = {scan: scan_row(scan, Status.NOT_RUN, decisions[scan].reason) for scan in decisions}
@@ -210,9 +213,10 @@ def run_batch(
         def keep_table() -> None:
             so_far = report()
             write_tables(folder, so_far.rows, so_far.summary, asked, command)
+            index.finish(rows)
 
         try:
-            _run(decisions, rows, pool, stop_on_error, watcher)
+            _run(decisions, rows, pool, stop_on_error, watcher, index)
         # Even after an interruption no process is left, and the table has the finished scans.
         except BaseException as error:
             with uninterrupted():
@@ -267,11 +271,14 @@ def _run(
     pool: Pool,
     stop_on_error: bool,
     watcher: Watcher,
+    index: IndexPage,
 ) -> None:
     """Run the scans and fill `rows`; a scan that was not started has no row."""
+    running: set[Scan] = set()
 
     def finish(scan: Scan, row: Row) -> None:
         rows[scan] = row
+        running.discard(scan)
         watcher.finished(row)
 
     waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
@@ -285,6 +292,7 @@ def _run(
             waiting.clear()
         while waiting and pool.is_free:
             scan = waiting.popleft()
+            running.add(scan)
             watcher.started(scan, pool.start(scan))
         for event in pool.receive(_TICK_S):
             if not event.is_last:
@@ -293,6 +301,7 @@ def _run(
             if event.kind == EventKind.LOST:
                 remove_leftovers(event.scan.folder)
             finish(event.scan, _row(event, decisions[event.scan]))
+        index.update(rows, running)
         watcher.tick()
 
 

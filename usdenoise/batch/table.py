@@ -1,11 +1,16 @@
 """The rows of a batch, one for each scan, and the files that show them."""
 
+import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.formats.output_folder import OutputFolder
@@ -77,8 +82,12 @@ class Row:
     seconds : float or None
         Duration of the job in s; None for a scan that was not run.
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
-    peak_memory_bytes
+    peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
         The same as in the scan's own report.
+    signal_rms : float or None
+        Rms of the strongest component over the entries, in the units of the file. It follows the gain.
+    bad_frames : int or None
+        Number of bad frames; None where they were not looked for.
     error : str
         Why the scan failed, in one sentence; empty if it did not fail.
     failure : Failure
@@ -106,6 +115,11 @@ class Row:
     verdict: str = ""
     n_unobserved: int | None = None
     peak_memory_bytes: int | None = None
+    blood_to_noise_db: float | None = None
+    reproducibility: float | None = None
+    noise_floor: float | None = None
+    signal_rms: float | None = None
+    bad_frames: int | None = None
     error: str = ""
     failure: Failure = Failure.NONE
     input_bytes: int | None = None
@@ -122,12 +136,25 @@ def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
 def outcome(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row that come from the scan's report."""
     copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
-              "n_unobserved", "peak_memory_bytes")  # fmt: skip
+              "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
+    bad = report.get("bad_frames")
     return {
         **{name: report[name] for name in copied},
         "seconds": report["timings_s"]["total"],
         "cutoff_certainty": report["cutoff"]["certainty"],
+        "blood_to_noise_db": report["blood"]["blood_to_noise_db"],
+        "signal_rms": report["singular_values"][0] / math.sqrt(_entries(report)),
+        "bad_frames": None if bad is None else len(bad),
     }
+
+
+def _entries(report: Mapping[str, Any]) -> int:
+    """Return the number of entries of the matrix whose singular values the report has."""
+    source, sequence = report["input"], report.get("sequence")
+    shape = dict(zip(source["axes"], source["shape"], strict=True))
+    if sequence is not None:
+        shape["t"] = sequence["blocks"][sequence["worst_block"]]["n_frames"]
+    return math.prod(shape.values())
 
 
 def write_tables(
@@ -195,6 +222,21 @@ def write_sheet(folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapp
     with OutputFolder(folder, overwrite=True) as outputs:
         outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles))
         outputs.commit()
+
+
+def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
+    """Return the blood map of a scan, or its power Doppler where it has none, and the height of a pixel over its width.
+
+    The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None where they cannot be read.
+    """
+    try:
+        report = json.loads(scan.report.read_text())
+        output, spacing = report["output"], report["input"]["spacing_mm"]
+        name = output.get("blood_power_tif") or output["power_doppler_tif"]
+        image = read_tiff(scan.folder / Path(name).name)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))
 
 
 def _tile(scan: Scan, report: Mapping[str, Any] | None) -> Tile:

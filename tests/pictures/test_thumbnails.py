@@ -1,0 +1,83 @@
+"""Thumbnails: their size, their proportions and their common scale; and pictures that have to fit into some bytes."""
+
+import io
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from usdenoise.pictures.fitting import png_within
+from usdenoise.pictures.thumbnails import CommonScale, common_scale, small_image, thumbnail_png
+
+
+@pytest.mark.parametrize(
+    ("shape", "aspect", "size"),
+    [
+        ((1, 192, 96), 1.0, (96, 48)),
+        ((1, 40, 80), 1.0, (48, 96)),
+        ((1, 100, 100), 0.5, (48, 96)),
+        ((3, 300, 100), 1.0, (96, 32)),
+        ((1, 1, 500), 1.0, (1, 96)),
+    ],
+)
+def test_a_thumbnail_keeps_its_proportions(
+    shape: tuple[int, ...], aspect: float, size: tuple[int, int]
+) -> None:
+    assert small_image(np.ones(shape), aspect).levels.shape == size
+
+
+def test_a_thumbnail_shows_the_mean_power_of_its_pixels_and_the_maximum_over_pages() -> None:
+    power = np.zeros((2, 192, 192))
+    power[0, :96] = 1.0
+    power[1, 96:] = np.tile([[0.0, 0.2], [0.0, 0.2]], (48, 96))
+    levels = small_image(power).levels
+    np.testing.assert_allclose(levels[:48], 0.0, atol=1e-5)
+    np.testing.assert_allclose(levels[48:], -10.0, atol=1e-4)
+
+
+def test_the_scale_is_that_of_the_median_scan() -> None:
+    rng = np.random.default_rng(0)
+    images = [small_image(10 ** rng.uniform(-3, 0, (1, 60, 60)) * level) for level in (1.0, 2.0, 4.0, 1e6)]
+    scale = common_scale(images)
+    assert scale.peak_db == pytest.approx(4.5, abs=0.2)
+    assert 25 < scale.range_db < 31
+    assert [scale.is_near(image) for image in images] == [True, True, True, False]
+
+
+def test_brightness_follows_the_level() -> None:
+    image = small_image(np.array([[[1.0, 0.1, 0.001]]]))
+    shown = iio.imread(thumbnail_png(image, CommonScale(0.0, 20.0)))[..., :3].sum(axis=2)[16, ::40]
+    assert shown[0] > 700
+    assert 100 < shown[1] < 600
+    assert shown[2] < 40
+    # A scan far below the scale is shown below its own maximum.
+    far = small_image(np.array([[[1.0, 0.1, 0.001]]]) * 1e-9)
+    assert thumbnail_png(far, CommonScale(0.0, 20.0)) == thumbnail_png(image, CommonScale(0.0, 20.0))
+
+
+def test_a_scan_without_power_is_black() -> None:
+    image, other = small_image(np.zeros((1, 5, 5))), small_image(np.ones((1, 5, 5)))
+    assert common_scale([image, other]).peak_db == 0.0
+    assert iio.imread(thumbnail_png(image, common_scale([image])))[..., :3].max() < 20
+
+
+def picture(side: int) -> bytes:
+    buffer = io.BytesIO()
+    iio.imwrite(
+        buffer, np.random.default_rng(0).integers(0, 255, (side, side, 3)).astype(np.uint8), extension=".png"
+    )
+    return buffer.getvalue()
+
+
+def test_a_picture_that_fits_is_left_as_it_is() -> None:
+    png = picture(20)
+    assert png_within(png, len(png)) == png
+
+
+def test_a_large_picture_is_made_to_fit() -> None:
+    png = picture(1000)
+    small = png_within(png, 400_000)
+    assert len(small) <= 400_000
+    assert iio.imread(small).shape[0] < 1000
+    assert iio.imread(png_within(png, 2_000_000)).shape[:2] == (1000, 1000)
+    assert iio.imread(png_within(png, 10)).shape[0] >= 300

@@ -1,0 +1,129 @@
+"""The page of a batch, index.html: kept up to date while the batch runs."""
+
+import os
+import shlex
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from usdenoise.batch.outliers import outliers
+from usdenoise.batch.plan import BatchFile, Scan
+from usdenoise.batch.table import Row, Status, scan_image
+from usdenoise.errors import OutputError
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.pages.batch_page import Entry, batch_page
+from usdenoise.pictures.thumbnails import SmallImage, common_scale, small_image, thumbnail_png
+from usdenoise.system.provenance import software
+
+INTERVAL_S, SHARE = 5.0, 0.02
+"""Least seconds from one update to the next while the batch runs, and largest share of the time that updates take."""
+
+_WITH_RESULTS = (Status.DONE, Status.SKIPPED)
+
+
+class IndexPage:
+    """The page of a batch.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the batch's results.
+    scans : sequence of Scan
+        All scans, in the order of the page.
+    command : list of str or None
+        Command line of the batch, for the page.
+    """
+
+    def __init__(self, folder: Path, scans: Sequence[Scan], command: list[str] | None) -> None:
+        self._folder = folder
+        self._scans = list(scans)
+        self._command = command
+        self._images: dict[Scan, SmallImage | None] = {}
+        self._next = 0.0
+
+    def update(self, rows: Mapping[Scan, Row], running: Collection[Scan]) -> None:
+        """Write the page while the batch runs, unless that was done a moment ago. A failure to write is ignored.
+
+        Parameters
+        ----------
+        rows : mapping from Scan to Row
+            Rows of the scans that are finished.
+        running : collection of Scan
+            Scans that are worked on.
+        """
+        began = time.monotonic()
+        if began < self._next:
+            return
+        # What is wrong with the folder is said at the end of the batch; the scans are worth more than the page.
+        with suppress(OutputError):
+            self._write(rows, running)
+        now = time.monotonic()
+        self._next = now + max(INTERVAL_S, (now - began) / SHARE)
+
+    def finish(self, rows: Mapping[Scan, Row]) -> None:
+        """Write the page after the last scan.
+
+        Raises
+        ------
+        OutputError
+            If it cannot be written.
+        """
+        self._write(rows, None)
+
+    def _write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None) -> None:
+        for scan in [scan for scan, row in rows.items() if row.status in _WITH_RESULTS]:
+            if scan not in self._images:
+                found = scan_image(scan)
+                self._images[scan] = None if found is None else small_image(*found)
+        known = {scan: image for scan, image in self._images.items() if image is not None}
+        scale = common_scale(list(known.values()))
+        unusual = outliers(list(rows.values()))
+        entries = []
+        for scan in self._scans:
+            row, image = rows.get(scan), known.get(scan)
+            if row is None:
+                state = "not run" if running is None else "running" if scan in running else "waiting"
+                entries.append(Entry(scan.name, state))
+                continue
+            entries.append(
+                Entry(
+                    scan.name,
+                    row.status.value,
+                    self._address(scan),
+                    None if image is None else thumbnail_png(image, scale),
+                    image is None or scale.is_near(image),
+                    row.error or row.verdict or row.reason,
+                    row.low_cutoff,
+                    row.cutoff_certainty,
+                    row.blood_to_noise_db,
+                    row.reproducibility,
+                    row.bad_frames,
+                    row.seconds,
+                    unusual[row.scan],
+                )
+            )
+        page = batch_page(
+            f"{len(entries)} scans in {self._folder.absolute().name}",
+            entries,
+            is_running=running is not None,
+            scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if known else "",
+            made=self._made,
+        )
+        with OutputFolder(self._folder, overwrite=True) as outputs:
+            outputs.reserve(BatchFile.INDEX).write_text(page, encoding="utf-8")
+            outputs.commit()
+
+    def _address(self, scan: Scan) -> str | None:
+        """Return the address of a scan's page from this one, or None where it has none."""
+        place = scan.folder / f"{scan.path.stem}_report.html"
+        if not place.is_file():
+            return None
+        below = os.path.relpath(place, self._folder)
+        return f"./{quote(os.fsencode(below))}"
+
+    @property
+    def _made(self) -> str:
+        version = f"usdenoise {software()['usdenoise']}"
+        return version if self._command is None else f"{version}: {shlex.join(self._command)}"

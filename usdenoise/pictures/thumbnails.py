@@ -1,0 +1,124 @@
+"""Thumbnails of power images: small pictures without axes, all on one scale."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.pictures.figures import COLOR_MAP, suitable_range_db
+
+LONGEST = 96
+"""Pixels of the longer side of a thumbnail."""
+
+NEAR_DB = 10.0
+"""A scan whose maximum is this far from the median of the maxima is shown below its own maximum: on the common scale it
+would be black or white."""
+
+_LEAST_DB = -400.0
+"""Level of a pixel without power."""
+
+
+@dataclass(frozen=True)
+class SmallImage:
+    """A power image in dB, small enough to be kept for every scan of a batch.
+
+    Attributes
+    ----------
+    levels : (n_rows, n_columns) float32 array
+        10 log10 of the linear power, depth downwards.
+    """
+
+    levels: NDArray[np.float32]
+
+    @property
+    def peak_db(self) -> float:
+        """The largest level."""
+        return float(self.levels.max())
+
+
+@dataclass(frozen=True)
+class CommonScale:
+    """The dB scale of a set of thumbnails.
+
+    Attributes
+    ----------
+    peak_db, range_db : float
+        Level of the brightest colour, and range below it.
+    """
+
+    peak_db: float
+    range_db: float
+
+    def is_near(self, image: SmallImage) -> bool:
+        """Whether an image is shown on the scale itself, and not below its own maximum."""
+        return abs(image.peak_db - self.peak_db) <= NEAR_DB
+
+
+def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
+    """Return an image with at most 96 pixels along each side, averaged over blocks of pixels.
+
+    Parameters
+    ----------
+    power : (n_pages, n_rows, n_columns) array
+        Linear power, depth downwards. The maximum over the pages is taken.
+    aspect : float
+        Height of a pixel over its width; 1 by default.
+    """
+    image = power.max(axis=0).astype(np.float64)
+    height, width = image.shape[0] * aspect, float(image.shape[1])
+    scale = LONGEST / max(height, width)
+    rows, columns = (max(1, round(size * scale)) for size in (height, width))
+    image = _resized(_resized(image, rows, 0), columns, 1)
+    with np.errstate(divide="ignore"):
+        return SmallImage(np.maximum(10 * np.log10(image), _LEAST_DB).astype(np.float32))
+
+
+def common_scale(images: Sequence[SmallImage]) -> CommonScale:
+    """Return the scale of a set of images: the medians of their maxima and of the ranges that suit them.
+
+    Images without power do not count.
+    """
+    images = [image for image in images if image.peak_db > _LEAST_DB]
+    if not images:
+        return CommonScale(0.0, 30.0)
+    ranges = [suitable_range_db(image.levels - image.peak_db) for image in images]
+    return CommonScale(float(np.median([image.peak_db for image in images])), float(np.median(ranges)))
+
+
+def thumbnail_png(image: SmallImage, scale: CommonScale) -> bytes:
+    """Return an image as PNG in the colours of power Doppler.
+
+    Parameters
+    ----------
+    image : SmallImage
+        The image.
+    scale : CommonScale
+        The scale of all thumbnails.
+    """
+    from matplotlib import colormaps
+    from PIL import Image
+
+    peak = scale.peak_db if scale.is_near(image) else image.peak_db
+    bright = np.clip((image.levels - peak) / scale.range_db + 1, 0, 1) * (image.levels > _LEAST_DB)
+    picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
+    colors = 255 * colormaps[COLOR_MAP](np.arange(256))[:, :3]
+    picture.putpalette(colors.round().astype(np.uint8).tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _resized(image: NDArray[np.float64], length: int, axis: int) -> NDArray[np.float64]:
+    """Average an image over blocks along an axis, or repeat its pixels where there are fewer than `length`."""
+    present = image.shape[axis]
+    if length >= present:
+        repeated: NDArray[np.float64] = np.take(image, np.arange(length) * present // length, axis)
+        return repeated
+    starts = np.arange(length) * present // length
+    sums = np.add.reduceat(image, starts, axis)
+    counts = np.diff(np.append(starts, present))
+    means: NDArray[np.float64] = sums / (counts[:, np.newaxis] if axis == 0 else counts)
+    return means
