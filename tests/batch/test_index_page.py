@@ -3,7 +3,6 @@
 import json
 import math
 import shlex
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -247,11 +246,9 @@ def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.M
     assert values(shown(tmp_path / "out"), "Status") == ["skipped", "failed"]
 
 
-def test_a_page_of_500_scans_is_made_quickly_and_is_small(tmp_path: Path) -> None:
+def test_a_page_of_500_scans_is_small(tmp_path: Path) -> None:
     scan = results(tmp_path, "a")
     scans = [replace(scan, name=f"{k}.h5") for k in range(500)]
-    began = time.perf_counter()
     IndexPage(tmp_path, scans, None).finish({scan: row(scan.name) for scan in scans})
-    assert time.perf_counter() > began
     assert (tmp_path / "index.html").stat().st_size < 8_000_000
     assert len(shown(tmp_path).all("img")) == 500
