@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_examples_parse(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
     (tmp_path / "scans").mkdir()
     for place in ("scan.h5", "scans/scan.h5"):
         shutil.copy(SAMPLE, tmp_path / place)
