@@ -118,7 +118,7 @@ class IndexPage:
     def _address(self, scan: Scan) -> str | None:
         """Return the address of a scan's page from this one, or None where it has none."""
         place = scan.folder / f"{scan.path.stem}_report.html"
-        if not place.is_file():
+        if not os.path.isfile(place):
             return None
         below = os.path.relpath(place, self._folder)
         return f"./{quote(os.fsencode(below))}"

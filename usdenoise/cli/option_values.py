@@ -6,6 +6,7 @@ from collections.abc import Callable
 import click
 
 from usdenoise.jobs.job_options import PRODUCTS
+from usdenoise.pictures.figure_choices import FORMATS
 
 
 def high_cutoff(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int | None:
@@ -48,15 +49,44 @@ def frames(ctx: click.Context, param: click.Parameter, value: str | None) -> sli
     return slice(*numbers)
 
 
-def product_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Return the names of products in a list with commas."""
+def names_among(
+    known: tuple[str, ...],
+) -> Callable[[click.Context, click.Parameter, str | None], tuple[str, ...] | None]:
+    """Return a callback that reads a list of known names with commas."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        names = tuple(name.strip() for name in value.split(","))
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(known)}")
+        return names
+
+    return convert
+
+
+product_names = names_among(PRODUCTS)
+figure_formats = names_among(FORMATS)
+
+
+def dynamic_range(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | tuple[float, float] | None:
+    """Return a positive number, or two levels of which the first is the lower one."""
     if value is None:
         return None
-    names = tuple(name.strip() for name in value.split(","))
-    unknown = [name for name in names if name not in PRODUCTS]
-    if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(PRODUCTS)}")
-    return names
+    try:
+        numbers = [float(part) for part in value.split(",")]
+    except ValueError:
+        numbers = []
+    if not all(map(math.isfinite, numbers)):
+        numbers = []
+    if len(numbers) == 1 and numbers[0] > 0:
+        return numbers[0]
+    if len(numbers) == 2 and numbers[0] < numbers[1]:
+        return numbers[0], numbers[1]
+    raise click.BadParameter(f"'{value}' is not a positive number, or MIN,MAX with MIN below MAX")
 
 
 def bad_frames(ctx: click.Context, param: click.Parameter, value: str | None) -> str | tuple[int, ...] | None:

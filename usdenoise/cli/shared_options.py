@@ -9,13 +9,14 @@ import click
 from usdenoise.cli import option_values as read
 from usdenoise.cli.option_groups import Group, option
 from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, Output
+from usdenoise.pictures.figure_choices import COLOR_MAPS
 from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, flag, make_options, preset_values
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
 READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external")
-_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure")
+_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure", "color_map", "figure_formats", "movie_speed")
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
 
@@ -161,11 +162,20 @@ scale_options = _stack(
     option(
         Group.OUTPUTS,
         "--dynamic-range",
-        type=float,
-        callback=read.positive,
-        metavar="DB",
+        callback=read.dynamic_range,
+        metavar="DB|MIN,MAX",
         show_default="suits the image",
-        help="Range of the pictures in dB below the maximum. Set it to compare pictures of different scans.",
+        help="Range of the pictures in dB below the maximum. MIN,MAX sets two levels in dB of the power itself, for one "
+        "scale over all scans of a study.",
+    ),
+    option(
+        Group.OUTPUTS,
+        "--cmap",
+        "color_map",
+        type=click.Choice(COLOR_MAPS),
+        metavar="NAME",
+        show_default=COLOR_MAPS[0],
+        help="Colours of power. In all but hot, equal steps in dB look equally large.",
     ),
     option(
         Group.OUTPUTS,
@@ -179,6 +189,15 @@ scale_options = _stack(
 
 display_options = _stack(
     scale_options,
+    option(
+        Group.OUTPUTS,
+        "--figure-format",
+        "figure_formats",
+        callback=read.figure_formats,
+        metavar="LIST",
+        show_default="png",
+        help="Formats of the figures, any of png, pdf and svg with commas.",
+    ),
     option(
         Group.OUTPUTS,
         "--cutoff-figure",
@@ -243,6 +262,15 @@ output_options = _stack(
         "--movie",
         type=click.Choice(MOVIES),
         help="Write the sequence as a film. Needs --window.",
+    ),
+    option(
+        Group.OUTPUTS,
+        "--movie-speed",
+        type=float,
+        callback=read.positive,
+        metavar="X",
+        show_default="1, real time",
+        help="How many times faster than in reality the film plays. Use 0.1 for slow motion.",
     ),
     option(
         Group.OUTPUTS,

@@ -1,6 +1,6 @@
 """A job whose result is one image: the filtered stack, its power Doppler and other products."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +18,30 @@ from usdenoise.formats.input_files import other_files
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
-from usdenoise.images.power_doppler import POWER_IMAGES, decibels
+from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.jobs.figure_settings import (
+    QUANTITIES,
+    figure_title,
+    picture_formats,
+    shown_levels,
+    shows_blood,
+)
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.page_content import PAGE_PICTURES, SIGNED_PRODUCTS, PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import source_of
-from usdenoise.pictures.cutoff_figure import cutoff_png
-from usdenoise.pictures.doppler_pictures import directional_png, power_doppler_png, velocity_png
-from usdenoise.pictures.figures import load_libraries
+from usdenoise.pictures.cutoff_figure import cutoff_figure, cutoff_png
+from usdenoise.pictures.doppler_pictures import (
+    directional_figure,
+    directional_png,
+    power_doppler_figure,
+    power_doppler_png,
+    velocity_figure,
+    velocity_png,
+)
+from usdenoise.pictures.figures import encoded, load_libraries
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
@@ -36,8 +50,8 @@ from usdenoise.stack.casorati import from_casorati
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 
-DIRECTIONAL_RANGE_DB = 30.0
-"""Dynamic range of directional power where none is given."""
+POWER_PRODUCTS = {"power": "power_doppler", "blood": "blood_power"}
+"""Products that are power images, with the names of their files."""
 
 
 class ImageJob:
@@ -72,16 +86,17 @@ class ImageJob:
     @property
     def files(self) -> Mapping[str, str]:
         """The filtered stack, the pictures of the products, and the cutoff figure."""
-        products = self._job.output.products
+        products, display = self._job.output.products, self._job.display
         files = {"denoised": "denoised"}
-        if "power" in products:
-            files |= {"power_doppler_png": "power_doppler.png", "power_doppler_tif": "power_doppler.tif"}
-        if "blood" in products:
-            files |= {"blood_power_png": "blood_power.png", "blood_power_tif": "blood_power.tif"}
-        files |= {f"{name}_png": f"{name}.png" for name in products if name not in ("power", "blood")}
+        for product, name in POWER_PRODUCTS.items():
+            if product in products:
+                files |= {f"{name}_{kind}": f"{name}.{kind}" for kind in display.figure_formats}
+                files[f"{name}_tif"] = f"{name}.tif"
+        for name in (name for name in products if name not in POWER_PRODUCTS):
+            files |= {f"{name}_{kind}": f"{name}.{kind}" for kind in display.figure_formats}
         files |= FRAME_FILES
-        if self._job.display.cutoff_figure:
-            files["cutoff_png"] = "cutoff.png"
+        if display.cutoff_figure:
+            files |= {f"cutoff_{kind}": f"cutoff.{kind}" for kind in display.figure_formats}
         return files
 
     def filter(self, watcher: Watcher, clock: StageClock) -> "FilteredImage":
@@ -171,67 +186,84 @@ class FilteredImage:
 
     def pictures(self) -> dict[str, bytes]:
         """Return the pictures that were asked for, and power Doppler and the blood map for the page."""
-        result, display, shown = self.result, self.job.display, self.job.output.products
-        shown = (*shown, "power", "blood") if self.job.output.html else shown
-        stack = result.acquisition
-        title = f"{self.job.path.stem}: {result.options.method}, components {result.kept}"
-        spatial, spacing = stack.spatial_axes, stack.spacing_mm
+        result, shown = self.result, self.job.output.products
+        shown = (*shown, *POWER_PRODUCTS) if self.job.output.html else shown
         made: dict[str, bytes] = {}
-        if "power" in shown:
-            made |= self._power_pictures("power_doppler", result.power_doppler, title)
-        if "blood" in shown:
-            blood_title = f"{self.job.path.stem}: blood power, {result.options.low_cutoff} components removed"
-            made |= self._power_pictures("blood_power", result.blood_power, blood_title)
+        for product, name in POWER_PRODUCTS.items():
+            if product in shown:
+                made |= self._power_pictures(name, getattr(result, name))
         if "directional_power_positive" in self.products:
-            made["directional_png"] = self._directional_picture(
+            made |= self._directional_pictures(
+                "directional",
                 self.products["directional_power_positive"].values,
                 self.products["directional_power_negative"].values,
-                title,
             )
         if (signed := self.products.get("signed_power")) is not None:
-            made["signed_png"] = self._directional_picture(
-                np.maximum(signed.values, 0), np.maximum(-signed.values, 0), title
+            made |= self._directional_pictures(
+                "signed", np.maximum(signed.values, 0), np.maximum(-signed.values, 0)
             )
         if (velocity := self.products.get("axial_velocity")) is not None:
-            made["velocity_png"] = velocity_png(
-                velocity.values,
-                result.power_doppler,
-                spatial,
-                unit=velocity.unit,
-                spacing_mm=spacing,
-                title=title,
-            )
-        if (choice := result.cutoff) is not None and display.cutoff_figure:
-            made["cutoff_png"] = cutoff_png(
-                result.singular_values, choice.similarity, choice.profile, choice.low
-            )
+            settings = {
+                "unit": velocity.unit,
+                "shows_blood": shows_blood(result.blood_power, result.noise_power),
+                **self._settings("axial velocity" if velocity.unit == "mm/s" else "Doppler frequency"),
+            }
+            flow = (velocity.values, result.blood_power, result.acquisition.spatial_axes)
+            made |= self._formats("velocity", velocity_png, velocity_figure, flow, settings)
+        if (choice := result.cutoff) is not None and self.job.display.cutoff_figure:
+            curves = (result.singular_values, choice.similarity, choice.profile, choice.low)
+            made |= self._formats("cutoff", cutoff_png, cutoff_figure, curves, {})
         return made
 
-    def _power_pictures(self, name: str, power: NDArray[np.float32], title: str) -> dict[str, bytes]:
-        """Return the picture and the TIFF of a power image."""
-        display, stack = self.job.display, self.result.acquisition
-        picture = power_doppler_png(
-            decibels(power, display.db_factor),
-            stack.spatial_axes,
-            dynamic_range_db=display.dynamic_range,
-            spacing_mm=stack.spacing_mm,
-            title=title,
-        )
-        return {f"{name}_png": picture, f"{name}_tif": tiff(power, stack.spatial_axes)}
+    def _settings(self, quantity: str) -> dict[str, Any]:
+        """Return the settings that all figures share."""
+        options = self.result.options
+        high = options.rank if options.high_cutoff == "rank" else options.high_cutoff
+        return {
+            "spacing_mm": self.result.acquisition.spacing_mm,
+            "title": figure_title(self.job.path.stem, quantity, int(options.low_cutoff), high),
+        }
 
-    def _directional_picture(
-        self, positive: NDArray[np.float32], negative: NDArray[np.float32], title: str
-    ) -> bytes:
-        display, stack = self.job.display, self.result.acquisition
-        return directional_png(
-            positive,
-            negative,
-            stack.spatial_axes,
-            db_factor=display.db_factor,
-            dynamic_range_db=display.dynamic_range or DIRECTIONAL_RANGE_DB,
-            spacing_mm=stack.spacing_mm,
-            title=title,
-        )
+    def _formats(
+        self,
+        name: str,
+        png: Callable[..., bytes],
+        figure: Callable[..., Any],
+        what: tuple[Any, ...],
+        settings: Mapping[str, Any],
+    ) -> dict[str, bytes]:
+        """Return a picture in all formats, by their keys among the files."""
+        return {
+            f"{name}_{kind}": png(*what, **settings)
+            if kind == "png"
+            else encoded(figure(*what, **settings), kind)
+            for kind in picture_formats(self.job.display, self.job.output)
+        }
+
+    def _power_pictures(self, name: str, power: NDArray[np.float32]) -> dict[str, bytes]:
+        """Return the pictures and the TIFF of a power image."""
+        display, axes = self.job.display, self.result.acquisition.spatial_axes
+        settings = {
+            "dynamic_range_db": display.dynamic_range,
+            "color_map": display.color_map,
+            "quantity": QUANTITIES[name],
+            **self._settings(QUANTITIES[name]),
+        }
+        what = (shown_levels(power, display), axes)
+        made = self._formats(name, power_doppler_png, power_doppler_figure, what, settings)
+        return {**made, f"{name}_tif": tiff(power, axes)}
+
+    def _directional_pictures(
+        self, name: str, positive: NDArray[np.float32], negative: NDArray[np.float32]
+    ) -> dict[str, bytes]:
+        display = self.job.display
+        settings = {
+            "db_factor": display.db_factor,
+            "dynamic_range_db": display.dynamic_range,
+            **self._settings("directional power"),
+        }
+        what = (positive, negative, self.result.acquisition.spatial_axes)
+        return self._formats(name, directional_png, directional_figure, what, settings)
 
     def page(
         self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]

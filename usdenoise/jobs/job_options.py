@@ -1,8 +1,10 @@
 """The options of a job apart from the denoiser's: what it writes, and how its pictures look."""
 
+import math
 from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
+from usdenoise.pictures.figure_choices import COLOR_MAPS, FORMATS, DynamicRange
 
 PRODUCTS = ("power", "blood", "directional", "signed", "velocity")
 MOVIES = ("gif", "mp4")
@@ -94,14 +96,48 @@ class Display:
 
     Attributes
     ----------
-    dynamic_range : float or None
-        Range below the maximum that the colours cover, in dB; None chooses it from the image.
+    dynamic_range : float, (float, float) or None
+        Range below the maximum that the colours cover, in dB; or the levels of the darkest and of the brightest colour,
+        in dB of the power in the square of the file's unit, for one scale over several scans; None chooses the range
+        from the image.
     db_factor : float
         Factor of log10 of the power: 10 for decibels of power, 20 for the formula of the paper.
     cutoff_figure : bool
         Whether a figure shows how the low cutoff was chosen, ``<stem>_cutoff.png``.
+    color_map : str
+        Colours of power, one of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`.
+    figure_formats : tuple of str
+        Formats of the figures, any of "png", "pdf" and "svg".
+    movie_speed : float
+        How many times faster than in reality a film plays.
+
+    Raises
+    ------
+    OptionError
+        If a value is not known, or outside its range.
     """
 
-    dynamic_range: float | None = None
+    dynamic_range: DynamicRange = None
     db_factor: float = 10.0
     cutoff_figure: bool = False
+    color_map: str = COLOR_MAPS[0]
+    figure_formats: tuple[str, ...] = FORMATS[:1]
+    movie_speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.color_map not in COLOR_MAPS:
+            raise OptionError(
+                f"colour map '{self.color_map}' is not known; choose one of {', '.join(COLOR_MAPS)}"
+            )
+        if not 0 < self.movie_speed < math.inf:
+            raise OptionError(f"movie_speed {self.movie_speed:g} must be positive; change --movie-speed")
+        unknown = [name for name in self.figure_formats if name not in FORMATS]
+        if unknown or not self.figure_formats:
+            raise OptionError(
+                f"figure format '{unknown[0] if unknown else ''}' is not known; choose among {', '.join(FORMATS)}"
+            )
+        if isinstance(self.dynamic_range, tuple | list) and not self.dynamic_range[0] < self.dynamic_range[1]:
+            raise OptionError(
+                f"the lowest level {self.dynamic_range[0]:g} dB must be below the highest {self.dynamic_range[1]:g} dB; "
+                "change --dynamic-range"
+            )

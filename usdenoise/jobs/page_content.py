@@ -50,12 +50,12 @@ SIGNED_PRODUCTS = {
 _CAPTIONS = {
     "blood_power_png": (
         "Blood map",
-        "Power of the blood before the clutter filter, without the noise, in dB below its maximum. Compare places, depths "
+        "Power of the blood before the clutter filter, without the noise. Compare places, depths "
         "and scans in this image.",
     ),
     "power_doppler_png": (
         "Power Doppler",
-        "Mean power of the filtered frames, noise included, in dB below its maximum: what other programs show.",
+        "Mean power of the filtered frames, noise included: what other programs show.",
     ),
     "velocity_png": (
         "Axial velocity",

@@ -18,13 +18,15 @@ from usdenoise.formats.nifti import import_nibabel, write_nifti
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
-from usdenoise.images.power_doppler import POWER_IMAGES, decibels
+from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.jobs.figure_settings import QUANTITIES, picture_formats, shown_levels, window_title
 from usdenoise.jobs.frame_files import bad_frames_of
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.page_content import PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import frames_of, source_of
-from usdenoise.pictures.doppler_pictures import power_doppler_png
+from usdenoise.pictures.doppler_pictures import power_doppler_figure, power_doppler_png
+from usdenoise.pictures.figures import encoded
 from usdenoise.pictures.film import check_available, movie
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.pipeline.windows import (
@@ -88,7 +90,8 @@ class SequenceJob:
         output = self._job.output
         files = {"sequence": "sequence"}
         for name in self._shown:
-            files |= {f"{name}_png": f"{name}.png", f"{name}_tif": f"{name}.tif"}
+            kinds = (*self._job.display.figure_formats, "tif")
+            files |= {f"{name}_{kind}": f"{name}.{kind}" for kind in kinds}
         if output.movie is not None:
             files |= {_MOVIES[name]: f"{name}.{output.movie}" for name in self._shown}
         if output.nifti:
@@ -264,22 +267,34 @@ class FilteredSequence:
     def pictures(self) -> dict[str, bytes]:
         """Return the pictures of the means over all frames, and the films if they were asked for."""
         display, output, spatial = self.job.display, self.job.output, self.first.spatial_axes
-        title = f"{self.job.path.stem}: {self.job.options.method}, mean of {len(self.windows)} windows"
         made = {}
         for name in ("power_doppler", "blood_power") if output.html else shown_images(self.job):
             power, mean = self.images[name], self.means[name]
-            made[f"{name}_png"] = power_doppler_png(
-                decibels(mean, display.db_factor),
-                spatial,
-                dynamic_range_db=display.dynamic_range,
-                spacing_mm=self.first.spacing_mm,
-                title=title if name == "power_doppler" else f"{title}, blood power",
-            )
+            settings: dict[str, Any] = {
+                "dynamic_range_db": display.dynamic_range,
+                "color_map": display.color_map,
+                "quantity": QUANTITIES[name],
+                "spacing_mm": self.first.spacing_mm,
+            }
+            title = window_title(self.job.path.stem, QUANTITIES[name], self.collected.records)
+            levels = shown_levels(mean, display)
+            for kind in picture_formats(display, output):
+                made[f"{name}_{kind}"] = (
+                    power_doppler_png(levels, spatial, title=title, **settings)
+                    if kind == "png"
+                    else encoded(power_doppler_figure(levels, spatial, title=title, **settings), kind)
+                )
             made[f"{name}_tif"] = tiff(mean, spatial)
             if output.movie is not None and name in shown_images(self.job):
-                levels = list(decibels(power, display.db_factor))
                 made[_MOVIES[name]] = movie(
-                    levels, spatial, output.movie, dynamic_range_db=display.dynamic_range
+                    list(shown_levels(power, display)),
+                    spatial,
+                    output.movie,
+                    times=self.times,
+                    time_unit=self.time_unit,
+                    speed=display.movie_speed,
+                    title=f"{self.job.path.stem}: {QUANTITIES[name]}",
+                    **settings,
                 )
         return made
 

@@ -94,7 +94,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
             fontsize=7,
             parse_math=False,
         )
-    return figure_png(figure)
+    return figure_png(figure, crop=False)
 
 
 def _shortened(label: str, letters: int) -> str:

@@ -1,4 +1,4 @@
-"""The picture that explains the choice of a low cutoff."""
+"""The figure that explains the choice of a low cutoff."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from usdenoise.pictures.figures import DPI, figure_png
 
 
-def cutoff_png(
+def cutoff_figure(
     singular_values: NDArray[Any],
     similarity: NDArray[Any],
     profile: NDArray[Any],
     low: int,
-) -> bytes:
+) -> Any:
     """Draw the low cutoff over the singular values and over the spatial similarity of the components.
 
     Parameters
@@ -29,8 +29,8 @@ def cutoff_png(
 
     Returns
     -------
-    bytes
-        8-bit PNG.
+    matplotlib.figure.Figure
+        The figure.
     """
     from matplotlib.figure import Figure
 
@@ -51,4 +51,9 @@ def cutoff_png(
         panel.set_xlabel("component")
     matrix.axvline(low - 0.5, color="tab:red")
     matrix.axhline(low - 0.5, color="tab:red")
-    return figure_png(figure)
+    return figure
+
+
+def cutoff_png(*arguments: Any) -> bytes:
+    """Return the figure of :func:`cutoff_figure` as PNG; the parameters are the same."""
+    return figure_png(cutoff_figure(*arguments))

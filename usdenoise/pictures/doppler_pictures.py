@@ -1,4 +1,4 @@
-"""Pictures of a filtered stack: power Doppler, directional power and axial velocity, encoded as PNG."""
+"""Figures of a filtered stack: power Doppler, directional power and axial velocity."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,39 +6,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import (
-    DPI,
-    MAX_ASPECT,
     ColorScale,
-    add_color_bar,
-    add_title,
-    axis_label,
-    draw_panel,
     figure_png,
-    panel_size,
     panels_of,
     power_scale,
     suitable_range_db,
 )
+from usdenoise.pictures.panel_layout import panel_figure
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
-_WIDTH_INCHES = 6.0
-"""Width of a picture with one panel, colour bar included; each further panel adds 60 %."""
 
 _SPEEDS_ON_SCALE = 99
 """Percentile of the speed at the end of the colour scale, so that a few outliers do not stretch the scale."""
 
 
-def power_doppler_png(
+def power_doppler_figure(
     decibels: NDArray[Any],
     axes: str,
     *,
-    dynamic_range_db: float | None = None,
+    dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-) -> bytes:
-    """Draw a power Doppler image, depth downwards, with a colour bar in dB.
+    color_map: str = COLOR_MAPS[0],
+    quantity: str = "power Doppler",
+) -> Any:
+    """Draw a power image, depth downwards, with a colour bar in dB.
 
     Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
     maximum projections.
@@ -46,41 +41,52 @@ def power_doppler_png(
     Parameters
     ----------
     decibels : 2-D or 3-D array
-        Power Doppler in dB, 0 at the maximum.
+        Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
     axes : str
         Axis letters of `decibels`, for example "zx".
-    dynamic_range_db : float, optional
-        Power this many dB below the maximum, and less, is black; by default
-        :func:`usdenoise.pictures.figures.suitable_range_db`.
+    dynamic_range_db : float or (float, float), optional
+        Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
+        colour; by default :func:`usdenoise.pictures.figures.suitable_range_db`.
     spacing_mm : mapping from axis letter to float, optional
         Pixel pitch in mm, for the axes where it is known; by default for none.
     title : str
         Text above the picture; by default none.
+    color_map : str
+        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
+    quantity : str
+        What the image shows, for the colour bar.
 
     Returns
     -------
-    bytes
-        8-bit PNG.
+    matplotlib.figure.Figure
+        The figure.
     """
     if dynamic_range_db is None:
         dynamic_range_db = suitable_range_db(decibels)
-    shown = np.maximum(decibels, -dynamic_range_db)
-    return _picture(shown, axes, power_scale(dynamic_range_db), spacing_mm or {}, title)
+    scale = power_scale(dynamic_range_db, color_map, quantity)
+    shown = np.clip(decibels, scale.lowest, scale.highest)
+    return panel_figure(panels_of(shown, axes), scale, spacing_mm or {}, title)
 
 
-def directional_png(
+def power_doppler_png(decibels: NDArray[Any], axes: str, **settings: Any) -> bytes:
+    """Return the figure of :func:`power_doppler_figure` as PNG; the parameters are the same."""
+    return figure_png(power_doppler_figure(decibels, axes, **settings))
+
+
+def directional_figure(
     positive: NDArray[Any],
     negative: NDArray[Any],
     axes: str,
     *,
     db_factor: float = 10.0,
-    dynamic_range_db: float = 30.0,
+    dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-) -> bytes:
+) -> Any:
     """Draw directional power: red towards the probe, blue away, black where the power is low.
 
-    Each pixel shows the stronger of its two directions, in dB below the maximum of both images.
+    Each pixel shows the stronger of its two directions, in dB below the maximum of both images. A projection of a
+    volume shows the strongest voxel.
 
     Parameters
     ----------
@@ -90,94 +96,103 @@ def directional_png(
         Axis letters of both arrays.
     db_factor : float
         Decibels are `db_factor` log10 of the power.
-    dynamic_range_db : float
-        Power this many dB below the maximum, and less, is black.
+    dynamic_range_db : float or (float, float), optional
+        Decibels below the maximum from which on a pixel is black, or the levels of black and of the lightest colours in
+        dB of the power; by default the range that suits the stronger direction, as for power Doppler.
     spacing_mm, title
-        Pixel pitch and text above the picture, as for :func:`power_doppler_png`.
+        Pixel pitch and text above the picture, as for :func:`power_doppler_figure`.
 
     Returns
     -------
-    bytes
-        8-bit PNG.
+    matplotlib.figure.Figure
+        The figure.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
     stronger = np.maximum(positive, negative).astype(np.float64)
-    peak = float(stronger.max())
+    peak = 1.0 if isinstance(dynamic_range_db, tuple) else float(stronger.max())
     with np.errstate(divide="ignore", invalid="ignore"):
-        height = db_factor * np.log10(stronger / peak) if peak > 0 else np.full(stronger.shape, -np.inf)
-    signed = np.where(positive >= negative, 1.0, -1.0) * np.maximum(height + dynamic_range_db, 0.0)
+        levels = db_factor * np.log10(stronger / peak) if peak > 0 else np.full(stronger.shape, -np.inf)
+    if isinstance(dynamic_range_db, tuple):
+        lowest, highest = dynamic_range_db
+    else:
+        # An even number of dB, so that the ticks are whole.
+        lowest, highest = -(dynamic_range_db or 2.0 * round(suitable_range_db(levels) / 2)), 0.0
+    reach = highest - lowest
+    signed = np.where(positive >= negative, 1.0, -1.0) * np.clip(levels - lowest, 0.0, reach)
     color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
+    middle = _number((lowest + highest) / 2)
     ticks = {
-        -dynamic_range_db: "0, away",
-        -dynamic_range_db / 2: f"{-dynamic_range_db / 2:g}",
-        0.0: f"{-dynamic_range_db:g}",
-        dynamic_range_db / 2: f"{-dynamic_range_db / 2:g}",
-        dynamic_range_db: "0, towards",
+        -reach: f"{_number(highest)}, away",
+        -reach / 2: middle,
+        0.0: _number(lowest),
+        reach / 2: middle,
+        reach: f"{_number(highest)}, towards",
     }
-    scale = ColorScale(color_map, -dynamic_range_db, dynamic_range_db, "directional power (dB)", ticks)
-    return _picture(signed, axes, scale, spacing_mm or {}, title)
+    unit = "absolute" if isinstance(dynamic_range_db, tuple) else "below maximum"
+    scale = ColorScale(color_map, -reach, reach, f"directional power (dB, {unit})", ticks)
+    return panel_figure(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title)
 
 
-def velocity_png(
+def directional_png(positive: NDArray[Any], negative: NDArray[Any], axes: str, **settings: Any) -> bytes:
+    """Return the figure of :func:`directional_figure` as PNG; the parameters are the same."""
+    return figure_png(directional_figure(positive, negative, axes, **settings))
+
+
+def velocity_figure(
     velocity: NDArray[Any],
     power: NDArray[Any],
     axes: str,
     *,
     unit: str,
+    shows_blood: NDArray[np.bool_] | None = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-) -> bytes:
-    """Draw axial velocity: red towards the probe, blue away, grey where the power is below its median.
+) -> Any:
+    """Draw axial velocity: red towards the probe, blue away, grey where there is no blood.
 
-    The phase of noise is random, so a pixel without flow would show a random velocity.
+    The phase of noise is random, so a pixel without flow would show a random velocity. A projection of a volume shows
+    the velocity at the strongest voxel with blood, and is grey where there is none.
 
     Parameters
     ----------
     velocity : 2-D or 3-D array
         Axial velocity, or Doppler frequency, in `unit`.
     power : array of the same shape
-        Linear power Doppler, which tells flow from noise.
+        Linear power of the blood, which decides about the voxel of a projection.
     axes : str
         Axis letters of both arrays.
     unit : str
         Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
+    shows_blood : bool array of the same shape, optional
+        Where there is blood; by default where the power is at least its median.
     spacing_mm, title
-        Pixel pitch and text above the picture, as for :func:`power_doppler_png`.
+        Pixel pitch and text above the picture, as for :func:`power_doppler_figure`.
 
     Returns
     -------
-    bytes
-        8-bit PNG.
+    matplotlib.figure.Figure
+        The figure.
     """
     from matplotlib import colormaps
 
-    shown = np.where(power >= np.median(power), velocity, np.nan)
+    visible = power >= np.median(power) if shows_blood is None else shows_blood
+    shown = np.where(visible, velocity, np.nan)
     seen = np.abs(shown[np.isfinite(shown)])
     limit = float(np.percentile(seen, _SPEEDS_ON_SCALE)) if seen.size else 0.0
     # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
-    return _picture(shown, axes, ColorScale(color_map, -limit, limit, label), spacing_mm or {}, title)
+    scale = ColorScale(color_map, -limit, limit, f"{label}, grey: no blood")
+    panels = panels_of(shown, axes, np.where(visible, power, -1.0))
+    return panel_figure(panels, scale, spacing_mm or {}, title)
 
 
-def _picture(
-    image: NDArray[Any], axes: str, scale: ColorScale, spacing: Mapping[str, float], title: str
-) -> bytes:
-    from matplotlib.figure import Figure
+def velocity_png(velocity: NDArray[Any], power: NDArray[Any], axes: str, **settings: Any) -> bytes:
+    """Return the figure of :func:`velocity_figure` as PNG; the parameters are the same."""
+    return figure_png(velocity_figure(velocity, power, axes, **settings))
 
-    panels = panels_of(image, axes)
-    sizes = [panel_size(view.shape, rows, columns, spacing) for view, rows, columns in panels]
-    aspect = max(min(height / width, MAX_ASPECT) for height, width in sizes)
-    width = _WIDTH_INCHES * (1 + 0.6 * (len(panels) - 1))
-    height = (width / len(panels) - 1.2) * aspect + 1.1
-    figure = Figure(figsize=(width, max(height, 2.5)), dpi=DPI, layout="compressed")
-    subplots = figure.subplots(1, len(panels), squeeze=False)[0]
-    for subplot, (view, rows, columns), size in zip(subplots, panels, sizes, strict=True):
-        drawn = draw_panel(subplot, view, scale, size)
-        subplot.set_xlabel(axis_label(columns, spacing))
-        subplot.set_ylabel(axis_label(rows, spacing))
-    add_title(figure, title)
-    add_color_bar(figure, drawn, list(subplots), scale)
-    return figure_png(figure)
+
+def _number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")

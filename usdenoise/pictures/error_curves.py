@@ -101,4 +101,4 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
         # Inside the axes the legend would hide curves.
         panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
     add_title(figure, title)
-    return figure_png(figure)
+    return figure_png(figure, crop=False)

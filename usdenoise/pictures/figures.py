@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.pictures.figure_choices import COLOR_MAPS
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
-
-COLOR_MAP = "hot"
-"""Colours of power Doppler: black, red, yellow, white."""
 
 DPI = 150
 """Dots per inch of a picture with few panels."""
+
+MARGIN_INCHES = 0.06
+"""White margin around a figure."""
 
 MAX_ASPECT = 2.5
 """Largest height over width for which a picture leaves room; a taller panel is drawn narrower instead."""
@@ -47,9 +48,25 @@ class ColorScale:
     ticks: Mapping[float, str] | None = None
 
 
-def power_scale(dynamic_range_db: float) -> ColorScale:
-    """Return the colour scale of power Doppler in dB: black at `-dynamic_range_db`, white at 0."""
-    return ColorScale(COLOR_MAP, -dynamic_range_db, 0.0, "power Doppler (dB)")
+def power_scale(
+    dynamic_range: float | tuple[float, float],
+    color_map: str = COLOR_MAPS[0],
+    quantity: str = "power Doppler",
+) -> ColorScale:
+    """Return the colour scale of power in dB.
+
+    Parameters
+    ----------
+    dynamic_range : float or (float, float)
+        Decibels below the maximum, which is 0; or the lowest and the highest level.
+    color_map : str
+        One of COLOR_MAPS; by default the first.
+    quantity : str
+        What the colour bar is labelled with, apart from the unit; by default "power Doppler".
+    """
+    if isinstance(dynamic_range, tuple):
+        return ColorScale(color_map, *dynamic_range, f"{quantity} (dB, absolute)")
+    return ColorScale(color_map, -dynamic_range, 0.0, f"{quantity} (dB below maximum)")
 
 
 def load_libraries() -> None:
@@ -77,6 +94,26 @@ def suitable_range_db(decibels: NDArray[Any]) -> float:
     return float(np.clip(-np.percentile(decibels, 2, method="nearest"), 10, 40))
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One view of an image or a volume.
+
+    Attributes
+    ----------
+    image : (n_rows, n_columns) array
+        What is drawn, depth downwards.
+    rows, columns : str
+        Axis letters of the rows and of the columns.
+    caption : str
+        How the view was made; empty for an image.
+    """
+
+    image: NDArray[Any]
+    rows: str
+    columns: str
+    caption: str = ""
+
+
 def front_view(image: NDArray[Any], axes: str) -> tuple[NDArray[Any], str, str]:
     """Return an image with depth downwards; a volume is reduced to its maximum over elevation.
 
@@ -96,23 +133,33 @@ def front_view(image: NDArray[Any], axes: str) -> tuple[NDArray[Any], str, str]:
     """
     order = canonical_axes(axes)
     ordered = spatial_order(image, axes, order)
-    return ordered if ordered.ndim == 2 else _strongest(ordered, 2), order[0], order[1]
+    return ordered if ordered.ndim == 2 else ordered.max(axis=2), order[0], order[1]
 
 
-def panels_of(image: NDArray[Any], axes: str) -> list[tuple[NDArray[Any], str, str]]:
-    """Return the panels of a picture: one for an image, the three maximum projections for a volume.
+def panels_of(image: NDArray[Any], axes: str, weight: NDArray[Any] | None = None) -> list[Panel]:
+    """Return the panels of a picture: one for an image; front, side and top for a volume.
 
-    Parameters and the three values of each panel are those of :func:`front_view`.
+    Parameters
+    ----------
+    image : 2-D or 3-D array
+        Image or volume.
+    axes : str
+        Axis letters of `image`, in its own order.
+    weight : array of the same shape, optional
+        A projection shows the value of the voxel with the largest weight; by default the largest value.
     """
-    front = front_view(image, axes)
-    if image.ndim == 2:
-        return [front]
     order = canonical_axes(axes)
     ordered = spatial_order(image, axes, order)
+    if ordered.ndim == 2:
+        return [Panel(ordered, order[0], order[1])]
+    heavy = ordered if weight is None else spatial_order(weight, axes, order)
+    how = "maximum over" if weight is None else "strongest voxel over"
+    # Rows and columns of the axes z, x, y: the front is z by x, the side z by y, and the top y by x.
+    front, side, top = (_projected(ordered, heavy, axis) for axis in (2, 1, 0))
     return [
-        front,
-        (_strongest(ordered, 1), order[0], order[2]),
-        (_strongest(ordered, 0), order[1], order[2]),
+        Panel(front, order[0], order[1], f"front: {how} {_AXIS_NAMES[order[2]]}"),
+        Panel(side, order[0], order[2], f"side: {how} {_AXIS_NAMES[order[1]]}"),
+        Panel(top.T, order[2], order[1], f"top: {how} {_AXIS_NAMES[order[0]]}"),
     ]
 
 
@@ -208,25 +255,52 @@ def on_one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-def figure_png(figure: Any) -> bytes:
-    """Return a matplotlib figure as PNG; the same figure gives the same bytes."""
+def shortened(text: str, letters: int) -> str:
+    """Return a text on one line, with an ellipsis for the middle of one of more than `letters` characters."""
+    text = on_one_line(text)
+    if len(text) <= letters:
+        return text
+    tail = (letters - 1) // 2 + 3
+    return f"{text[: letters - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[-tail:]}"
+
+
+def figure_png(figure: Any, *, crop: bool = True) -> bytes:
+    """Return a matplotlib figure as PNG, see :func:`encoded`."""
+    return encoded(figure, "png", crop=crop)
+
+
+def encoded(figure: Any, file_format: str, *, crop: bool = True) -> bytes:
+    """Return a matplotlib figure in a file format; the same figure gives the same bytes.
+
+    Text in PDF and SVG stays text, which other programs can edit.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    file_format : str
+        One of FORMATS.
+    crop : bool
+        Whether the figure is made as large as what it shows, with a narrow margin; True by default. Otherwise it keeps
+        its size.
+    """
+    from matplotlib import rc_context
+
+    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}),
+    ):
         # A file name may hold letters that the font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format="png", metadata={"Software": None})
+        cropped = {"bbox_inches": "tight", "pad_inches": MARGIN_INCHES} if crop else {}
+        figure.savefig(buffer, format=file_format, metadata=metadata[file_format], **cropped)
     return buffer.getvalue()
 
 
-def _strongest(volume: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return the largest value along an axis, or that of largest magnitude if the volume has positive values.
-
-    The second case keeps velocities of either sign. The result is NaN only where no value is finite.
-    """
-    present = np.where(np.isnan(volume), -np.inf, volume)
-    largest: NDArray[Any] = present.max(axis=axis)
-    if not (present > 0).any():
-        return np.where(np.isneginf(largest) & np.isnan(volume).any(axis=axis), np.nan, largest)
-    place = np.argmax(np.where(np.isnan(volume), -1.0, np.abs(volume)), axis=axis)
-    chosen: NDArray[Any] = np.take_along_axis(volume, np.expand_dims(place, axis), axis).squeeze(axis)
+def _projected(volume: NDArray[Any], weight: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Return along an axis the value of the voxel with the largest weight."""
+    place = np.expand_dims(np.argmax(weight, axis=axis), axis)
+    chosen: NDArray[Any] = np.take_along_axis(volume, place, axis).squeeze(axis)
     return chosen

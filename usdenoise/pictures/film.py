@@ -1,6 +1,8 @@
-"""A film of power Doppler images, encoded as GIF or MP4."""
+"""A film of power images with axes, colour bar and time, encoded as GIF or MP4."""
 
-from collections.abc import Sequence
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,67 +12,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.pictures.figures import COLOR_MAP, front_view, suitable_range_db
+from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.pictures.figures import Panel, front_view, power_scale, suitable_range_db
+from usdenoise.pictures.panel_layout import fit_margins, panel_figure
 
-FRAMES_A_SECOND = 10
-_LEAST_HEIGHT = 240
-"""Fewest rows of a film. Smaller images are enlarged by a whole factor, so that all pixels stay square."""
+IMAGES_A_SECOND = 10.0
+"""Images a second where the time between them is not known."""
+
+MOST_A_SECOND = {"gif": 50.0, "mp4": 60.0}
+"""Most images a second that players show; of a faster film some images are left out."""
+
+_LEAST_A_SECOND = 5
+"""Fewest images a second of an MP4, as players do not show fewer: images are repeated. A GIF has any delay."""
+
+_DPI, _GREYS = 100, 24
+"""Dots per inch of a film, and greys in the palette of a GIF."""
 
 
 def movie(
-    decibels: Sequence[NDArray[Any]], axes: str, kind: str, *, dynamic_range_db: float | None = None
+    decibels: Sequence[NDArray[Any]],
+    axes: str,
+    kind: str,
+    *,
+    times: Sequence[float] | NDArray[np.float64] | None = None,
+    time_unit: str = "s",
+    speed: float = 1.0,
+    dynamic_range_db: DynamicRange = None,
+    spacing_mm: Mapping[str, float] | None = None,
+    color_map: str = COLOR_MAPS[0],
+    quantity: str = "power Doppler",
+    title: str = "",
 ) -> bytes:
-    """Return a film of power Doppler images, depth downwards, with one colour scale for all of them.
+    """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
 
-    A volume is shown by its maximum over elevation. Small images are enlarged by a whole factor.
+    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time.
 
     Parameters
     ----------
     decibels : sequence of 2-D or 3-D arrays
-        Power Doppler in dB, 0 at the maximum of the whole sequence.
+        Power in dB: 0 at the maximum of the whole sequence, or absolute where `dynamic_range_db` has two levels.
     axes : str
         Axis letters of each array, for example "zx".
     kind : str
         "gif" or "mp4".
-    dynamic_range_db : float, optional
-        Power this many dB below the maximum, and less, is black; by default
-        :func:`usdenoise.pictures.figures.suitable_range_db` of the whole sequence.
+    times : sequence of float, optional
+        Time of each image; by default none is shown.
+    time_unit : str
+        Unit of the times, "s" or "frames".
+    speed : float
+        How many times faster than in reality the film plays; 1 by default.
+    dynamic_range_db : float or (float, float), optional
+        Range as for :func:`usdenoise.pictures.doppler_pictures.power_doppler_figure`; by default the one that suits
+        the whole sequence.
+    spacing_mm, color_map, quantity, title
+        As for :func:`usdenoise.pictures.doppler_pictures.power_doppler_figure`.
 
     Returns
     -------
     bytes
-        The encoded film, 10 images a second.
+        The encoded film.
 
     Raises
     ------
     OptionError
         If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
     """
-    import imageio.v3 as iio
-    from matplotlib import colormaps
-
-    images = np.stack([front_view(np.asarray(image), axes)[0] for image in decibels])
+    check_available(kind)
+    views = [front_view(np.asarray(image), axes) for image in decibels]
+    images = np.stack([view[0] for view in views])
     if dynamic_range_db is None:
         dynamic_range_db = suitable_range_db(images)
-    scale = -(-_LEAST_HEIGHT // images.shape[1])
-    pictures = []
-    for image in images:
-        bright = np.clip(image / dynamic_range_db + 1, 0, 1)
-        colors = (255 * colormaps[COLOR_MAP](bright)[..., :3]).round().astype(np.uint8)
-        large = colors.repeat(scale, axis=0).repeat(scale, axis=1)
-        # Video encoders accept only an even height and width.
-        pictures.append(np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))))
-    film = np.stack(pictures)
-    if kind == "gif":
-        settings: dict[str, Any] = {"plugin": "pillow", "duration": 1000 / FRAMES_A_SECOND, "loop": 0}
-        return bytes(iio.imwrite("<bytes>", film, extension=".gif", **settings))
-    check_available(kind)
-    # The encoder is a separate program, which can only write to a file.
-    with TemporaryDirectory() as folder:
-        place = Path(folder) / "film.mp4"
-        settings = {"plugin": "FFMPEG", "fps": FRAMES_A_SECOND, "macro_block_size": 2}
-        iio.imwrite(place, film, ffmpeg_log_level="error", **settings)
-        return place.read_bytes()
+    scale = power_scale(dynamic_range_db, color_map, quantity)
+    panel = Panel(np.clip(images[0], scale.lowest, scale.highest), *views[0][1:])
+    clock = None if times is None else [_time(float(time), time_unit) for time in times]
+    figure = panel_figure(
+        [panel], scale, spacing_mm or {}, f"{title}\N{NO-BREAK SPACE}" + ("" if clock is None else clock[-1])
+    )
+    figure.set_dpi(_DPI)
+    rate = _images_a_second(times if time_unit == "s" else None, speed)
+    step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
+    shown = range(0, len(images), step)
+    pictures = _pictures(
+        figure, [images[k] for k in shown], title, None if clock is None else [clock[k] for k in shown]
+    )
+    return _gif(pictures, rate / step, color_map) if kind == "gif" else _mp4(pictures, rate / step)
 
 
 def check_available(kind: str) -> None:
@@ -90,3 +115,82 @@ def check_available(kind: str) -> None:
         raise OptionError(
             "an MP4 needs the package imageio-ffmpeg; run pip install imageio-ffmpeg, or give --movie gif"
         )
+
+
+def _time(value: float, unit: str) -> str:
+    return f"{value:.2f} s" if unit == "s" else f"frame {value:.0f}"
+
+
+def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None, speed: float) -> float:
+    """Return the images a second at which a film of these times plays; the last window may be shorter."""
+    if times is None or len(times) < 2:
+        return IMAGES_A_SECOND
+    return speed / float(np.median(np.diff(times)))
+
+
+def _pictures(
+    figure: Any, images: Sequence[NDArray[Any]], title: str, clock: Sequence[str] | None
+) -> Iterator[NDArray[np.uint8]]:
+    """Draw the figure once, and yield its pixels with each image and time in turn."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    fit_margins(figure)
+    subplot = figure.axes[0]
+    drawn = subplot.images[0]
+    changing = [drawn, *subplot.spines.values(), *figure.texts]
+    for artist in changing:
+        artist.set_animated(True)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
+    for number, image in enumerate(images):
+        drawn.set_data(image)
+        for text in figure.texts:
+            text.set_text(", ".join(part for part in (title, clock[number] if clock else "") if part))
+        canvas.restore_region(still)
+        for artist in changing:
+            (figure if artist in figure.texts else subplot).draw_artist(artist)
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+        # Video encoders accept only an even height and width.
+        yield np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])
+
+
+def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:
+    from matplotlib import colormaps
+    from PIL import Image
+
+    # One palette for all pictures: most of it for the scale, the rest for the greys of the text.
+    colors = colormaps[color_map](np.linspace(0, 1, 256 - _GREYS))[:, :3]
+    greys = np.linspace(0, 1, _GREYS)[:, np.newaxis].repeat(3, axis=1)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((255 * np.concatenate([colors, greys])).round().astype(np.uint8).tobytes())
+    frames = (
+        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
+    )
+    buffer = io.BytesIO()
+    next(frames).save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames,
+        duration=round(1000 / rate),
+        loop=0,
+        optimize=False,
+    )
+    return buffer.getvalue()
+
+
+def _mp4(pictures: Iterator[NDArray[np.uint8]], rate: float) -> bytes:
+    import imageio.v2 as iio
+
+    repeats = max(1, math.ceil(_LEAST_A_SECOND / rate))
+    # The encoder is a separate program, which can only write to a file.
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "film.mp4"
+        settings: Any = {"fps": rate * repeats, "macro_block_size": 2, "ffmpeg_log_level": "error"}
+        writer: Any = iio.get_writer(place, format="FFMPEG", **settings)
+        with writer:
+            for picture in pictures:
+                for _ in range(repeats):
+                    writer.append_data(picture)
+        return place.read_bytes()

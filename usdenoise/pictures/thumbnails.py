@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import COLOR_MAP, suitable_range_db
+from usdenoise.pictures.figure_choices import COLOR_MAPS
+from usdenoise.pictures.figures import suitable_range_db
 
 LONGEST = 96
 """Pixels of the longer side of a thumbnail."""
@@ -104,7 +105,7 @@ def thumbnail_png(image: SmallImage, scale: CommonScale) -> bytes:
     peak = scale.peak_db if scale.is_near(image) else image.peak_db
     bright = np.clip((image.levels - peak) / scale.range_db + 1, 0, 1) * (image.levels > _LEAST_DB)
     picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
-    colors = 255 * colormaps[COLOR_MAP](np.arange(256))[:, :3]
+    colors = 255 * colormaps[COLOR_MAPS[0]](np.arange(256))[:, :3]
     picture.putpalette(colors.round().astype(np.uint8).tobytes())
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
