@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import imageio.v3 as iio
 import numpy as np
@@ -39,7 +40,11 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(outcome):
     assert [line.split()[0] for line in lines[2:]] == ["eta-decay", "eta-decay", "rsvd", "highpass"]
     assert max(len(line) for line in lines) <= 80
     assert "eta-decay at 0.3: " in result.stderr
-    assert "rsvd: " in result.stderr
+    told = result.stderr.splitlines()
+    assert told[0] == "the full SVD as reference, 1 of 5"
+    assert re.fullmatch(r"eta-decay at 0\.5: \d+\.\d\d s \(2 of 5, about .* left\)", told[1])
+    assert re.fullmatch(r"rsvd: \d+\.\d\d s \(4 of 5, about .* left\)", told[3])
+    assert told[4] == "highpass: failed (5 of 5)"
 
 
 def test_a_failed_method_is_told_and_the_exit_code_is_1(outcome):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import hold
+from usdenoise.batch.outliers import marks_of
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.pool import Event, Pool
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
@@ -231,7 +232,7 @@ def run_batch(
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
         keep_table()
-        write_sheet(folder, list(decisions), _reports(rows))
+        write_sheet(folder, list(decisions), _reports(rows), marks_of(rows))
         return report()
 
 

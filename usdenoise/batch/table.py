@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,9 @@ def write_tables(
         outputs.commit()
 
 
-def write_sheet(folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapping[str, Any]]) -> None:
+def write_sheet(
+    folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapping[str, Any]], marks: Mapping[Scan, str]
+) -> None:
     """Write contact_sheet.png from the power Doppler images on disk.
 
     Parameters
@@ -212,13 +214,15 @@ def write_sheet(folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapp
         All scans, in the order of the sheet.
     reports : mapping from Scan to mapping
         Reports of the scans that have results. The other scans have an empty tile.
+    marks : mapping from Scan to str
+        What is wrong or doubtful about a scan, in a few words.
 
     Raises
     ------
     OutputError
         If the sheet cannot be written.
     """
-    tiles = [_tile(scan, reports.get(scan)) for scan in scans]
+    tiles = [replace(_tile(scan, reports.get(scan)), mark=marks.get(scan, "")) for scan in scans]
     with OutputFolder(folder, overwrite=True) as outputs:
         outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles))
         outputs.commit()

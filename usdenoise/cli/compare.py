@@ -1,15 +1,17 @@
 """``usdenoise compare``."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, print_json, print_rows
+from usdenoise.cli.console import Console, duration, print_json, print_rows
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import Group, GroupedCommand, option
+from usdenoise.pictures.figure_choices import COLOR_MAPS
 
 
 def _parameters(
@@ -124,8 +126,9 @@ def command(
     background: str | None,
     parameters: dict[str, dict[str, Any]],
     timeout: float,
-    dynamic_range: float | None,
+    dynamic_range: float | tuple[float, float] | None,
     db_factor: str | None,
+    color_map: str | None,
     overwrite: bool,
     as_json: bool,
     quiet: int,
@@ -144,13 +147,7 @@ def command(
     values = shared.given(values)
     reading = {name: values.pop(name) for name in shared.READING if name in values}
     with Console(quiet, verbose) as console:
-        console.begin("compare", None)
-
-        def tell(row: dict[str, Any]) -> None:
-            sampling = "" if row["sampling"] is None else f" at {row['sampling']:g}"
-            outcome = f"{row['seconds']:.2f} s" if row["status"] == "done" else row["status"]
-            console.say(f"{row['method']}{sampling}: {outcome}")
-
+        progress = _Progress(console)
         report = compare_file(
             acquisition,
             output,
@@ -162,9 +159,11 @@ def command(
             reading=reading,
             dynamic_range=dynamic_range,
             db_factor=float(db_factor or 10),
+            color_map=color_map or COLOR_MAPS[0],
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],
-            on_row=tell,
+            on_row=progress.row,
+            on_start=progress.start,
         )
     rows = report["rows"]
     bad = [row for row in rows if row["status"] != "done"]
@@ -177,6 +176,38 @@ def command(
         print_rows(*_table(rows, several))
     if bad:
         click.get_current_context().exit(FAILED)
+
+
+class _Progress:
+    """The progress of a comparison: the method, its number, and the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._ended, self._total = 0, 0
+
+    def start(self, label: str, ended: int, total: int) -> None:
+        if ended == 0:
+            self._console.begin("compare", total)
+        self._ended, self._total = ended, total
+        self._console.advance(ended, f"{label}, {ended + 1} of {total}{self._left(ended)}")
+        if ended == 0:
+            self._console.say(f"{label}, 1 of {total}")
+
+    def row(self, row: dict[str, Any]) -> None:
+        sampling = "" if row["sampling"] is None else f" at {row['sampling']:g}"
+        outcome = f"{row['seconds']:.2f} s" if row["status"] == "done" else row["status"]
+        number = self._ended + 1
+        self._console.say(
+            f"{row['method']}{sampling}: {outcome} ({number} of {self._total}{self._left(number)})"
+        )
+
+    def _left(self, ended: int) -> str:
+        """Return the expected time left in words, from the mean time of the methods that have ended."""
+        if ended == 0 or ended == self._total:
+            return ""
+        seconds = (time.monotonic() - self._began) / ended * (self._total - ended)
+        return f", about {duration(seconds)} left"
 
 
 _COLUMNS = {

@@ -134,6 +134,10 @@ def shape_text(described: Mapping[str, Any]) -> str:
     return ", ".join(f"{letter} {n}" for letter, n in zip(described["axes"], described["shape"], strict=True))
 
 
-def summary(mapping: Mapping[str, float]) -> str:
-    """Return the seconds of all stages in one line."""
-    return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in mapping.items())
+def duration(seconds: float) -> str:
+    """Return a time in the two largest of hours, minutes and seconds that it has, for example "1 h 5 min"."""
+    whole = max(round(seconds), 1)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

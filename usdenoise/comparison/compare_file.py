@@ -18,7 +18,8 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import suitable_range_db
+from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.pictures.figures import shortened, suitable_range_db
 from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
@@ -46,11 +47,13 @@ def compare_file(
     signal: str | None = None,
     background: str | None = None,
     reading: Mapping[str, Any] | None = None,
-    dynamic_range: float | None = None,
+    dynamic_range: DynamicRange = None,
     db_factor: float = 10.0,
+    color_map: str = COLOR_MAPS[0],
     overwrite: bool = False,
     command: list[str] | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
+    on_start: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Compare methods on an acquisition file and write comparison.csv, .json, .png and convergence.png.
 
@@ -60,16 +63,19 @@ def compare_file(
         File of the acquisition. If it holds the truth of a simulation, the figures of merit use it.
     folder : str or Path, optional
         Folder of the results; by default ``<stem>-comparison`` in the current folder.
-    methods, sampling, settings, on_row
+    methods, sampling, settings, on_row, on_start
         As for :func:`usdenoise.compare`.
     signal, background : str, optional
         Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
     reading : mapping, optional
         Fields of :class:`usdenoise.formats.loading.ReadOptions`.
-    dynamic_range : float, optional
-        Range of the images in dB below the brightest pixel; by default the one that suits the full SVD's image.
+    dynamic_range : float or (float, float), optional
+        Range of the images in dB below the brightest pixel of the full SVD's image, or two levels in dB of the power; by
+        default the range that suits the full SVD's image.
     db_factor : float
         Factor of the decibels: 10 for power, 20 for the paper's formula.
+    color_map : str
+        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
     overwrite : bool
         Whether existing results may be replaced.
     command : list of str, optional
@@ -102,10 +108,11 @@ def compare_file(
             settings=settings,
             truth=read_truth(path, acquisition),
             on_row=on_row,
+            on_start=on_start,
             **masks,
         )
         pictures = {
-            "comparison.png": _montage(outcome, acquisition, path.stem, dynamic_range, db_factor),
+            "comparison.png": _montage(outcome, acquisition, path.stem, dynamic_range, db_factor, color_map),
             "convergence.png": _convergence(outcome, len(sampling) > 1),
         }
         report = {
@@ -177,7 +184,12 @@ def _label(row: Mapping[str, Any], several: bool) -> str:
 
 
 def _montage(
-    outcome: Comparison, acquisition: Acquisition, stem: str, dynamic_range: float | None, db_factor: float
+    outcome: Comparison,
+    acquisition: Acquisition,
+    stem: str,
+    dynamic_range: DynamicRange,
+    db_factor: float,
+    color_map: str,
 ) -> bytes | None:
     """Return a PNG of the images of all rows on one scale, None if no row has an image.
 
@@ -188,17 +200,21 @@ def _montage(
         return None
     reference = images[0] if outcome.reference is None else outcome.reference
     peak = max(float(reference.max()), float(np.finfo(np.float32).tiny))
+    if isinstance(dynamic_range, tuple):
+        peak = 1.0
 
     def scaled(image: NDArray[Any]) -> NDArray[Any]:
         return decibels(image, db_factor, peak)
 
+    removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
     cells = [None if image is None else scaled(image) for image in outcome.images]
     return montage_png(
         _grid(outcome.rows, cells),
         acquisition.spatial_axes,
         dynamic_range_db=suitable_range_db(scaled(reference)) if dynamic_range is None else dynamic_range,
         spacing_mm=acquisition.spacing_mm,
-        title=f"{stem}: components from {outcome.low_cutoff} on",
+        color_map=color_map,
+        title=f"{shortened(stem, 40)}: power Doppler; the low-rank methods remove {removed} clutter components",
     )
 
 

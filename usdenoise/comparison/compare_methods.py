@@ -105,6 +105,7 @@ def compare(
     background: NDArray[np.bool_] | None = None,
     truth: Truth | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
+    on_start: Callable[[str, int, int], None] | None = None,
     **given: Any,
 ) -> Comparison:
     """Filter one acquisition by several methods, each alone in its own process.
@@ -126,6 +127,9 @@ def compare(
         True blood power and vessels, for the correlation and the detection AUC.
     on_row : callable, optional
         Called with each row when its method has ended.
+    on_start : callable, optional
+        Called before each method with its label, the number of methods that have ended, and the number of all. The full
+        SVD, which all others are compared with, comes first.
     **given
         Fields of :class:`Settings`, for example ``rank=20``.
 
@@ -170,21 +174,24 @@ def compare(
         # A region that does not fit raises an error here, before any method has run.
         metrics.contrast_db(np.empty(shape), signal, background)
     figures = _FiguresOfMerit(signal, background, truth)
+    planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
+    begin = on_start or (lambda label, ended, total: None)
     with tempfile.TemporaryDirectory(prefix="usdenoise-") as scratch:
         runner = _MethodRunner(acquisition, chosen, Path(scratch))
+        begin("the full SVD as reference", 0, len(planned) + 1)
         reference = runner.reference(sampling[0])
         low = chosen.low_cutoff if reference is None else runner.low
         rows, images, curves = [], [], []
-        for name in names:
-            for fraction in sampling if CONTENDERS[name].sampled else (None,):
-                result = runner.result(name, fraction)
-                image = runner.image(result)
-                row = _row(name, fraction, result, figures.of(image))
-                rows.append(row)
-                images.append(image)
-                curves.append(result.filtered.curve if result.filtered is not None else ())
-                if on_row is not None:
-                    on_row(row)
+        for number, (name, fraction) in enumerate(planned, start=1):
+            begin(name if fraction is None else f"{name} at {fraction:g}", number, len(planned) + 1)
+            result = runner.result(name, fraction)
+            image = runner.image(result)
+            row = _row(name, fraction, result, figures.of(image))
+            rows.append(row)
+            images.append(image)
+            curves.append(result.filtered.curve if result.filtered is not None else ())
+            if on_row is not None:
+                on_row(row)
         return Comparison(rows, images, curves, low, None if reference is None else runner.image(reference))
 
 

@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import draw_pixels, figure_png, on_one_line, power_scale, suitable_range_db
+from usdenoise.pictures.figures import draw_pixels, figure_png, power_scale, shortened, suitable_range_db
 
-_PLACE_INCHES, _LABEL_INCHES, _MARGIN_INCHES, _DPI = 1.6, 0.3, 0.06, 110
-_LETTERS_A_LINE = 26
-"""Letters of 7 points that fit below a place of 1.6 inches."""
+_SHEET_INCHES, _LEAST_INCHES, _MOST_INCHES = 13.0, 1.6, 3.2
+"""Width of a sheet of few scans, and the smallest and the largest width of a place: fewer scans are shown larger."""
+
+_LABEL_INCHES, _MARGIN_INCHES, _DPI = 0.36, 0.06, 110
+
+_POINTS, _LARGE_POINTS, _LARGE_INCHES = 7.5, 9.0, 2.4
+"""Sizes of the labels of small and of large places, and the width from which a place is large."""
+
+_LETTERS_AN_INCH = 118.0
+"""Letters of one point that fit into an inch, about."""
+
+_FAILED, _DOUBTFUL = "#b3261e", "#b35c00"
+"""Colours of the frames of failed and of doubtful scans; their labels say so as well."""
 
 _PLACES_ACROSS = 1.4
 """Columns over rows. A place with its label is 1.6 x 1.9 inches, so a sheet is 1.2 times as wide as high."""
@@ -32,11 +42,15 @@ class Tile:
         with the text "no result".
     aspect : float
         Height of a pixel over its width; 1 by default.
+    mark : str
+        What is wrong or doubtful, in a few words. It is written below the label, and the frame gets a colour. Empty by
+        default.
     """
 
     label: str
     image: NDArray[Any] | None
     aspect: float = 1.0
+    mark: str = ""
 
 
 def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
@@ -58,49 +72,55 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
 
     n_columns = min(math.ceil(math.sqrt(len(tiles) * _PLACES_ACROSS)), len(tiles))
     n_rows = math.ceil(len(tiles) / n_columns)
-    place = _PLACE_INCHES if len(tiles) > 6 else 2 * _PLACE_INCHES
+    place = min(max(_SHEET_INCHES / n_columns, _LEAST_INCHES), _MOST_INCHES)
     width, height = n_columns * place, n_rows * (place + _LABEL_INCHES)
-    letters = int(_LETTERS_A_LINE * place / _PLACE_INCHES)
+    points = _LARGE_POINTS if place >= _LARGE_INCHES else _POINTS
     figure = Figure(figsize=(width, height), dpi=_DPI)
+    inner = place - 2 * _MARGIN_INCHES
     for number, tile in enumerate(tiles):
         row, column = divmod(number, n_columns)
-        left, top = column * place, height - row * (place + _LABEL_INCHES)
-        inner = place - 2 * _MARGIN_INCHES
+        left, bottom = column * place, height - row * (place + _LABEL_INCHES) - place
         panel = figure.add_axes(
             (
                 (left + _MARGIN_INCHES) / width,
-                (top - place + _MARGIN_INCHES) / height,
+                (bottom + _MARGIN_INCHES) / height,
                 inner / width,
                 inner / height,
             )
         )
-        panel.set_xticks([])
-        panel.set_yticks([])
-        panel.set_facecolor("0.9")
-        below = _shortened(tile.label, letters)
-        if tile.image is None:
-            panel.text(0.5, 0.5, "no result", ha="center", va="center", fontsize=7, transform=panel.transAxes)
-        else:
-            image = decibels(tile.image.max(axis=0))
-            shown = suitable_range_db(image)
-            below += f"\n{shown:.0f} dB"
-            draw_pixels(panel, np.maximum(image, -shown), power_scale(shown), aspect=tile.aspect)
+        below = _draw_tile(panel, tile, points)
         figure.text(
             (left + place / 2) / width,
-            (top - place) / height,
-            below,
+            bottom / height,
+            f"{shortened(tile.label, int(inner * _LETTERS_AN_INCH / points))}\n{below}",
             ha="center",
             va="top",
-            fontsize=7,
+            fontsize=points,
+            linespacing=1.15,
+            color=_color(tile) if tile.mark else "black",
             parse_math=False,
         )
     return figure_png(figure, crop=False)
 
 
-def _shortened(label: str, letters: int) -> str:
-    """Replace the middle of a label of more than `letters` characters by an ellipsis."""
-    label = on_one_line(label)
-    if len(label) <= letters:
-        return label
-    tail = (letters - 1) // 2 + 3
-    return f"{label[: letters - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{label[-tail:]}"
+def _draw_tile(panel: Any, tile: Tile, points: float) -> str:
+    """Draw the image of a tile, and return the text for the line below its label."""
+    panel.set_xticks([])
+    panel.set_yticks([])
+    panel.set_facecolor("0.9")
+    if tile.mark:
+        for side in panel.spines.values():
+            side.set(color=_color(tile), linewidth=3)
+    if tile.image is None:
+        panel.text(
+            0.5, 0.5, "no result", ha="center", va="center", fontsize=points, transform=panel.transAxes
+        )
+        return tile.mark
+    image = decibels(tile.image.max(axis=0))
+    shown = suitable_range_db(image)
+    draw_pixels(panel, np.maximum(image, -shown), power_scale(shown), aspect=tile.aspect)
+    return ", ".join(filter(None, (f"{shown:.0f} dB", tile.mark)))
+
+
+def _color(tile: Tile) -> str:
+    return _FAILED if tile.image is None else _DOUBTFUL

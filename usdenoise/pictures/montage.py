@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.pictures.figure_choices import COLOR_MAPS
 from usdenoise.pictures.figures import (
     DPI,
     MAX_ASPECT,
+    ColorScale,
     add_color_bar,
     add_title,
     axis_label,
@@ -21,16 +23,23 @@ from usdenoise.pictures.figures import (
 
 _PANEL_INCHES = 2.1
 
+_OVERFLOW_DB = 1.0
+"""Decibels above the scale from which a panel says so."""
+
 
 def montage_png(
     grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
     axes: str,
     *,
-    dynamic_range_db: float,
+    dynamic_range_db: float | tuple[float, float],
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
+    color_map: str = COLOR_MAPS[0],
 ) -> bytes:
     """Draw power Doppler images side by side on one dB scale, each with its label above.
+
+    An image whose maximum is above the scale says by how many dB. One that would be a white square, with half of its
+    pixels above the scale, is left out for that sentence.
 
     Parameters
     ----------
@@ -39,23 +48,36 @@ def montage_png(
         over elevation.
     axes : str
         Axis letters of every image, for example "zx".
-    dynamic_range_db : float
-        Power this many dB below 0 dB, and less, is black.
+    dynamic_range_db : float or (float, float)
+        Power this many dB below 0 dB, and less, is black; or the levels of the darkest and of the brightest colour.
     spacing_mm : mapping from axis letter to float, optional
         Pixel pitch in mm; an axis is in mm where its pitch is known, otherwise in pixels. By default no pitch
         is known.
     title : str
         Text above the picture; by default none.
+    color_map : str
+        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
 
     Returns
     -------
     bytes
         8-bit PNG.
     """
+    return figure_png(montage_figure(grid, axes, dynamic_range_db, spacing_mm or {}, title, color_map))
+
+
+def montage_figure(
+    grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
+    axes: str,
+    dynamic_range_db: float | tuple[float, float],
+    spacing: Mapping[str, float],
+    title: str,
+    color_map: str,
+) -> Any:
+    """Return the matplotlib figure of :func:`montage_png`; the parameters are the same."""
     from matplotlib.figure import Figure
 
-    spacing = spacing_mm or {}
-    scale = power_scale(dynamic_range_db)
+    scale = power_scale(dynamic_range_db, color_map)
     n_rows, n_columns = len(grid), max(len(row) for row in grid)
     first = next(cell for row in grid for cell in row if cell is not None)
     view, rows, columns = front_view(first[1], axes)
@@ -75,11 +97,7 @@ def montage_png(
             if cell is None:
                 subplot.set_axis_off()
                 continue
-            label, image = cell
-            drawn = draw_panel(
-                subplot, np.maximum(front_view(image, axes)[0], -dynamic_range_db), scale, size
-            )
-            subplot.set_title(label, fontsize="small", parse_math=False)
+            drawn = _draw_cell(subplot, cell[0], front_view(cell[1], axes)[0], scale, size)
             subplot.tick_params(labelsize="x-small")
             below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
             subplot.tick_params(labelbottom=not below)
@@ -89,7 +107,25 @@ def montage_png(
                 subplot.set_ylabel(axis_label(rows, spacing), fontsize="small")
     add_title(figure, title)
     add_color_bar(figure, drawn, subplots, scale, aspect=30)
-    return figure_png(figure)
+    return figure
+
+
+def _draw_cell(
+    subplot: Any, label: str, image: NDArray[Any], scale: ColorScale, size: tuple[float, float]
+) -> Any:
+    """Draw one image with its label, and say by how much it is above the scale."""
+    above = float(image.max()) - scale.highest
+    is_white = float(np.median(image)) > scale.highest
+    shown = np.full(image.shape, np.nan) if is_white else np.clip(image, scale.lowest, scale.highest)
+    drawn = draw_panel(subplot, shown, scale, size)
+    if is_white:
+        subplot.set_facecolor("0.85")
+        text = f"{above:.0f} dB above\nthe scale"
+        subplot.text(0.5, 0.5, text, ha="center", va="center", fontsize="small", transform=subplot.transAxes)
+    elif above > _OVERFLOW_DB:
+        label += f"\nup to {above:.0f} dB above the scale"
+    subplot.set_title(label, fontsize="small", parse_math=False)
+    return drawn
 
 
 def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:

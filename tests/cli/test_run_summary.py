@@ -1,0 +1,105 @@
+"""The summary of a run, the time that is left, and times in words."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages.reports import report
+from usdenoise.cli import time_left
+from usdenoise.cli.console import duration
+from usdenoise.cli.run_summary import span, summary_rows
+from usdenoise.cli.time_left import TimeLeft
+
+
+def rows(warned: Any = (), **fields: Any) -> dict[str, str]:
+    return dict(summary_rows(report(**fields), warned))
+
+
+def test_the_summary_of_an_image() -> None:
+    shown = rows()
+    assert list(shown) == [
+        "input", "method", "clutter", "kept", "blood", "estimate", "error", "stopped", "time", "memory", "wrote",
+    ]  # fmt: skip
+    assert shown["clutter"] == "2 components removed, sure: from component 2 on, the similarity falls"
+    assert shown["kept"] == "all components from 2 on, counted from 0, and the residual: blood and noise"
+    assert shown["error"] == "held-out 0.51 (expected 0.5), noise 0.32, in the units of the file"
+    assert shown["stopped"] == "after 3 iterations: the held-out error stopped falling"
+    assert shown["time"] == "1.50 s: reading 0.10 s"
+    assert rows(held_out_rmse=None)["error"] == "noise 0.32, in the units of the file"
+
+
+def test_no_sentence_is_printed_twice() -> None:
+    sentence = "poor fit: the held-out error is 3.1 times the expected one; raise the sampling"
+    assert rows(estimate=sentence)["estimate"] == sentence
+    assert rows([sentence], estimate=sentence)["estimate"] == "poor fit; see the warning"
+
+
+def block(low: int, certainty: str, level: float | None, noise: float) -> dict[str, Any]:
+    picture = {**report()["blood"], "blood_to_noise_db": level, "lost_share": None if level is None else 0.3}
+    picture |= {"vessel_share": 0.1 if low == 2 else 0.16, "reproducibility": 0.7 if low == 2 else 0.91}
+    return {
+        "n_frames": 20, "low_cutoff": low, "cutoff_certainty": certainty, "blood": picture, "rank": low + 10,
+        "noise_floor": noise, "held_out_rmse": noise + 0.2, "iterations": low,
+    }  # fmt: skip
+
+
+def test_windows_are_ranges() -> None:
+    blocks = [block(2, "sure", 6.1, 0.3), block(5, "unsure", 9.6, 0.35), block(5, "sure", None, 0.31)]
+    sequence = {"window": 20, "stride": 10, "worst_block": 1, "blocks": blocks}
+    shown = rows(sequence=sequence)
+    assert shown["windows"] == "3 of 20 frames every 10; ranges below are over all of them"
+    assert shown["method"] == "eta-decay, rank 12 to 15, sampling 0.5"
+    assert shown["clutter"] == "2 to 5 components removed; 2 sure, 1 unsure"
+    assert shown["kept"] == "the other components and the residual: blood and noise"
+    assert shown["blood"] == (
+        "found in 2 of 3 windows; vessels in 10 to 16 % of the image, 6 to 10 dB over noise in them; noise dominates in "
+        "75 %; two halves of a window correlate at 0.70 to 0.91"
+    )
+    assert shown["estimate"] == "as good as the full SVD (window 1, counted from 0, the worst)"
+    assert shown["error"] == "held-out 0.5 to 0.55, noise 0.3 to 0.35, in the units of the file"
+    assert shown["stopped"] == "after 2 to 5 iterations in a window"
+    empty = rows(sequence={**sequence, "blocks": [block(2, "sure", None, 0.3)] * 2})
+    assert empty["blood"] == "found in none of 2 windows; noise dominates in 75 % of the image"
+
+
+def test_a_range_has_one_number_where_both_ends_look_alike() -> None:
+    assert span([0.1234, None, 0.1233], ".2f") == "0.12"
+    assert span([3, 1, 2], "d", " %") == "1 to 3 %"
+    assert span([None], "d") == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "1 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min 0 s"),
+        (754, "12 min 34 s"),
+        (3600, "1 h 0 min"),
+        (90_000, "25 h 0 min"),
+    ],
+)
+def test_durations_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_the_time_left_follows_the_size_and_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [50.0]
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: clock[0])
+    path = tmp_path / "x.h5"
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), int(time_left.BYTES_A_SECOND * 60))
+    (tmp_path / "x.zarr").mkdir()
+    os.link(path, tmp_path / "x.zarr/c0")
+    left, whole = TimeLeft(path), TimeLeft(tmp_path / "x.zarr")
+    expected = f"about {duration(60 + time_left.START_S)} left"
+    assert (left.text, whole.text) == (expected, expected)
+    clock[0] += 30
+    assert left.text == f"about {duration(30 + time_left.START_S)} left"
+    clock[0] += 40
+    assert left.text == ""
+    assert TimeLeft(tmp_path / "nowhere").text == ""
