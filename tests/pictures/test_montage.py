@@ -36,7 +36,9 @@ def test_an_image_above_the_scale_says_by_how_much():
 
 
 def test_two_levels_are_the_scale_of_a_montage():
-    figure = montage_figure([[("a", np.linspace(0, 30, 25).reshape(5, 5))]], "zx", (5.0, 25.0), {}, "", "gray")
+    figure = montage_figure(
+        [[("a", np.linspace(0, 30, 25).reshape(5, 5))]], "zx", (5.0, 25.0), {}, "", "gray"
+    )
     assert figure.axes[0].images[0].get_clim() == (5.0, 25.0)
     assert figure.axes[0].get_title() == "a\nup to 5 dB above the scale"
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from usdenoise.cli.console import duration
 
-START_S, BYTES_A_SECOND = 2.5, 100e6
-"""Seconds of a run on a small file, and bytes of an uncompressed file that one takes in a second more. Measured on two
-processors with complex64 stacks of 5 to 500 MB: 2 s and 6 s. Other machines and methods differ, so it is only a first word."""
+START_S, BYTES_A_SECOND = 2.5, 80e6
+"""Seconds of a run on a small file, and bytes of an uncompressed file that one takes in a second more. On two busy
+processors a complex64 stack of 5 MB took 2 to 4 s, and one of 500 MB 6.5 to 12.5 s. Other machines, methods and compressed
+files differ, so it is only a first word."""
 
 
 class TimeLeft:

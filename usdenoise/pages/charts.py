@@ -8,7 +8,7 @@ from html import escape
 from usdenoise.system.printable import printable
 
 _WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 12, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 14, 12, 50
 _MOST_POINTS = 400
 """Points of a line. A longer one is thinned to the smallest and the largest value of each of 200 stretches."""
 

@@ -99,6 +99,7 @@ def scan_page(
             command=None if command is None else shlex.join(command),
             options=_plain(report["parameters"]),
             files=_files(report["output"]),
+            iterations=_iterations(report),
             software=report["software"],
             seconds=[(stage, f"{value:.2f} s") for stage, value in report["timings_s"].items()],
         )
@@ -160,6 +161,14 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             f"peak memory {_size(report['peak_memory_bytes'])}",
         ),
     ]
+
+
+def _iterations(report: Mapping[str, Any]) -> int:
+    """Return the iterations of the image, or of the window that the report describes."""
+    sequence = report.get("sequence")
+    described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
+    iterations: int = described["iterations"]
+    return iterations
 
 
 def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
