@@ -32,7 +32,8 @@
       count += row.hidden ? 0 : 1;
     }
     rows.sort(compare(order.value, down.checked ? -1 : 1));
-    body.append(...rows);
+    // Rows that are in place already need no new layout.
+    if (rows.some((row, place) => body.rows[place] !== row)) body.append(...rows);
     for (const head of heads) {
       if (head.dataset.column === order.value) {
         head.setAttribute("aria-sort", down.checked ? "descending" : "ascending");
