@@ -73,3 +73,18 @@ def test_few_scans_are_shown_larger_than_many():
     assert sheets[1][1] == 352
     assert sheets[7][1] == 4 * 352
     assert sheets[60][1] == 10 * 176
+
+
+def test_levels_that_are_given_are_the_scale_of_all_tiles():
+    images = [np.full((1, 9, 9), level) for level in (1.0, 100.0, 1e9)]
+    tiles = [Tile(str(number), image) for number, image in enumerate(images)]
+    fixed, own = (
+        iio.imread(contact_sheet_png(tiles, levels))[100:200, :, :3] for levels in ((0.0, 40.0), None)
+    )
+    width = fixed.shape[1] // 3
+    shades = [
+        fixed[:, number * width + 100 : (number + 1) * width - 100].astype(int).sum(axis=2).mean()
+        for number in range(3)
+    ]
+    assert shades[0] < 20 < 200 < shades[1] < 500 < 600 < shades[2]
+    assert np.array_equal(own[:, 100 : width - 100], own[:, 2 * width + 100 : 3 * width - 100])

@@ -81,3 +81,13 @@ def test_a_large_picture_is_made_to_fit() -> None:
     assert iio.imread(small).shape[0] < 1000
     assert iio.imread(png_within(png, 2_000_000)).shape[:2] == (1000, 1000)
     assert iio.imread(png_within(png, 10)).shape[0] >= 300
+
+
+def test_levels_that_are_given_are_the_scale_of_all() -> None:
+    images = [small_image(np.full((1, 9, 9), level)) for level in (1.0, 100.0, 1e9)]
+    scale = common_scale(images, (0.0, 40.0))
+    assert (scale.peak_db, scale.range_db) == (40.0, 40.0)
+    shown = [
+        iio.imread(thumbnail_png(image, scale))[..., :3].astype(int).sum(axis=2).max() for image in images
+    ]
+    assert shown[0] < 20 < 200 < shown[1] < 500 < 600 < shown[2]

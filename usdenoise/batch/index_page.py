@@ -34,12 +34,21 @@ class IndexPage:
         All scans, in the order of the page.
     command : list of str or None
         Command line of the batch, for the page.
+    levels : (float, float), optional
+        Levels in dB of the scale of the thumbnails; by default it suits the scans.
     """
 
-    def __init__(self, folder: Path, scans: Sequence[Scan], command: list[str] | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        scans: Sequence[Scan],
+        command: list[str] | None,
+        levels: tuple[float, float] | None = None,
+    ) -> None:
         self._folder = folder
         self._scans = list(scans)
         self._command = command
+        self._levels = levels
         self._images: dict[Scan, SmallImage | None] = {}
         self._next = 0.0
 
@@ -78,7 +87,7 @@ class IndexPage:
                 found = scan_image(scan)
                 self._images[scan] = None if found is None else small_image(*found)
         known = {scan: image for scan, image in self._images.items() if image is not None}
-        scale = common_scale(list(known.values()))
+        scale = common_scale(list(known.values()), self._levels)
         unusual = outliers(list(rows.values()))
         entries = []
         for scan in self._scans:

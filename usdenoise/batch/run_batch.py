@@ -205,7 +205,8 @@ def run_batch(
             "sheet": str(folder / BatchFile.SHEET),
             "index": str(folder / BatchFile.INDEX),
         }
-        index = IndexPage(folder, list(decisions), command)
+        levels = complete["display"].levels
+        index = IndexPage(folder, list(decisions), command, levels)
 
         def report() -> BatchReport:
             left = {scan: scan_row(scan, Status.NOT_RUN, decisions[scan].reason) for scan in decisions}
@@ -232,7 +233,7 @@ def run_batch(
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
         keep_table()
-        write_sheet(folder, list(decisions), _reports(rows), marks_of(rows))
+        write_sheet(folder, list(decisions), _reports(rows), marks_of(rows), levels)
         return report()
 
 

@@ -202,7 +202,11 @@ def write_tables(
 
 
 def write_sheet(
-    folder: Path, scans: Sequence[Scan], reports: Mapping[Scan, Mapping[str, Any]], marks: Mapping[Scan, str]
+    folder: Path,
+    scans: Sequence[Scan],
+    reports: Mapping[Scan, Mapping[str, Any]],
+    marks: Mapping[Scan, str],
+    levels: tuple[float, float] | None,
 ) -> None:
     """Write contact_sheet.png from the power Doppler images on disk.
 
@@ -216,6 +220,8 @@ def write_sheet(
         Reports of the scans that have results. The other scans have an empty tile.
     marks : mapping from Scan to str
         What is wrong or doubtful about a scan, in a few words.
+    levels : (float, float) or None
+        Levels in dB of one scale for all images; None for a range of its own for each.
 
     Raises
     ------
@@ -224,7 +230,7 @@ def write_sheet(
     """
     tiles = [replace(_tile(scan, reports.get(scan)), mark=marks.get(scan, "")) for scan in scans]
     with OutputFolder(folder, overwrite=True) as outputs:
-        outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles))
+        outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles, levels))
         outputs.commit()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from usdenoise.cli.console import DETAIL, NOTE, WARNING, Console, print_json
+from usdenoise.cli.console import DETAIL, NOTE, WARNING, Console, duration, print_json
 from usdenoise.system.printable import printable
 
 if TYPE_CHECKING:
@@ -109,6 +109,12 @@ class LiveView(LineView):
     ) -> None:
         self._live.stop()
 
+    def _left(self, seconds: float) -> str:
+        """Return the expected time left in words, from the scans that were run so far."""
+        run = self.over - self._counts["skipped"]
+        waiting = self._total - self.over
+        return f"; about {duration(seconds / run * waiting)} left" if run and waiting else ""
+
     def _table(self) -> Any:
         from rich.table import Table
         from rich.text import Text
@@ -119,8 +125,11 @@ class LiveView(LineView):
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         now = time.monotonic()
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
+        left = self._left(now - self._began)
         table.add_row(
-            f"{self.over}/{self._total}", _clock(now - self._began), Text(counts or "no scan is finished yet")
+            f"{self.over}/{self._total}",
+            _clock(now - self._began),
+            Text(f"{counts}{left}" if counts else "no scan is finished yet"),
         )
         for scan, (began, text) in self._running.items():
             table.add_row(text, _clock(now - began), Text(printable(scan.name)))

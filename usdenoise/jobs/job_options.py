@@ -124,6 +124,14 @@ class Display:
     figure_formats: tuple[str, ...] = FORMATS[:1]
     movie_speed: float = 1.0
 
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """The two levels of the range in dB of power, 10 log10; None where the range has none."""
+        if not isinstance(self.dynamic_range, tuple):
+            return None
+        low, high = (level * 10.0 / self.db_factor for level in self.dynamic_range)
+        return low, high
+
     def __post_init__(self) -> None:
         if self.color_map not in COLOR_MAPS:
             raise OptionError(

@@ -53,7 +53,7 @@ class Tile:
     mark: str = ""
 
 
-def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
+def contact_sheet_png(tiles: Sequence[Tile], levels: tuple[float, float] | None = None) -> bytes:
     """Draw power Doppler images in reading order, each in dB below its own maximum and on its own range.
 
     All images get places of the same size and keep their proportions within them.
@@ -62,6 +62,9 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
     ----------
     tiles : sequence of Tile
         The images with their labels, at least one.
+    levels : (float, float), optional
+        Levels of the darkest and of the brightest colour in dB of the power, for one scale of all images; by default
+        each image has a range of its own.
 
     Returns
     -------
@@ -88,7 +91,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
                 inner / height,
             )
         )
-        below = _draw_tile(panel, tile, points)
+        below = _draw_tile(panel, tile, points, levels)
         figure.text(
             (left + place / 2) / width,
             bottom / height,
@@ -103,7 +106,7 @@ def contact_sheet_png(tiles: Sequence[Tile]) -> bytes:
     return figure_png(figure, crop=False)
 
 
-def _draw_tile(panel: Any, tile: Tile, points: float) -> str:
+def _draw_tile(panel: Any, tile: Tile, points: float, levels: tuple[float, float] | None) -> str:
     """Draw the image of a tile, and return the text for the line below its label."""
     panel.set_xticks([])
     panel.set_yticks([])
@@ -116,10 +119,11 @@ def _draw_tile(panel: Any, tile: Tile, points: float) -> str:
             0.5, 0.5, "no result", ha="center", va="center", fontsize=points, transform=panel.transAxes
         )
         return tile.mark
-    image = decibels(tile.image.max(axis=0))
-    shown = suitable_range_db(image)
-    draw_pixels(panel, np.maximum(image, -shown), power_scale(shown), aspect=tile.aspect)
-    return ", ".join(filter(None, (f"{shown:.0f} dB", tile.mark)))
+    image = decibels(tile.image.max(axis=0), reference=None if levels is None else 1.0)
+    scale = power_scale(suitable_range_db(image) if levels is None else levels)
+    draw_pixels(panel, np.clip(image, scale.lowest, scale.highest), scale, aspect=tile.aspect)
+    shown = f"{-scale.lowest:.0f} dB" if levels is None else f"{scale.lowest:.0f} to {scale.highest:.0f} dB"
+    return ", ".join(filter(None, (shown, tile.mark)))
 
 
 def _color(tile: Tile) -> str:

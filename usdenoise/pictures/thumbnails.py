@@ -48,14 +48,17 @@ class CommonScale:
     ----------
     peak_db, range_db : float
         Level of the brightest colour, and range below it.
+    is_given : bool
+        Whether the scale was asked for, so that all images have it; False by default.
     """
 
     peak_db: float
     range_db: float
+    is_given: bool = False
 
     def is_near(self, image: SmallImage) -> bool:
         """Whether an image is shown on the scale itself, and not below its own maximum."""
-        return abs(image.peak_db - self.peak_db) <= NEAR_DB
+        return self.is_given or abs(image.peak_db - self.peak_db) <= NEAR_DB
 
 
 def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
@@ -77,11 +80,18 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
         return SmallImage(np.maximum(10 * np.log10(image), _LEAST_DB).astype(np.float32))
 
 
-def common_scale(images: Sequence[SmallImage]) -> CommonScale:
+def common_scale(images: Sequence[SmallImage], levels: tuple[float, float] | None = None) -> CommonScale:
     """Return the scale of a set of images: the medians of their maxima and of the ranges that suit them.
 
-    Images without power do not count.
+    Parameters
+    ----------
+    images : sequence of SmallImage
+        The images; those without power do not count.
+    levels : (float, float), optional
+        Levels of the darkest and of the brightest colour in dB, which are then the scale.
     """
+    if levels is not None:
+        return CommonScale(levels[1], levels[1] - levels[0], is_given=True)
     images = [image for image in images if image.peak_db > _LEAST_DB]
     if not images:
         return CommonScale(0.0, 30.0)

@@ -1,0 +1,155 @@
+"""The options of figures and pages, as they are typed and as parameters of the library."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import pytest
+
+from tests.cli.test_cli import IQ, QUICK, cli, write
+from usdenoise.cli.batch_view import LiveView
+from usdenoise.cli.console import Console
+from usdenoise.cli.shared_options import job_arguments
+from usdenoise.errors import OptionError
+from usdenoise.jobs.job_options import Display, Output
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Path:
+    return write(tmp_path / "x.h5", IQ, axes="tzx", frame_rate_hz=500.0)
+
+
+def files(folder: Path, kinds: str) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if re.fullmatch(kinds, path.suffix[1:]))
+
+
+def test_figures_come_in_the_formats_that_were_asked_for(stack: Path, tmp_path: Path) -> None:
+    arguments = ("run", stack, "-o", tmp_path / "out", *QUICK, "--products", "power,velocity")
+    done = cli(*arguments, "--figure-format", "pdf,svg", "--cmap", "gray", "--json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    figures = ["x_power_doppler.pdf", "x_power_doppler.svg", "x_velocity.pdf", "x_velocity.svg"]
+    assert files(tmp_path / "out", "png|pdf|svg") == figures
+    assert {"power_doppler_pdf", "velocity_svg", "power_doppler_tif"} <= set(report["output"])
+    assert (tmp_path / "out/x_velocity.pdf").read_bytes().startswith(b"%PDF")
+    assert "x: power Doppler, no component removed" in (tmp_path / "out/x_power_doppler.svg").read_text()
+    # The page has its pictures in any case.
+    assert (tmp_path / "out/x_report.html").read_text().count("data:image/png;base64,") == 3
+
+
+def test_the_page_can_be_left_out(stack: Path, tmp_path: Path) -> None:
+    assert cli("run", stack, "-o", tmp_path / "out", *QUICK, "--no-html").exit_code == 0
+    assert files(tmp_path / "out", "html") == []
+    assert files(tmp_path / "out", "png") == ["x_blood_power.png", "x_power_doppler.png"]
+    assert (
+        cli("run", stack, "-o", tmp_path / "few", *QUICK, "--no-html", "--products", "power").exit_code == 0
+    )
+    assert files(tmp_path / "few", "png") == ["x_power_doppler.png"]
+
+
+def test_two_levels_fix_the_scale(stack: Path, tmp_path: Path) -> None:
+    for name, levels in (("low", "-90,-60"), ("high", "60,90"), ("none", "30")):
+        done = cli(
+            "run",
+            stack,
+            "-o",
+            tmp_path / name,
+            *QUICK,
+            "--no-html",
+            f"--dynamic-range={levels}",
+            "--cmap",
+            "gray",
+        )
+        assert done.exit_code == 0, done.stderr
+    shown = {
+        name: iio.imread(tmp_path / name / "x_power_doppler.png")[..., :3]
+        .astype(float)[60:500, 100:400]
+        .mean()
+        for name in ("low", "high", "none")
+    }
+    assert shown["low"] > 250
+    assert shown["high"] < 5
+    assert 20 < shown["none"] < 245
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--dynamic-range", "0"), "'0' is not a positive number, or MIN,MAX with MIN below MAX"),
+        (("--dynamic-range", "40,10"), "'40,10' is not a positive number, or MIN,MAX"),
+        (("--dynamic-range", "1,2,3"), "'1,2,3' is not a positive number"),
+        (("--dynamic-range", "nan"), "'nan' is not a positive number"),
+        (("--dynamic-range", "1,inf"), "'1,inf' is not a positive number"),
+        (("--dynamic-range", "wide"), "'wide' is not a positive number"),
+        (("--figure-format", "png,jpg"), "'jpg' is not one of png, pdf, svg"),
+        (("--cmap", "jet"), "'jet' is not one of 'inferno', 'magma'"),
+        (("--movie-speed", "0"), "0 is not a positive number"),
+    ],
+)
+def test_wrong_values_are_wrong_usage(options: tuple[str, ...], says: str, stack: Path) -> None:
+    result = cli("run", stack, *options)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"color_map": "jet"}, "colour map 'jet' is not known; choose one of inferno, magma"),
+        ({"figure_formats": ("png", "jpg")}, "figure format 'jpg' is not known; choose among png, pdf, svg"),
+        ({"figure_formats": ()}, "figure format '' is not known"),
+        (
+            {"dynamic_range": (30.0, 10.0)},
+            "lowest level 30 dB must be below the highest 10 dB; change dynamic_range",
+        ),
+        ({"movie_speed": 0.0}, "movie_speed 0 must be positive; change movie_speed"),
+        ({"movie_speed": float("nan")}, "movie_speed nan must be positive"),
+    ],
+)
+def test_wrong_values_are_refused_by_the_library(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        Display(**values)
+
+
+def test_the_options_reach_the_job() -> None:
+    values = {"dynamic_range": (1.0, 2.0), "color_map": "hot", "figure_formats": ("svg",), "no_html": True}
+    arguments = job_arguments(None, {**values, "movie_speed": 0.5, "db_factor": "20"})
+    assert arguments["display"] == Display((1.0, 2.0), 20.0, False, "hot", ("svg",), 0.5)
+    assert arguments["output"] == Output(html=False)
+    # Levels of 20 log10 of the power are twice as far apart.
+    assert arguments["display"].levels == (0.5, 1.0)
+    assert Display(dynamic_range=30.0).levels is None
+
+
+@dataclass(frozen=True)
+class _Row:
+    scan: str
+    status: str
+    error: str = ""
+
+
+def test_a_batch_says_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    from usdenoise.cli import batch_view
+
+    clock = [0.0]
+    monkeypatch.setattr(batch_view.time, "monotonic", lambda: clock[0])
+    view: Any = LiveView(Console(), False)
+    decisions: Mapping[Any, Any] = dict.fromkeys(range(5))
+    view.planned(decisions)
+
+    def totals() -> str:
+        return str(view._table().columns[2]._cells[0])
+
+    assert totals() == "no scan is finished yet"
+    view.finished(_Row("a", "skipped"))
+    clock[0] = 20.0
+    assert totals() == "1 skipped"
+    view.finished(_Row("b", "done"))
+    assert totals() == "1 skipped, 1 done; about 1 min 0 s left"
+    for name in "cde":
+        view.finished(_Row(name, "done"))
+    assert totals() == "1 skipped, 4 done"
