@@ -104,8 +104,8 @@ def command(
 
     Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
     results, unless their input, the options or the version changed. --threads is divided among the scans that
-    run at a time. The tables batch.csv and batch.json and the picture contact_sheet.png are written to the top of
-    DIR.
+    run at a time. The page index.html, the tables batch.csv and batch.json and the picture contact_sheet.png are
+    written to the top of DIR; the page can be opened while the batch runs.
     """
     selection: dict[str, Any] = {
         "arguments": shared.job_arguments(preset, values),

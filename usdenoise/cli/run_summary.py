@@ -1,6 +1,8 @@
 """What ``usdenoise run`` prints at its end: the report in words."""
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from usdenoise.cli.console import shape_text
@@ -35,7 +37,10 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
         ("time", _time(report["timings_s"])),
         ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
     ]
-    return rows + [("wrote", name) for name in report["output"].values()]
+    rows += [("wrote", name) for name in report["output"].values()]
+    if (page := report["output"].get("report_html")) is not None:
+        rows.append(("look", f"usdenoise view {shlex.quote(str(Path(page).parent))}"))
+    return rows
 
 
 def _windows(sequence: Mapping[str, Any]) -> str:

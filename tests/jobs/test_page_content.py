@@ -1,0 +1,161 @@
+"""What the page of a scan takes from its result: pictures in words, noise over depth, curves over the frames."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from tests.pages.reports import Page, report
+from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
+from usdenoise.jobs.job_frame import Job
+from usdenoise.jobs.job_options import Display, Output
+from usdenoise.jobs.page_content import PageContent, frame_charts, noise_over_depth
+from usdenoise.jobs.run_job import run
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.acquisition import Acquisition
+
+RNG = np.random.default_rng(0)
+
+
+def content(pitch: float | None = None, n_pictures: int = 2, **fields: Any) -> PageContent:
+    spacing = {} if pitch is None else {"z": pitch, "x": pitch}
+    stack = Acquisition(RNG.standard_normal((5, 40, 20)), axes="tzx", spacing_mm=spacing)
+    job = Job(Path("x.h5"), Path("out"), DenoiseOptions(), Display(), Output(), {}, None)
+    return PageContent(job, report(**fields), stack, n_pictures)
+
+
+def test_pictures_are_described_with_their_numbers() -> None:
+    power = np.full((40, 20), 0.01)
+    power[30, 5] = 1.0
+    picture = content(0.1).picture("blood_power_png", b"png", power)
+    assert (picture.title, picture.png) == ("Blood map", b"png")
+    assert picture.text == (
+        "Blood map: 40 × 20 pixels (depth × lateral), 4 × 2 mm; brightest at depth 3 mm, lateral 0.5 mm, 20 dB above the "
+        "median"
+    )
+    assert content().picture("power_doppler_png", b"", power).text == (
+        "Power Doppler: 40 × 20 pixels (depth × lateral); brightest at depth 30 pixels, lateral 5 pixels, 20 dB above the "
+        "median"
+    )
+    assert content().picture("blood_power_png", b"", np.zeros((40, 20))).text.endswith("; no power anywhere")
+    signed = np.repeat([[-2.0], [6.0]], 50, axis=0) * np.ones((100, 20))
+    assert content().picture("velocity_png", b"", signed, "mm/s").text == (
+        "Axial velocity: 100 × 20 pixels (depth × lateral); 98 % of the values from -2 to 6 mm/s; 50 % of the pixels "
+        "towards the probe"
+    )
+    windows = content(sequence={"blocks": []}).picture("blood_power_png", b"", power)
+    assert windows.caption.startswith("Mean of all windows. Power of the blood")
+
+
+def test_the_noise_is_averaged_over_each_depth() -> None:
+    noise = np.repeat([[1.0], [10.0]], 20, axis=0) * np.ones((40, 20))
+    (chart,) = noise_over_depth(noise, content(0.1).stack)
+    assert chart.x[:2] == [0.0, 0.1]
+    assert (chart.x_label, chart.y_label) == ("depth (mm)", "noise power (dB)")
+    assert chart.y[:20] == [0.0] * 20
+    assert chart.y[20:] == pytest.approx([10.0] * 20)
+    assert noise_over_depth(np.zeros((40, 20)), content().stack) == []
+    stack = Acquisition(RNG.standard_normal((4, 6, 5)), axes="xzt")
+    (chart,) = noise_over_depth(np.arange(1.0, 7.0) * np.ones((4, 1)), stack)
+    assert chart.y == pytest.approx([10 * np.log10(k) for k in range(1, 7)])
+    assert chart.x_label == "depth (pixels)"
+
+
+def test_a_table_of_frames_becomes_curves() -> None:
+    lines = [
+        "frame\ttime_s\tdvars\tnote\tdisplacement_mm",
+        "0\t0.0\tn/a\ta\t0",
+        "2\t0.4\t1.5\tb\t0.1",
+        "3\t0.6\t3\tc\t-1",
+    ]
+    charts = frame_charts("\n".join(lines))
+    assert [chart.title for chart in charts] == ["dvars", "displacement mm"]
+    assert list(charts[0].x) == [0.0, 2.0, 3.0]
+    assert charts[0].points == [(2.0, 1.5), (3.0, 3.0)]
+    assert charts[0].x_label == "frame"
+    assert frame_charts("") == []
+    assert list(frame_charts("a\n1\n2\n")[0].x) == [0, 1]
+
+
+def test_curves_and_bad_frames_of_a_run_are_on_its_page(tmp_path: Path) -> None:
+    table = tmp_path / ".partial-x_frames.tsv"
+    table.write_text("frame\tdvars\n0\t1\n1\t5\n2\t2\n")
+    bad = [{"frame": 1, "reason": "interference", "score": 9.5, "time_s": 0.2}]
+    shown = Page(
+        content(bad_frames=bad).page([], [], {"frames": table, "report": tmp_path / "x_report.json"})
+    )
+    assert "1 bad frame left out, counted from 0: Frame Reason Score 1 interference 9.5" in shown.text
+    assert any(
+        chart["aria-label"]
+        == "dvars: 3 points of dvars over frame, first 1, last 2, smallest 1 at 0, largest 5 at 1"
+        for chart in shown.all("svg")
+    )
+
+
+def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
+    buffer = io.BytesIO()
+    iio.imwrite(buffer, RNG.integers(0, 255, (1200, 1200, 3)).astype(np.uint8), extension=".png")
+    page = content(n_pictures=5)
+    names = ("blood_power_png", "power_doppler_png", "velocity_png", "directional_png", "signed_png")
+    drawn = [page.picture(name, buffer.getvalue(), np.ones((4, 4))) for name in names]
+    html = page.page(drawn, [], {})
+    assert 1_000_000 < len(html.encode()) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("removed", "high", "title"),
+    [
+        (14, "none", "x: power Doppler, 14 clutter components removed"),
+        (1, "none", "x: power Doppler, 1 clutter component removed"),
+        (0, 48, "x: power Doppler, no component removed, those from number 49 on dropped"),
+    ],
+)
+def test_titles_say_what_a_stranger_has_to_know(removed: int, high: Any, title: str) -> None:
+    assert figure_title("x", "power Doppler", removed, high) == title
+    long = figure_title("a" * 200 + "end", "power Doppler", removed, high)
+    assert len(long) < 40 + len(title)
+    assert "aaa…" in long
+    assert "end: power" in long
+
+
+def test_the_title_of_windows_has_their_range() -> None:
+    windows = [{"low_cutoff": 5}, {"low_cutoff": 7}]
+    assert window_title("x", "blood power", windows) == (
+        "x: blood power, mean of 2 windows, 5 to 7 clutter components removed"
+    )
+    assert "5 clutter components removed" in window_title("x", "blood power", windows[:1])
+
+
+def test_blood_is_where_it_is_stronger_than_noise_and_not_faint() -> None:
+    blood, noise = np.ones(200), np.full(200, 0.1)
+    noise[0], blood[1] = 2.0, 0.005
+    noise[1] = 0.0
+    expected = np.ones(200, bool)
+    expected[:2] = False
+    assert np.array_equal(shows_blood(blood, noise), expected)
+
+
+def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Path) -> None:
+    made = run(
+        phantom_file,
+        tmp_path,
+        output=Output(products=("velocity",)),
+        display=Display(figure_formats=("svg",)),
+    )
+    shown = Page((tmp_path / "small_report.html").read_text())
+    assert f"{made['low_cutoff']} components were removed" in shown.text
+    assert made["input"]["sha256"] in shown.text
+    assert [image["alt"].partition(":")[0] for image in shown.all("img")] == [
+        "Blood map",
+        "Power Doppler",
+        "Axial velocity",
+    ]
+    assert [link["href"] for link in shown.all("a")] == [
+        f"./{Path(name).name}" for name in made["output"].values()
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        Path(name).name for name in made["output"].values()
+    )
