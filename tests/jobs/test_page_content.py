@@ -90,7 +90,7 @@ def test_curves_and_bad_frames_of_a_run_are_on_its_page(tmp_path: Path) -> None:
     assert "1 bad frame left out, counted from 0: Frame Reason Score 1 interference 9.5" in shown.text
     assert any(
         chart["aria-label"]
-        == "dvars: 3 points of dvars over frame, first 1, last 2, smallest 1 at 0, largest 5 at 1"
+        == "dvars: 3 points of dvars over frame, first 1, last 2, smallest 1 at 0, largest 5 at 1; marked at 1"
         for chart in shown.all("svg")
     )
 

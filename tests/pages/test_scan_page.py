@@ -98,6 +98,13 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     assert "The low cutoff 2 is unsure." in shown.text
     assert "Nothing doubtful" not in shown.text
     assert "No frame was left out." in page(bad_frames=[]).text
+    # A sentence is not in both the verdict and the remarks.
+    doubtful = Page(
+        scan_page(
+            "x", report(estimate="poor fit", verdict="some; estimate: poor fit"), [], [], [], ["poor fit"]
+        )
+    )
+    assert "Vessels in 19 % of the image. Poor fit." in doubtful.text
 
 
 def test_windows_have_ranges_and_curves() -> None:
@@ -185,6 +192,14 @@ def test_a_curve_is_drawn_at_its_values() -> None:
     assert y0 > y1
     assert drawn.count("<circle") == 2
     assert svg(Chart("a", "x", "y", [0], [None])) == ""
+
+
+def test_bad_points_are_marked_also_in_a_long_curve() -> None:
+    chart = Chart("a", "frame", "y", range(1000), [float(k % 7) for k in range(1000)], flagged=[3, 500])
+    assert svg(chart).count('<circle class="flag"') == svg(chart).count("<circle") == 2
+    assert chart.text.endswith("; marked at 3, 500")
+    many = Chart("a", "frame", "y", range(1000), [0.0] * 1000, flagged=range(25))
+    assert many.text.endswith("18, 19 and 5 more")
 
 
 def test_a_long_curve_keeps_its_extremes_and_stays_small() -> None:

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,13 +126,14 @@ class PageContent:
         places : mapping
             Key of each file of the job -> where it was written. A table of frames among them is drawn as curves.
         """
+        bad = {int(frame["frame"]) for frame in self.report.get("bad_frames") or ()}
         tables = [place for place in places.values() if place.name.endswith(FRAME_TABLE)]
         return scan_page(
             self.job.path.stem,
             self.report,
             pictures,
             charts,
-            [chart for table in tables for chart in frame_charts(table.read_text(encoding="utf-8"))],
+            [chart for table in tables for chart in frame_charts(table.read_text(encoding="utf-8"), bad)],
             cautions(self.report),
         )
 
@@ -187,13 +188,15 @@ def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
     ]
 
 
-def frame_charts(table: str) -> list[Chart]:
-    """Return a chart for each column of numbers in a table of frames.
+def frame_charts(table: str, bad: Collection[int] = ()) -> list[Chart]:
+    """Return a chart for each column of numbers in a table of frames, in which bad frames are marked.
 
     Parameters
     ----------
     table : str
         Tab-separated values with the names of the columns in the first line, one row a frame.
+    bad : collection of int
+        Numbers of the bad frames, counted from 0 in the rows; by default none.
     """
     rows = list(csv.reader(table.splitlines(), delimiter="\t"))
     if len(rows) < 3:
@@ -204,6 +207,7 @@ def frame_charts(table: str) -> list[Chart]:
     along: Sequence[float] = range(len(values))
     if position is not None and None not in columns[position]:
         along = [value for value in columns[position] if value is not None]
+    flagged = [where for number, where in enumerate(along) if number in bad]
     return [
         Chart(
             name.replace("_", " "),
@@ -211,6 +215,7 @@ def frame_charts(table: str) -> list[Chart]:
             name.replace("_", " "),
             along,
             column,
+            flagged=flagged,
         )
         for name, column in columns.items()
         if name not in _POSITIONS and any(value is not None for value in column)

@@ -12,6 +12,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 14, 12, 50
 _MOST_POINTS = 400
 """Points of a line. A longer one is thinned to the smallest and the largest value of each of 200 stretches."""
 
+_MOST_NAMED = 20
+"""Marked points whose positions are named in the words of a chart."""
+
 _MOST_DOTS = 60
 """Points up to which each is marked with a dot."""
 
@@ -32,6 +35,8 @@ class Chart:
         Position of a vertical line; by default None, for no line.
     mark_label : str
         Text of the vertical line.
+    flagged : sequence of float
+        Positions of points that are marked with a ring; by default none.
     least_span : float
         Smallest range of the y axis, so that small differences do not look large; by default 0.
     """
@@ -43,6 +48,7 @@ class Chart:
     y: Sequence[float | None]
     mark: float | None = None
     mark_label: str = ""
+    flagged: Sequence[float] = ()
     least_span: float = 0.0
 
     @property
@@ -64,7 +70,13 @@ class Chart:
             f"smallest {_number(lowest[1])} at {_number(lowest[0])}, "
             f"largest {_number(highest[1])} at {_number(highest[0])}"
         )
-        return words if self.mark is None else f"{words}; line at {_number(self.mark)}: {self.mark_label}"
+        if self.mark is not None:
+            words += f"; line at {_number(self.mark)}: {self.mark_label}"
+        if self.flagged:
+            more = len(self.flagged) - _MOST_NAMED
+            named = ", ".join(map(_number, self.flagged[:_MOST_NAMED]))
+            words += f"; marked at {named}" + (f" and {more} more" if more > 0 else "")
+        return words
 
 
 def svg(chart: Chart) -> str:
@@ -116,6 +128,12 @@ def svg(chart: Chart) -> str:
     parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in drawn)}"/>')
     if len(points) <= _MOST_DOTS:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in drawn]
+    flagged = set(chart.flagged)
+    parts += [
+        f'<circle class="flag" cx="{across(x):.1f}" cy="{down(y):.1f}" r="5"/>'
+        for x, y in points
+        if x in flagged
+    ]
     middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
     parts.append(
         f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{_shown(chart.x_label)}</text>'

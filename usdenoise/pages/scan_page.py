@@ -84,7 +84,7 @@ def scan_page(
         template(SCAN_PAGE).render(
             name=name,
             report=report,
-            verdict=_verdict(report),
+            verdict=_verdict(report, remarks),
             remarks=[_sentence(remark) for remark in remarks],
             figures=_figures(report),
             pictures=pictures,
@@ -111,11 +111,13 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _verdict(report: Mapping[str, Any]) -> str:
+def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
+    """Return the verdict, without the judgement on the estimate where that is among the remarks."""
+    verdict = report["blood"]["sentence"] if report["estimate"] in remarks else report["verdict"]
     sequence = report.get("sequence")
     if sequence is None:
-        return _sentence(report["verdict"])
-    return f"The worst of {len(sequence['blocks'])} windows: {report['verdict']}."
+        return _sentence(verdict)
+    return f"The worst of {len(sequence['blocks'])} windows: {verdict}."
 
 
 def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
