@@ -98,3 +98,9 @@ def test_the_front_view_of_a_volume_is_depth_by_lateral():
     view, rows, columns = front_view(volume.transpose(2, 1, 0), "yxz")
     assert np.array_equal(view, volume.max(axis=2))
     assert (rows, columns) == ("z", "x")
+
+
+def test_a_title_with_letters_that_cannot_be_shown_is_no_fault():
+    assert movie(list(IMAGES), "zxy", "gif", title="a\x1b[31m\n$x$\udcff", times=[1.0, 2.0, 3.0]).startswith(
+        b"GIF89a"
+    )

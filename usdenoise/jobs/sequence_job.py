@@ -26,7 +26,7 @@ from usdenoise.jobs.page_content import PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import frames_of, source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_figure, power_doppler_png
-from usdenoise.pictures.figures import encoded
+from usdenoise.pictures.figures import encoded, shortened
 from usdenoise.pictures.film import check_available, movie
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.pipeline.windows import (
@@ -293,7 +293,7 @@ class FilteredSequence:
                     times=self.times,
                     time_unit=self.time_unit,
                     speed=display.movie_speed,
-                    title=f"{self.job.path.stem}: {QUANTITIES[name]}",
+                    title=f"{shortened(self.job.path.stem, 40)}: {QUANTITIES[name]}",
                     **settings,
                 )
         return made

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
-from usdenoise.pictures.figures import Panel, front_view, power_scale, suitable_range_db
+from usdenoise.pictures.figures import Panel, front_view, on_one_line, power_scale, suitable_range_db
 from usdenoise.pictures.panel_layout import fit_margins, panel_figure
 
 IMAGES_A_SECOND = 10.0
@@ -78,6 +78,7 @@ def movie(
         If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
     """
     check_available(kind)
+    title = on_one_line(title)
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view[0] for view in views])
     if dynamic_range_db is None:
