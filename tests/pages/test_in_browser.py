@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     # As root, Chromium runs only without its sandbox.
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    flags = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
