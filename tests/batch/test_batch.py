@@ -373,14 +373,17 @@ def test_the_sheet_shows_every_scan(done: tuple[Path, Any]) -> None:
     import imageio.v3 as iio
 
     sheet = iio.imread(done[0] / "contact_sheet.png")[..., :3].astype(int)
-    # Four scans: three columns in two rows, the third place being that of the broken one, which is grey.
+    # Four scans: three columns in two rows, the third place being that of the broken one, which is grey in a red frame.
     height, width = sheet.shape[0] // 2, sheet.shape[1] // 3
     places = [
         sheet[y * height : y * height + width, x * width : (x + 1) * width] for y in (0, 1) for x in range(3)
     ]
     coloured = [(np.ptp(place, axis=-1) > 30).mean() for place in places]
     assert min(coloured[0], coloured[1], coloured[3]) > 0.3
-    assert max(coloured[2], coloured[4], coloured[5]) < 0.01
+    assert max(coloured[4], coloured[5]) < 0.01
+    inner = places[2][30:-30, 30:-30]
+    assert (np.ptp(inner, axis=-1) > 30).mean() < 0.01
+    assert 0.03 < coloured[2] < 0.1
 
 
 def test_tiffs_come_back(done: tuple[Path, Any]) -> None:
