@@ -14,6 +14,9 @@ from usdenoise.jobs.job_frame import Job
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.page_content import PageContent, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
+from usdenoise.pipeline.frames.bad_frames import BadFrame, FrameReason
+from usdenoise.pipeline.frames.frame_curves import FrameCurves
+from usdenoise.pipeline.frames.frame_quality import FrameQuality
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
@@ -64,33 +67,26 @@ def test_the_noise_is_averaged_over_each_depth() -> None:
     assert chart.x_label == "depth (pixels)"
 
 
-def test_a_table_of_frames_becomes_curves() -> None:
-    lines = [
-        "frame\ttime_s\tdvars\tnote\tdisplacement_mm",
-        "0\t0.0\tn/a\ta\t0",
-        "2\t0.4\t1.5\tb\t0.1",
-        "3\t0.6\t3\tc\t-1",
-    ]
-    charts = frame_charts("\n".join(lines))
-    assert [chart.title for chart in charts] == ["dvars", "displacement mm"]
-    assert list(charts[0].x) == [0.0, 2.0, 3.0]
-    assert charts[0].points == [(2.0, 1.5), (3.0, 3.0)]
-    assert charts[0].x_label == "frame"
-    assert frame_charts("") == []
-    assert list(frame_charts("a\n1\n2\n")[0].x) == [0, 1]
-
-
-def test_curves_and_bad_frames_of_a_run_are_on_its_page(tmp_path: Path) -> None:
-    table = tmp_path / ".partial-x_frames.tsv"
-    table.write_text("frame\tdvars\n0\t1\n1\t5\n2\t2\n")
-    bad = [{"frame": 1, "reason": "interference", "score": 9.5, "time_s": 0.2}]
-    shown = Page(
-        content(bad_frames=bad).page([], [], {"frames": table, "report": tmp_path / "x_report.json"})
-    )
-    assert "1 bad frame left out, counted from 0: Frame Reason Score 1 interference 9.5" in shown.text
+def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
+    power = np.array([1.0, 100.0, 0.0, 10.0])
+    displacement = np.array([[0.0, 0.5], [0.0, 0.25], [1.0, 0.0], [0.0, 0.0]])
+    curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement)
+    bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
+    charts = frame_charts(FrameQuality(bad, None, curves, "2 of 4"), "xz")
+    assert {chart.title: list(chart.y) for chart in charts[2:]} == {
+        "Power outside the clutter": [-10.0, 10.0, None, 0.0],
+        "Displacement, depth": [0.0, 0.0, 1.0, 0.0],
+        "Displacement, lateral": [0.5, 0.25, 0.0, 0.0],
+    }
+    assert charts[0].points == [(0.0, 0.0), (1.0, 20.0), (3.0, 10.0)]
+    assert charts[1].points == [(1.0, 3.0), (2.0, 4.0), (3.0, 5.0)]
+    assert all(list(chart.flagged) == [1, 2] for chart in charts)
+    shown = Page(content(bad_frames=[{"frame": 1, "reason": "outlier", "score": 9.5}]).page([], [], charts))
+    assert "1 bad frame, counted from 0: Frame Reason Score 1 outlier 9.5" in shown.text
     assert any(
         chart["aria-label"]
-        == "dvars: 3 points of dvars over frame, first 1, last 2, smallest 1 at 0, largest 5 at 1; marked at 1"
+        == "Power of each frame: 3 points of mean power (dB) over frame, first 0, last 10, "
+        "smallest 0 at 0, largest 20 at 1; marked at 1, 2"
         for chart in shown.all("svg")
     )
 
@@ -101,7 +97,7 @@ def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> Non
     page = content(n_pictures=5)
     names = ("blood_power_png", "power_doppler_png", "velocity_png", "directional_png", "signed_png")
     drawn = [page.picture(name, buffer.getvalue(), np.ones((4, 4))) for name in names]
-    html = page.page(drawn, [], {})
+    html = page.page(drawn, [])
     assert 1_000_000 < len(html.encode()) < 3_000_000
 
 
@@ -148,6 +144,9 @@ def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Pa
     shown = Page((tmp_path / "small_report.html").read_text())
     assert f"{made['low_cutoff']} components were removed" in shown.text
     assert made["input"]["sha256"] in shown.text
+    assert any(
+        chart["aria-label"].startswith("Power of each frame: 120 points") for chart in shown.all("svg")
+    )
     assert [image["alt"].partition(":")[0] for image in shown.all("img")] == [
         "Blood map",
         "Power Doppler",

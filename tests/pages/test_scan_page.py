@@ -91,13 +91,10 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
         {"frame": 77, "reason": "all zero", "score": None},
     ]
     shown = Page(scan_page("x", report(bad_frames=bad), [], [], [NOISE], ["the low cutoff 2 is unsure"]))
-    assert (
-        "2 bad frames left out, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero"
-        in shown.text
-    )
+    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in shown.text
     assert "The low cutoff 2 is unsure." in shown.text
     assert "Nothing doubtful" not in shown.text
-    assert "No frame was left out." in page(bad_frames=[]).text
+    assert "No bad frame was found." in page(bad_frames=[]).text
     # A sentence is not in both the verdict and the remarks.
     doubtful = Page(
         scan_page(
@@ -147,14 +144,20 @@ def test_windows_have_ranges_and_curves() -> None:
         ({"cutoff": {"certainty": "given", "reason": "as given"}}, ["a number that was set by hand;"]),
         ({"low_cutoff": 0, "high_cutoff": 4}, ["No component was removed as tissue clutter, ",
                                                "components up to number 4, counted from 1, were kept"]),
-        ({"n_unobserved": 12, "bad_frames": [{"frame": 3}, {"frame": 9}]},
-         ["2 frames (numbers 3, 9, counted from 0) were left out", "12 entries without a finite value"]),
+        ({"n_unobserved": 252, "bad_frames": [{"frame": 3}, {"frame": 9}]},
+         ["2 frames (numbers 3, 9, counted from 0) were left out as bad.", "252 entries without a finite value"]),
+        ({"bad_frames": [{"frame": 3}, {"frame": 9}]},
+         ["2 frames (numbers 3, 9, counted from 0) were found to be bad, and kept."]),
+        ({"parameters": {"refit": "all", "init": "pixels", "motion": "rigid", "local_cutoff": True}},
+         ["with usdenoise 9.8.7 [1]. Every frame was shifted back by its displacement against the mean frame, which was "
+          "found by phase correlation of the envelopes [2]. The frames were arranged",
+          "residual were kept. Components near this number were removed pixel by pixel"]),
         ({"requested": {"display": {"db_factor": 20.0}, "output": {"products": ["velocity", "directional"]}}},
          ["shown as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
         ({"parameters": {"refit": "none", "init": "spectral"}, "iterations": 1},
          ["from the start \"spectral\", in 1 iteration."]),
     ],
-    ids=["default", "svd", "given", "rank", "missing", "velocity", "no refit"],
+    ids=["default", "svd", "given", "rank", "missing", "kept", "motion", "velocity", "no refit"],
 )  # fmt: skip
 def test_the_methods_paragraph_says_what_was_done(fields: dict[str, Any], says: list[str]) -> None:
     paragraph = methods_paragraph(report(**fields))

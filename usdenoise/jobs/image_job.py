@@ -29,7 +29,13 @@ from usdenoise.jobs.figure_settings import (
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
-from usdenoise.jobs.page_content import PAGE_PICTURES, SIGNED_PRODUCTS, PageContent, noise_over_depth
+from usdenoise.jobs.page_content import (
+    PAGE_PICTURES,
+    SIGNED_PRODUCTS,
+    PageContent,
+    frame_charts,
+    noise_over_depth,
+)
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import source_of
 from usdenoise.pictures.cutoff_figure import cutoff_figure, cutoff_png
@@ -265,9 +271,7 @@ class FilteredImage:
         what = (positive, negative, self.result.acquisition.spatial_axes)
         return self._formats(name, directional_png, directional_figure, what, settings)
 
-    def page(
-        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
-    ) -> str:
+    def page(self, report: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
         """Return the report as HTML."""
         result, products = self.result, self.products
         stack = result.acquisition
@@ -283,7 +287,8 @@ class FilteredImage:
             },
         }
         drawn = [content.picture(key, pictures[key], *values[key]) for key in shown]
-        return content.page(drawn, noise_over_depth(result.noise_power, stack), places)
+        over_frames = frame_charts(result.frame_quality, stack.spatial_axes)
+        return content.page(drawn, noise_over_depth(result.noise_power, stack), over_frames)
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the table of the frames."""

@@ -109,10 +109,8 @@ class Filtered(Protocol):
     def pictures(self) -> dict[str, bytes]:
         """Return the encoded pictures, by their keys among the files. A key of no file is a picture for the page."""
 
-    def page(
-        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
-    ) -> str:
-        """Return the report as HTML, with the pictures and with what the other files hold."""
+    def page(self, report: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
+        """Return the report as HTML, with the pictures."""
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the files that are neither the main one nor a picture."""
@@ -174,7 +172,7 @@ def carry_out(job: Job, kind: JobKind, overwrite: bool, watcher: Watcher) -> dic
             **filtered.report_fields,
         }
         if PAGE in places:
-            places[PAGE].write_text(filtered.page(report, pictures, places), encoding="utf-8")
+            places[PAGE].write_text(filtered.page(report, pictures), encoding="utf-8")
         report["output_bytes"] = file_sizes(places)
         places[REPORT].write_text(to_json(report, indent=2) + "\n")
         outputs.commit()

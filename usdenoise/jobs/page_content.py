@@ -1,10 +1,8 @@
 """What the page of a scan shows besides its report: pictures in words, noise over depth, curves over the frames."""
 
-import csv
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,8 @@ from usdenoise.jobs.job_frame import Job
 from usdenoise.pages.charts import Chart
 from usdenoise.pages.scan_page import Picture, scan_page
 from usdenoise.pictures.fitting import png_within
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.pipeline.frames.frame_quality import FrameQuality
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
 
 PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
@@ -24,12 +23,10 @@ _AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
 
-FRAME_TABLE = "_frames.tsv"
-"""End of the name of a table of frames."""
+_LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
+"""Smallest ranges of the curves over the frames, by the unit."""
 
-_POSITIONS = ("frame", "frame_number", "time_s", "time", "onset")
-"""Columns of a table of frames that say which frame a row is about; the first that is there is the x axis."""
-
+_AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
 
 PAGE_PICTURES = (
     "blood_power_png",
@@ -114,7 +111,9 @@ class PageContent:
         words = f"{title}: {_grid(values.shape, self.stack)}{self._described(key, values, unit)}"
         return Picture(title, png_within(png, PICTURE_BYTES // self.n_pictures), words, caption)
 
-    def page(self, pictures: Sequence[Picture], charts: Sequence[Chart], places: Mapping[str, Path]) -> str:
+    def page(
+        self, pictures: Sequence[Picture], charts: Sequence[Chart], over_frames: Sequence[Chart] = ()
+    ) -> str:
         """Return the page.
 
         Parameters
@@ -123,19 +122,11 @@ class PageContent:
             The pictures, from :meth:`picture`.
         charts : sequence of Chart
             Curves of the result besides those that the report has.
-        places : mapping
-            Key of each file of the job -> where it was written. A table of frames among them is drawn as curves.
+        over_frames : sequence of Chart
+            Curves over the frames; by default none.
         """
-        bad = {int(frame["frame"]) for frame in self.report.get("bad_frames") or ()}
-        tables = [place for place in places.values() if place.name.endswith(FRAME_TABLE)]
-        return scan_page(
-            self.job.path.stem,
-            self.report,
-            pictures,
-            charts,
-            [chart for table in tables for chart in frame_charts(table.read_text(encoding="utf-8"), bad)],
-            cautions(self.report),
-        )
+        name = self.job.path.stem
+        return scan_page(name, self.report, pictures, charts, over_frames, cautions(self.report))
 
     def _described(self, key: str, values: NDArray[Any], unit: str) -> str:
         if not values.size or not np.isfinite(values).all():
@@ -175,7 +166,7 @@ def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
     if not (mean > 0).any():
         return []
     pitch = stack.spacing_mm.get("z")
-    levels = [10 * math.log10(value) if value > 0 else None for value in mean.tolist()]
+    levels = _levels(mean)
     return [
         Chart(
             "Noise over depth",
@@ -188,49 +179,35 @@ def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
     ]
 
 
-def frame_charts(table: str, bad: Collection[int] = ()) -> list[Chart]:
-    """Return a chart for each column of numbers in a table of frames, in which bad frames are marked.
+def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
+    """Return the curves over the frames, in which bad frames are marked.
 
     Parameters
     ----------
-    table : str
-        Tab-separated values with the names of the columns in the first line, one row a frame.
-    bad : collection of int
-        Numbers of the bad frames, counted from 0 in the rows; by default none.
+    quality : FrameQuality
+        Bad frames and curves of the result.
+    axes : str
+        Axis letters of the stack.
     """
-    rows = list(csv.reader(table.splitlines(), delimiter="\t"))
-    if len(rows) < 3:
-        return []
-    names, values = rows[0], rows[1:]
-    columns = {name: _numbers([row[k] for row in values]) for k, name in enumerate(names)}
-    position = next((name for name in _POSITIONS if name in columns), None)
-    along: Sequence[float] = range(len(values))
-    if position is not None and None not in columns[position]:
-        along = [value for value in columns[position] if value is not None]
-    flagged = [where for number, where in enumerate(along) if number in bad]
+    curves = quality.curves
+    moved = zip(canonical_axes(axes.replace("t", "")), curves.displacement.T, strict=True)
+    lines = {
+        "Power of each frame": ("mean power (dB)", _levels(curves.intensity)),
+        "Change from the frame before (DVARS)": ("rms, units of the file", curves.dvars.tolist()),
+        "Power outside the clutter": ("mean power (dB)", _levels(curves.outside)),
+        **{f"Displacement, {_AXES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
+    }
+    flagged = [frame.frame for frame in quality.bad]
     return [
         Chart(
-            name.replace("_", " "),
-            (position or "frame").replace("_", " "),
-            name.replace("_", " "),
-            along,
-            column,
-            flagged=flagged,
+            title, "frame", unit, range(len(values)), values, flagged=flagged, least_span=_LEAST_SPANS[unit]
         )
-        for name, column in columns.items()
-        if name not in _POSITIONS and any(value is not None for value in column)
+        for title, (unit, values) in lines.items()
     ]
 
 
-def _numbers(texts: Sequence[str]) -> list[float | None]:
-    numbers: list[float | None] = []
-    for text in texts:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        numbers.append(value if math.isfinite(value) else None)
-    return numbers
+def _levels(power: NDArray[Any]) -> list[float | None]:
+    return [10 * math.log10(value) if value > 0 else None for value in power.tolist()]
 
 
 def _grid(shape: tuple[int, ...], stack: Acquisition) -> str:

@@ -298,14 +298,12 @@ class FilteredSequence:
                 )
         return made
 
-    def page(
-        self, report: Mapping[str, Any], pictures: Mapping[str, bytes], places: Mapping[str, Path]
-    ) -> str:
+    def page(self, report: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
         """Return the report as HTML, with the means over all windows as pictures."""
         shown = ("blood_power", "power_doppler")
         content = PageContent(self.job, report, self.first, len(shown))
         drawn = [content.picture(f"{name}_png", pictures[f"{name}_png"], self.means[name]) for name in shown]
-        return content.page(drawn, noise_over_depth(self.means["noise_power"], self.first), places)
+        return content.page(drawn, noise_over_depth(self.means["noise_power"], self.first))
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the images as NIfTI with their sidecars, if that was asked for."""

@@ -41,6 +41,10 @@ _SIMILARITY = (
     "J. Baranger et al. Adaptive Spatiotemporal SVD Clutter Filtering for Ultrafast Doppler Imaging Using Similarity of "
     "Spatial Singular Vectors. IEEE Trans. Med. Imaging 37(7):1574-1586, 2018."
 )
+_PHASE_CORRELATION = (
+    "C. D. Kuglin, D. C. Hines. The Phase Correlation Image Alignment Method. Proc. IEEE Conf. Cybernetics and Society, "
+    "1975."
+)
 _AUTOCORRELATION = (
     "C. Kasai, K. Namekawa, A. Koyano, R. Omoto. Real-Time Two-Dimensional Blood Flow Imaging Using an Autocorrelation "
     "Technique. IEEE Trans. Sonics Ultrason. 32(3):458-464, 1985."
@@ -81,8 +85,8 @@ def methods_paragraph(report: Mapping[str, Any]) -> MethodsParagraph:
     software = cite(_USDENOISE.format(version=report["software"]["usdenoise"]))
     sentences = [
         f"{_data(report)} were filtered with usdenoise {report['software']['usdenoise']}{software}.",
+        *_prepared(report, cite),
         _estimate(report, cite),
-        *_missing(report),
         _removed(report, cite),
         _images(report, cite),
     ]
@@ -116,9 +120,9 @@ def _estimate(report: Mapping[str, Any], cite: Any) -> str:
     n_frames = sizes.pop("t")
     sequence = report.get("sequence")
     matrix = (
-        f"They were arranged as a matrix of {math.prod(sizes.values())} pixels × {n_frames} frames"
+        f"The frames were arranged as a matrix of {math.prod(sizes.values())} pixels × {n_frames} frames"
         if sequence is None
-        else f"They were filtered in windows of {sequence['window']} frames every {sequence['stride']} frames, each "
+        else f"The frames were filtered in windows of {sequence['window']} frames every {sequence['stride']} frames, each "
         "arranged as a matrix of pixels × frames"
     )
     rank = f"{report['rank']}" if sequence is None else _range(sequence["blocks"], "rank")
@@ -137,15 +141,25 @@ def _estimate(report: Mapping[str, Any], cite: Any) -> str:
     )
 
 
-def _missing(report: Mapping[str, Any]) -> list[str]:
+def _prepared(report: Mapping[str, Any], cite: Any) -> list[str]:
+    """Return what was done before the estimate: registration, frames that were left out, missing entries."""
     sentences = []
+    if report["parameters"].get("motion") == "rigid":
+        sentences.append(
+            "Every frame was shifted back by its displacement against the mean frame, which was found by phase "
+            f"correlation of the envelopes{cite(_PHASE_CORRELATION)}."
+        )
+    n_unobserved, source = report["n_unobserved"], report["input"]
     if bad := report.get("bad_frames"):
         numbers = ", ".join(str(frame["frame"]) for frame in bad)
-        sentences.append(f"{len(bad)} frames (numbers {numbers}, counted from 0) were left out as bad.")
-    if report["n_unobserved"]:
+        shape = dict(zip(source["axes"], source["shape"], strict=True))
+        # Frames that were left out count as unobserved.
+        left_out = n_unobserved >= len(bad) * math.prod(shape.values()) // shape["t"]
+        what = "were left out as bad" if left_out else "were found to be bad, and kept"
+        sentences.append(f"{len(bad)} frames (numbers {numbers}, counted from 0) {what}.")
+    if n_unobserved:
         sentences.append(
-            f"{report['n_unobserved']} entries without a finite value, or in frames that were left out, were treated "
-            "as missing."
+            f"{n_unobserved} entries without a finite value, or in frames that were left out, were treated as missing."
         )
     return sentences
 
@@ -167,7 +181,12 @@ def _removed(report: Mapping[str, Any], cite: Any) -> str:
         if high == "none"
         else f"components up to number {high}, counted from 1, were kept, and the remainder was dropped as noise"
     )
-    return f"{removed}, {how}; {kept}."
+    by_place = ""
+    if report["parameters"].get("local_cutoff"):
+        by_place = (
+            " Components near this number were removed pixel by pixel, as far as they were tissue there."
+        )
+    return f"{removed}, {how}; {kept}.{by_place}"
 
 
 def _images(report: Mapping[str, Any], cite: Any) -> str:
