@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.stored import StoredArray, joined, paired, without_axes
 
@@ -218,22 +216,3 @@ def stacks_of(
     used = {part for *_, parts in pairs for part in parts}.union(done)
     made = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
     return made + [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
-
-
-def pitch(coordinates: Any, unit_mm: float) -> float | None:
-    """Return the spacing in mm of coordinates, or None if they are fewer than two, uneven or not finite.
-
-    Parameters
-    ----------
-    coordinates : (n,) array
-        Positions of the pixels along one axis.
-    unit_mm : float
-        Unit of the positions in mm.
-    """
-    steps = np.diff(np.asarray(coordinates, np.float64).reshape(-1)) * unit_mm
-    if len(steps) == 0 or not np.isfinite(steps).all():
-        return None
-    mean = float(np.mean(steps))
-    even = np.abs(steps - mean).max() <= 0.02 * abs(mean)
-    # Coordinates in single precision have no more than 7 significant digits.
-    return float(f"{abs(mean):.7g}") if mean and even else None

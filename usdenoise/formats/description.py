@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from usdenoise.stack.coordinates import Coordinate
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -40,11 +42,14 @@ class Metadata:
         Name of each of these values -> "file: …", "option" or "assumed".
     attributes : mapping
         All other attributes of the stack, which are copied to the output.
+    coordinates : mapping
+        Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ import h5py
 import numpy as np
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, arranged, pitch
+from usdenoise.formats.contents import Contents, Found, arranged
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
 from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.stored import concatenated
+from usdenoise.stack.coordinates import pitch
 
 PARAMETERS = "ScanParameters.mat"
 _HEADER = struct.Struct("<5Q")

@@ -174,6 +174,10 @@ class Source:
             stored_dtype=stack.array.dtype,
             assumptions=self._assumptions(),
             attributes=self.metadata.attributes,
+            coordinates={
+                letter: made[wanted] if letter == "t" else made
+                for letter, made in self.metadata.coordinates.items()
+            },
         )
 
     def _assumptions(self) -> tuple[str, ...]:

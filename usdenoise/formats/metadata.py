@@ -9,6 +9,7 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.description import Metadata
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S
+from usdenoise.stack.labels import AmbiguousAxes
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "frame_rate_hz": (
@@ -56,6 +57,10 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
     sources: dict[str, str] = {}
     others: dict[str, Any] = {}
     for name, (value, place) in found.items():
+        if name == "coordinates":
+            # Files also have text of this name, with which xarray lists its coordinates.
+            others |= {name: value} if isinstance(value, Mapping) else {}
+            continue
         key = by_alias.get(name.lower())
         if key is None or key in values:
             others[name] = value
@@ -63,6 +68,8 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if key == "axes":
             known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
             usable = isinstance(known, str) and known.isascii()
+            if isinstance(value, AmbiguousAxes):
+                usable, known = True, value
         elif isinstance(value, Mapping):
             usable, known = True, value
         else:
@@ -135,10 +142,26 @@ def with_options(
     Raises
     ------
     InputError
-        If the user gives another number of pitches. Pitches of the file that do not fit the axes are left
-        out.
+        If the user gives another number of pitches, or the file does not say which axis is depth and the user does
+        not either. Pitches of the file that do not fit the axes are left out.
     """
-    values, sources = dict(values), dict(sources)
+    values, sources, attributes = dict(values), dict(sources), dict(attributes)
+    coordinates = dict(attributes.pop("coordinates", {}))
+    if (stated := values.get("axes")) is not None and axes is not None:
+        letters = stated.letters if isinstance(stated, AmbiguousAxes) else stated
+        if letters != axes:
+            coordinates, values = (
+                _renamed(coordinates, letters, axes),
+                {**values, **_moved(values, letters, axes)},
+            )
+            _forget_grid(attributes)
+    elif isinstance(stated, AmbiguousAxes):
+        raise InputError(stated.sentence)
+    if spacing_mm is not None:
+        coordinates = {letter: made for letter, made in coordinates.items() if letter == "t"}
+        _forget_grid(attributes)
+    if frame_rate_hz is not None:
+        coordinates.pop("t", None)
     for key, option in (("axes", axes), ("frame_rate_hz", frame_rate_hz), ("spacing_mm", spacing_mm)):
         if option is not None:
             values[key], sources[key] = option, "option"
@@ -161,7 +184,24 @@ def with_options(
             del values["spacing_mm"], sources["spacing_mm"]
         else:
             values["spacing_mm"] = dict(zip(spatial, pitches, strict=True))
-    return Metadata(values, sources, attributes)
+    return Metadata(values, sources, attributes, coordinates)
+
+
+def _renamed(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
+    """Return what a file gives by its axis letters by those of the user, axis for axis."""
+    new = dict(zip(letters, axes, strict=False)) if len(letters) == len(axes) else {}
+    return {new[letter]: value for letter, value in by_letter.items() if letter in new}
+
+
+def _moved(values: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
+    spacing = values.get("spacing_mm")
+    return {"spacing_mm": _renamed(spacing, letters, axes)} if isinstance(spacing, Mapping) else {}
+
+
+def _forget_grid(attributes: dict[str, Any]) -> None:
+    """Remove the matrix of a voxel grid, which the user's axes or pitches contradict."""
+    for name in ("voxel_to_world", "voxel_to_world_units"):
+        attributes.pop(name, None)
 
 
 def positive_numbers(value: Any) -> list[float]:

@@ -15,6 +15,14 @@ from usdenoise.formats.layout import chunk_shape, storage_dtype
 from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.stack.acquisition import Acquisition
 
+_DIMENSIONS = {
+    "singular_values": ("component",),
+    "factors/U": ("pixel", "component"),
+    "factors/S": ("component",),
+    "factors/V": ("frame", "component"),
+}
+"""Names of the axes of arrays that are no images."""
+
 
 @dataclass(frozen=True)
 class ResultFile:
@@ -31,6 +39,9 @@ class ResultFile:
         JSON text on the software, options and input that made the file.
     attributes : mapping from str to mapping
         Attributes of each array, by the name of the array; none by default.
+    axes : mapping from str to str
+        Axis letters of each array that is an image or a sequence, such as "zx" or "tzx", by its name. For a sequence t
+        numbers the windows, and the array "time" has their times.
     with_stack : bool
         Whether the stack itself is stored; True by default.
     compression : str
@@ -41,6 +52,7 @@ class ResultFile:
     arrays: Mapping[str, Any]
     provenance: str
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
     with_stack: bool = True
     compression: str = "none"
 
@@ -49,6 +61,13 @@ class ResultFile:
         """Type of the stored stack."""
         stored = self.stack.stored_dtype
         return self.stack.iq.dtype if stored is None else storage_dtype(stored)
+
+    def dimensions(self, name: str) -> tuple[str, ...]:
+        """Return names for the axes of an array that is no image."""
+        known = _DIMENSIONS.get(name)
+        return known or tuple(
+            f"{name.rpartition('/')[2]}_{axis}" for axis in range(np.ndim(self.arrays[name]))
+        )
 
     @property
     def scales(self) -> dict[str, Any]:
@@ -86,7 +105,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
     if suffix == ".zarr":
         from usdenoise.formats.zarr.zarr_writing import write_zarr
 
-        write_zarr(path, content.stack, content.dtype, _described(content), content)
+        write_zarr(path, _described(content), content)
     elif suffix == ".mat":
         stack = content.stack
         variables: dict[str, Any] = {}

@@ -10,10 +10,11 @@ from typing import Any
 
 import h5py
 
-from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.contents import Found, Stack
 from usdenoise.formats.hdf5.hdf5_items import items, member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number, text_attribute
 from usdenoise.formats.stored import StoredArray, joined, split_axis, without_axes
+from usdenoise.stack.coordinates import pitch
 
 CONTAINER = "USTB UFF (HDF5)"
 

@@ -11,11 +11,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.formats.contents import Found, Stack, pitch
+from usdenoise.formats.contents import Found, Stack
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import small_number
 from usdenoise.formats.stored import StoredArray, paired, without_axes
+from usdenoise.stack.coordinates import pitch
 
 CONTAINER = "zea (HDF5)"
 _NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"

@@ -188,7 +188,17 @@ class FilteredImage:
             shape = stack.shape_in(canonical_axes(stack.spatial_axes))
             arrays |= factor_arrays(model.left, model.singular_values, model.right)
             attributes |= factor_attributes(shape, band, stack.name)
-        return ResultFile(stack, arrays, provenance, attributes, output.stack, output.compression)
+        images = [*POWER_IMAGES, *self.products]
+        axes = {**dict.fromkeys(images, stack.spatial_axes), "unobserved": stack.axes}
+        return ResultFile(
+            stack,
+            arrays,
+            provenance,
+            attributes,
+            {name: letters for name, letters in axes.items() if name in arrays},
+            output.stack,
+            output.compression,
+        )
 
     def pictures(self) -> dict[str, bytes]:
         """Return the pictures that were asked for, and power Doppler and the blood map for the page."""

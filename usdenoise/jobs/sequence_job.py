@@ -254,14 +254,18 @@ class FilteredSequence:
             **self.collected.attributes,
             "time": {
                 "unit": self.time_unit,
+                "units": self.time_unit,
+                "volume_acquisition_reference": "center",
+                "volume_acquisition_duration": self.length / (self.first.frame_rate_hz or 1.0),
                 "meaning": "middle of each block, from the first frame of the file",
             },
             "complete": {"meaning": "0 where the block is shorter than the window"},
             "bad": {"meaning": "1 where more than a fifth of the frames look bad, and none was left out"},
         }
         compression = self.job.output.compression
+        axes = dict.fromkeys(arrays, "t") | dict.fromkeys(self.images, "t" + self.first.spatial_axes)
         return ResultFile(
-            self.first, arrays, provenance, attributes, with_stack=False, compression=compression
+            self.first, arrays, provenance, attributes, axes, with_stack=False, compression=compression
         )
 
     def pictures(self) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
+from usdenoise.stack.coordinates import Coordinate
 
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
@@ -81,6 +82,9 @@ class Acquisition:
         Sentences on what was guessed on reading, each with the option that overrides the guess.
     attributes : mapping
         Other metadata of the stack, which the output carries on.
+    coordinates : mapping from axis letter to Coordinate
+        Positions of the pixels in mm and times of the frames in s, where the input gives them. That of an axis of
+        length 1, which the stack does not have, can be among them.
 
     Raises
     ------
@@ -106,6 +110,7 @@ class Acquisition:
     stored_dtype: np.dtype[Any] | None = None
     assumptions: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))

@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, pitch, stacks_of
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.folder_walk import entries
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
+from usdenoise.stack.labels import VOXELS, WORLD, AmbiguousAxes, Label, LabelledAxes, read_labels
 
-_MILLIMETRES = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-# ConfUSIus calls the slice axis z and the depth axis y.
-_CONFUSIUS = {"time": "t", "t": "t", "z": "y", "y": "z", "x": "x"}
-_LONG_NAMES = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", "time": "t"}
+_RATES = {"compound_sampling_frequency", "frame_rate"}
+"""Attributes by which ConfUSIus and others give the frame rate."""
+
 _MOST_VALUES = 1 << 22
 """Most values of a coordinate: 32 MB."""
 
@@ -174,34 +173,55 @@ def _nearby(
                 found.setdefault(key, (value, f"attribute {key} of the group"))
     if dimensions is None:
         return found
-    coordinates = {
-        dimension: members[place]
-        for dimension in dimensions
-        if len(members.get(place := f"{group}/{dimension}".lstrip("/"), np.empty((0, 0))).shape) == 1
-    }
-    letters = _letters(dimensions, array.shape, coordinates)
-    if letters is not None:
-        # The axes of length 1 that the stack has lost lose their letters as well.
-        singles = [axis for axis, n in enumerate(array.shape) if n == 1][: len(array.shape) - len(shape)]
-        kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
-        if "axes" not in found and len(kept) == len(shape):
-            words = f"dimensions {', '.join(dimensions)}"
-            found["axes"] = (kept, words + (", in which y is depth" if "y" in dimensions else ""))
-        spacing = {
-            letter: step
-            for dimension, letter in zip(dimensions, letters, strict=True)
-            if letter != "t" and (step := _step(coordinates.get(dimension), _MILLIMETRES, "mm"))
-        }
-        if "spacing_mm" not in found and set(spacing) >= set(kept) - {"t"}:
-            found["spacing_mm"] = (spacing, "coordinates of its dimensions")
-    seconds = next(
-        (_step(coordinates.get(key), _SECONDS, "s") for key in ("time", "t") if key in coordinates), None
-    )
-    if seconds:
-        rates = {"compound_sampling_frequency", "frame_rate_hz", "frame_rate"}
-        if not rates & set(found):
-            found["frame_rate_hz"] = (float(f"{1 / seconds:.7g}"), "coordinate time")
+    labels = _labels(members, group, dimensions)
+    read = read_labels(dimensions, array.shape, labels, {key: value for key, (value, _) in found.items()})
+    if "frame_rate_hz" not in found and read.frame_rate_hz and not _RATES & set(found):
+        found["frame_rate_hz"] = (read.frame_rate_hz, "coordinate time")
+    if read.axes is not None:
+        found |= _of_axes(read, found, dimensions, array.shape, shape)
     return found
+
+
+def _of_axes(
+    read: LabelledAxes,
+    found: Found,
+    dimensions: tuple[str, ...],
+    stored_shape: tuple[int, ...],
+    shape: tuple[int, ...],
+) -> dict[str, tuple[Any, str]]:
+    """Return the axes, pixel pitches and positions that the labels give, where the attributes do not."""
+    letters = read.axes.letters if isinstance(read.axes, AmbiguousAxes) else str(read.axes)
+    # The axes of length 1 that the stack has lost lose their letters as well.
+    singles = [axis for axis, n in enumerate(stored_shape) if n == 1][: len(stored_shape) - len(shape)]
+    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
+    if len(kept) != len(shape):
+        return {}
+    more: dict[str, tuple[Any, str]] = {}
+    if "axes" not in found:
+        depth = dimensions[letters.index("z")] if "z" in letters else "z"
+        words = f"dimensions {', '.join(dimensions)}" + (
+            "" if depth == "z" else f", in which {depth} is depth"
+        )
+        more["axes"] = (
+            replace(read.axes, letters=kept) if isinstance(read.axes, AmbiguousAxes) else kept,
+            words,
+        )
+    if more or found["axes"][0] == kept:
+        more["coordinates"] = (read.coordinates, "coordinates of its dimensions")
+    if "spacing_mm" not in found and set(read.spacing_mm) >= set(kept) - {"t"}:
+        more["spacing_mm"] = (read.spacing_mm, "coordinates of its dimensions")
+    return more
+
+
+def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:
+    """Return the coordinates next to an array: those of its dimensions, and those of a voxel grid in the world."""
+    labels = {}
+    for name in {*dimensions, *VOXELS, *WORLD}:
+        item = members.get(f"{group}/{name}".lstrip("/"))
+        if item is not None and len(item.shape) < 2:
+            numeric = np.dtype(item.dtype).kind in "fiu"
+            labels[name] = Label(_dimensions(item) or (), _small(item) if numeric else None, dict(item.attrs))
+    return labels
 
 
 def _attributes(owner: Any) -> dict[str, Any]:
@@ -210,35 +230,6 @@ def _attributes(owner: Any) -> dict[str, Any]:
         key: np.asarray(value) if isinstance(value, list) else value
         for key, value in dict(owner.attrs).items()
     }
-
-
-def _letters(
-    dimensions: tuple[str, ...], shape: tuple[int, ...], coordinates: Mapping[str, Any]
-) -> str | None:
-    """Return the axis letters z, x, y and t of named dimensions; None if a name is unknown or a letter repeats."""
-    letters = []
-    for dimension in dimensions:
-        long_name = (
-            str(coordinates[dimension].attrs.get("long_name", "")).lower() if dimension in coordinates else ""
-        )
-        letters.append(_LONG_NAMES.get(long_name, _CONFUSIUS.get(dimension.lower(), "")))
-    lengths = dict(zip(dimensions, shape, strict=True))
-    plain_names = lengths.get("y", 1) == 1 and lengths.get("z", 1) > 1
-    if plain_names and "z" in dimensions:
-        # The depth axis always has more than one pixel, so in this file z is depth.
-        letters = ["t" if name.lower() in ("t", "time") else name.lower() for name in dimensions]
-    joined = "".join(letters)
-    return (
-        joined if len(joined) == len(dimensions) == len(set(joined)) and set(joined) <= set("tzxy") else None
-    )
-
-
-def _step(coordinate: Any, units: Mapping[str, float], default: str) -> float | None:
-    if coordinate is None or coordinate.shape[0] < 2 or np.dtype(coordinate.dtype).kind not in "fiu":
-        return None
-    unit = units.get(str(coordinate.attrs.get("units", default)))
-    values = None if unit is None else _small(coordinate)
-    return None if unit is None or values is None else pitch(values, unit)
 
 
 def _number(members: Mapping[str, Any], lower: str) -> float | None:

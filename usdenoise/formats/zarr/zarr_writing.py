@@ -7,20 +7,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
 from usdenoise.formats.zarr.zarr_reading import import_zarr
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.labels import WORLD
+from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
 
-# ConfUSIus calls the slice axis z and the depth axis y.
-_DIMENSIONS = {"t": "time", "z": "y", "x": "x", "y": "z"}
-_LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
 _PROVENANCE = "usdenoise_provenance"
 
 
 class _Content(Protocol):
     @property
+    def stack(self) -> Acquisition: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
     def arrays(self) -> Mapping[str, Any]: ...
+    @property
+    def axes(self) -> Mapping[str, str]: ...
     @property
     def attributes(self) -> Mapping[str, Mapping[str, Any]]: ...
     @property
@@ -29,59 +35,131 @@ class _Content(Protocol):
     def with_stack(self) -> bool: ...
     @property
     def compression(self) -> str: ...
+    def dimensions(self, name: str) -> tuple[str, ...]: ...
 
 
-def write_zarr(
-    path: Path, stack: Acquisition, dtype: np.dtype[Any], described: Mapping[str, Any], content: _Content
-) -> None:
-    """Write a stack and results as a Zarr group, with coordinates for the axes whose scale is known.
+def write_zarr(path: Path, described: Mapping[str, Any], content: _Content) -> None:
+    """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
+
+    Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
+    first among the arrays, and the power Doppler where there is no stack: ConfUSIus opens the first one.
 
     Parameters
     ----------
     path : Path
         Folder of the group, which is created.
-    stack : Acquisition
-        The filtered stack.
-    dtype : numpy.dtype
-        Type in which the stack is stored.
     described : mapping
         Attributes of the stack.
     content : ResultFile
-        Images, factors and provenance for the same group, and whether the stack itself is stored.
+        The stack, and images, factors and provenance for the same group.
     """
     zarr = import_zarr(path)
-    codec = {"compressors": zarr.codecs.GzipCodec(level=4) if content.compression == "gzip" else None}
     root = zarr.open_group(str(path), mode="w")
-    # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
-    whole = {"write_empty_chunks": True}
+    writer = _Writer(zarr, root, content)
+    stack = content.stack
     if content.with_stack:
-        array = root.create_array(
-            stack.name,
-            shape=stack.iq.shape,
-            dtype=dtype,
-            chunks=chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize),
-            dimension_names=[_DIMENSIONS[letter] for letter in stack.axes],
-            config=whole,
-            **codec,
-        )
-        rows = -(-max(1, SLAB_BYTES // max(1, stack.iq[0].nbytes)) // array.chunks[0]) * array.chunks[0]
-        for start in range(0, len(stack.iq), rows):
-            array[start : start + rows] = stack.iq[start : start + rows].astype(dtype, copy=False)
-        array.attrs.update({name: _json(value) for name, value in described.items()})
-        _write_coordinates(root, stack)
+        writer.stack(described)
     else:
         root.attrs.update({name: _json(value) for name, value in described.items()})
     for name, values in content.arrays.items():
-        data = np.asarray(values)
-        small = root.create_array(
-            name, shape=data.shape, dtype=data.dtype, chunks=data.shape or (), config=whole, **codec
-        )
-        small[...] = data
-        small.attrs.update({key: _json(value) for key, value in content.attributes.get(name, {}).items()})
+        writer.array(name, np.asarray(values))
     for name, attributes in content.attributes.items():
         if name not in content.arrays:
             root[name].attrs.update({key: _json(value) for key, value in {**described, **attributes}.items()})
+    writer.coordinates({*([stack.axes] if content.with_stack else []), *content.axes.values()})
     root.attrs[_PROVENANCE] = content.provenance
+    _consolidate(path, [*([stack.name] if content.with_stack else []), *content.arrays])
+
+
+class _Writer:
+    """Writer of the arrays of one group.
+
+    Parameters
+    ----------
+    zarr : module
+        The package.
+    root : zarr.Group
+        The group, open for writing.
+    content : ResultFile
+        What is written.
+    """
+
+    def __init__(self, zarr: Any, root: Any, content: _Content) -> None:
+        self._root, self._content = root, content
+        packed = content.compression == "gzip"
+        self._options = {
+            "compressors": zarr.codecs.GzipCodec(level=4) if packed else None,
+            # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
+            "config": {"write_empty_chunks": True},
+        }
+        self._grid = {key: _json(value) for key, value in grid_attributes(content.stack).items()}
+
+    def stack(self, described: Mapping[str, Any]) -> None:
+        """Write the filtered stack slab by slab."""
+        stack, dtype = self._content.stack, self._content.dtype
+        values, letters = _as_grid(stack.iq, stack.axes)
+        array = self._root.create_array(
+            stack.name,
+            shape=values.shape,
+            dtype=dtype,
+            chunks=chunk_shape(values.shape, letters, dtype.itemsize),
+            dimension_names=[DIMENSIONS[letter] for letter in letters],
+            **self._options,
+        )
+        rows = -(-max(1, SLAB_BYTES // max(1, values[0].nbytes)) // array.chunks[0]) * array.chunks[0]
+        for start in range(0, len(values), rows):
+            array[start : start + rows] = values[start : start + rows].astype(dtype, copy=False)
+        attributes = {name: _json(value) for name, value in {**described, **_scales(stack)}.items()}
+        array.attrs.update({**attributes, **self._grid, **self._coordinate_names(letters)})
+
+    def array(self, name: str, values: NDArray[Any]) -> None:
+        """Write an image, or another array."""
+        content, letters = self._content, self._content.axes.get(name)
+        attributes = {key: _json(value) for key, value in content.attributes.get(name, {}).items()}
+        dimensions = content.dimensions(name)
+        if letters is not None:
+            values, letters = _as_grid(values, letters)
+            dimensions = tuple(DIMENSIONS[letter] for letter in letters)
+            if letters != "t":
+                attributes |= {**self._grid, **self._coordinate_names(letters)}
+        made = self._root.create_array(
+            name,
+            shape=values.shape,
+            dtype=values.dtype,
+            chunks=values.shape or (),
+            dimension_names=dimensions,
+            **self._options,
+        )
+        made[...] = values
+        made.attrs.update(attributes)
+
+    def coordinates(self, every: set[str]) -> None:
+        """Write the coordinates of all axes that arrays of the group and of that of the stack have."""
+        content = self._content
+        letters = with_slice("".join(letter for letter in "tyzx" if letter in "".join(every)))
+        labels = grid_labels(content.stack, letters)
+        for group in {"", content.stack.name.rpartition("/")[0] if content.with_stack else ""}:
+            for name, label in labels.items():
+                place = f"{group}/{name}".lstrip("/")
+                if place in self._root:
+                    continue
+                array = self._root.create_array(place, data=label.values, dimension_names=label.dimensions)
+                array.attrs.update({key: _json(value) for key, value in label.attributes.items()})
+
+    def _coordinate_names(self, letters: str) -> dict[str, str]:
+        """Return the attribute by which xarray takes the positions in the world as coordinates."""
+        labels = grid_labels(self._content.stack, letters)
+        return {"coordinates": " ".join(name for name in WORLD.values() if name in labels)}
+
+
+def _scales(stack: Acquisition) -> dict[str, float]:
+    """Return the scales of a stack by the names that ConfUSIus has for them."""
+    scales = {
+        "compound_sampling_frequency": stack.frame_rate_hz,
+        "transmit_frequency": stack.center_frequency_hz,
+        "beamforming_sound_velocity": stack.sound_speed_m_s,
+    }
+    return {name: value for name, value in scales.items() if value is not None}
 
 
 def is_our_group(folder: Path) -> bool:
@@ -93,19 +171,31 @@ def is_our_group(folder: Path) -> bool:
     return False
 
 
-def _write_coordinates(root: Any, stack: Acquisition) -> None:
-    group = stack.name.rpartition("/")[0]
-    steps = {letter: (pitch, "mm") for letter, pitch in stack.spacing_mm.items()}
-    if stack.frame_rate_hz:
-        steps["t"] = (1 / stack.frame_rate_hz, "s")
-    for letter, n in zip(stack.axes, stack.iq.shape, strict=True):
-        if letter in steps:
-            step, unit = steps[letter]
-            dimension = _DIMENSIONS[letter]
-            array = root.create_array(
-                f"{group}/{dimension}".lstrip("/"), data=np.arange(n) * step, dimension_names=[dimension]
-            )
-            array.attrs.update({"units": unit, "long_name": _LONG_NAMES[letter]})
+def _consolidate(path: Path, order: list[str]) -> None:
+    """Copy the metadata of all arrays to the group, where xarray looks for them first.
+
+    The function of zarr for this warns that version 3 of the format does not define it, and sorts by name.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the group.
+    order : list of str
+        Names of the arrays that come first.
+    """
+    file = path / "zarr.json"
+    group = json.loads(file.read_bytes())
+    every = sorted(place.parent.relative_to(path).as_posix() for place in path.rglob("zarr.json"))
+    names = dict.fromkeys([*order, *every])
+    metadata = {name: json.loads((path / name / "zarr.json").read_bytes()) for name in names if name != "."}
+    group["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": metadata}
+    file.write_text(json.dumps(group))
+
+
+def _as_grid(values: NDArray[Any], letters: str) -> tuple[NDArray[Any], str]:
+    """Return an array with an axis for the elevation, and its axis letters."""
+    grid = with_slice(letters)
+    return (values if grid == letters else np.expand_dims(values, grid.index("y"))), grid
 
 
 def _json(value: Any) -> Any:

@@ -1,0 +1,243 @@
+"""Files of ConfUSIus and xarray go in and come out: opened with these packages themselves."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import confusius
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import xarray
+from confusius.xarray import create_voxeldata
+
+from usdenoise import denoise, load
+from usdenoise.errors import InputError
+from usdenoise.formats import describe
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
+from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.stack.acquisition import spatial_order
+
+SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)
+TURNED = np.array(
+    [[0.3, 0.0, -0.08, 0.3], [0.0, 0.05, 0.0, 2.0], [0.24, 0.0, 0.06, -0.7], [0.0, 0.0, 0.0, 1.0]]
+)
+SCALES = {"transmit_frequency": 15.625e6, "beamforming_sound_velocity": 1510.0}
+N_FRAMES, N_Z, N_X, N_Y = 40, 9, 7, 5
+OPTIONS = DenoiseOptions(rank=4, iterations=3, low_cutoff=0, seed=1)
+
+
+def voxel_data(n_slices: int, matrix: Any = None) -> xarray.DataArray:
+    """IQ in the order time, elevation, depth, lateral; the deepest row of the rightmost column is the brightest."""
+    rng = np.random.default_rng(n_slices)
+    shape = (N_FRAMES, n_slices, N_Z, N_X)
+    iq = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    iq[:, -1, -1, -1] *= 30
+    place = {"spacing": SPACING, "origin": ORIGIN} if matrix is None else {"voxel_to_world": matrix}
+    times = 1.5 + np.arange(N_FRAMES) / 500 + rng.uniform(-1e-6, 1e-6, N_FRAMES)
+    return create_voxeldata(
+        iq.astype(np.complex64),
+        dims=("time", "k", "j", "i"),
+        time=times,
+        name="iq",
+        attrs=dict(SCALES),
+        **place,
+    )
+
+
+def saved(folder: Path, data: xarray.DataArray) -> Path:
+    confusius.save(data, folder / "x.zarr")
+    return folder / "x.zarr"
+
+
+def denoised(path: Path, **output: Any) -> Path:
+    report = job.run(path, path.parent / "out", options=OPTIONS, output=Output(**output), overwrite=True)
+    return Path(report["output"]["sequence" if "window" in output else "denoised"])
+
+
+@pytest.mark.parametrize(("n_slices", "axes"), [(1, "tzx"), (N_Y, "tyzx")])
+def test_a_group_of_confusius_is_read_with_depth_along_j(n_slices: int, axes: str, tmp_path: Path) -> None:
+    data = voxel_data(n_slices)
+    stack = load(saved(tmp_path, data))
+    assert stack.axes == axes
+    assert np.array_equal(stack.iq, data.values.reshape(stack.iq.shape))
+    wanted = {"z": 0.05, "x": 0.1, "y": 0.4}
+    assert stack.spacing_mm == pytest.approx({letter: wanted[letter] for letter in axes[1:]}, rel=1e-12)
+    assert stack.frame_rate_hz == pytest.approx(500, rel=1e-4)
+    assert (stack.center_frequency_hz, stack.sound_speed_m_s) == (15.625e6, 1510.0)
+    np.testing.assert_allclose(stack.coordinates["t"].values, data["time"], atol=1e-12)
+    np.testing.assert_allclose(stack.coordinates["z"].values, 2.0 + 0.05 * np.arange(N_Z), atol=1e-12)
+    np.testing.assert_allclose(stack.coordinates["y"].values, 0.3 + 0.4 * np.arange(n_slices), atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_coordinates_come_back_to_confusius(n_slices: int, matrix: Any, tmp_path: Path) -> None:
+    data = voxel_data(n_slices, matrix).isel(j=slice(2, None))
+    out = denoised(saved(tmp_path, data), products=("power", "velocity"))
+    for name in (None, "power_doppler", "blood_power", "noise_power", "axial_velocity"):
+        back = confusius.load(out, variable=name)
+        confusius.validation.validate_voxeldata(back)
+        assert back.name == (name or "iq")
+        for coordinate in ("k", "j", "i", "z", "y", "x", *(["time"] if name is None else [])):
+            np.testing.assert_allclose(back[coordinate], data[coordinate], atol=1e-9, rtol=0)
+        assert back.fusi.affine.units == "mm"
+    stack = confusius.load(out)
+    assert stack.dims == ("time", "k", "j", "i")
+    assert stack.attrs["transmit_frequency"] == 15.625e6
+    for key in ("units", "volume_acquisition_reference", "volume_acquisition_duration"):
+        assert stack["time"].attrs[key] == data["time"].attrs[key]
+    power = confusius.load(out, variable="power_doppler")
+    np.testing.assert_allclose(power, (np.abs(stack) ** 2).mean("time"), rtol=1e-5)
+    assert load(out).iq.shape == load(tmp_path / "x.zarr").iq.shape
+
+
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_a_sequence_is_a_time_series_of_confusius(n_slices: int, tmp_path: Path) -> None:
+    data = voxel_data(n_slices)
+    out = denoised(saved(tmp_path, data), window=20)
+    power = confusius.load(out, variable="power_doppler")
+    confusius.validation.validate_voxeldata(power)
+    assert power.dims == ("time", "k", "j", "i")
+    np.testing.assert_allclose(power["time"], [9.5 / 500, 29.5 / 500], rtol=1e-4)
+    assert power["time"].attrs["volume_acquisition_duration"] == pytest.approx(20 / 500, rel=1e-4)
+    for coordinate in ("z", "y", "x"):
+        np.testing.assert_allclose(power[coordinate], data[coordinate], atol=1e-9, rtol=0)
+
+
+def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
+    data = voxel_data(1)
+    data.values[3, 0, 2, 1] = np.nan
+    out = denoised(saved(tmp_path, data), keep_factors=True)
+    with xarray.open_zarr(out) as group:
+        assert next(iter(group.data_vars)) == "iq"
+        assert group["power_doppler"].dims == ("k", "j", "i")
+        assert group["unobserved"].dims == ("time", "k", "j", "i")
+        assert int(group["unobserved"].sum()) == 1
+        assert bool(group["unobserved"][3, 0, 2, 1])
+        assert group["singular_values"].dims == ("component",)
+        assert group["y"].dims == ("j",)
+        np.testing.assert_allclose(group["y"], 2.0 + 0.05 * np.arange(N_Z), atol=1e-9)
+        assert {name: group[name].attrs["units"] for name in ("time", "x", "y", "z")} == {
+            "time": "s", "x": "mm", "y": "mm", "z": "mm",
+        }  # fmt: skip
+        brightest = group["power_doppler"].isel(k=0).argmax(...)
+        assert {name: int(place) for name, place in brightest.items()} == {"j": N_Z - 1, "i": N_X - 1}
+
+
+PLOT = """
+import sys
+import confusius, matplotlib
+import numpy as np
+matplotlib.use("Agg")
+power = confusius.load(sys.argv[1], variable="power_doppler")
+axes = power.fusi.plot.volume(slice_mode="z").axes.ravel()[0]
+(mesh,) = axes.collections
+brightest = int(np.asarray(mesh.get_array()).argmax())
+corners = np.asarray(mesh.get_coordinates())
+row, column = np.unravel_index(brightest, np.array(corners.shape[:2]) - 1)
+middle = corners[row : row + 2, column : column + 2].mean(axis=(0, 1))
+print(*axes.transAxes.inverted().transform(axes.transData.transform(middle)))
+"""
+
+
+def test_the_power_doppler_is_upright_in_confusius(tmp_path: Path) -> None:
+    out = denoised(saved(tmp_path, voxel_data(1)))
+    # Packages that the plots of ConfUSIus import warn of their own; here a warning is an error.
+    done = subprocess.run([sys.executable, "-c", PLOT, str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    across, up = (float(word) for word in done.stdout.split())
+    # The deepest pixel of the rightmost column is drawn at the bottom on the right.
+    assert (across, up) == pytest.approx((1 - 0.5 / N_X, 0.5 / N_Z), abs=0.02)
+
+
+def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
+    import zarr
+
+    rng = np.random.default_rng(0)
+    iq = rng.standard_normal((20, 6, 5)) + 1j * rng.standard_normal((20, 6, 5))
+    zarr.create_array(tmp_path / "x.zarr", data=iq.astype(np.complex64))
+    back = confusius.load(denoised(tmp_path / "x.zarr"))
+    confusius.validation.validate_voxeldata(back)
+    assert back.fusi.affine.units == "pixel"
+    assert back["time"].attrs["units"] == "frame"
+    np.testing.assert_allclose(back["y"][0, :, 0], np.arange(6))
+    assert load(tmp_path / "out/x_denoised.zarr").spacing_mm == {}
+
+
+def plain_group(folder: Path, **attributes: Any) -> Path:
+    """Volumes under the names of dimensions alone, as xarray writes them."""
+    rng = np.random.default_rng(2)
+    data = xarray.DataArray(
+        rng.standard_normal((20, 4, 6, 5)),
+        dims=("time", "z", "y", "x"),
+        coords={"z": np.arange(4) * 0.4, "y": np.arange(6) * 0.05, "x": np.arange(5) * 0.1},
+        attrs=attributes,
+        name="iq",
+    )
+    data.to_zarr(folder / "x.zarr", consolidated=False)
+    return folder / "x.zarr"
+
+
+def test_volumes_that_do_not_say_which_axis_is_depth_are_refused(tmp_path: Path) -> None:
+    path = plain_group(tmp_path)
+    refused = (
+        r"the dimensions time, z, y, x do not say which one is depth: y, as in ConfUSIus, or z; give axes tyzx if it "
+        "is y, or axes tzyx if it is z"
+    )
+    with pytest.raises(InputError, match=refused):
+        load(path)
+    assert describe(path).problem is not None
+    for axes, spacing in (
+        ("tyzx", {"y": 0.4, "z": 0.05, "x": 0.1}),
+        ("tzyx", {"z": 0.4, "y": 0.05, "x": 0.1}),
+    ):
+        stack = load(path, axes=axes)
+        assert (stack.axes, stack.spacing_mm) == (axes, spacing)
+        assert stack.coordinates["z"].values[-1] == pytest.approx(spacing["z"] * (3 if axes == "tzyx" else 5))
+
+
+def test_volumes_of_confusius_before_0_8_are_read_with_depth_along_y(tmp_path: Path) -> None:
+    stack = load(plain_group(tmp_path, transmit_frequency=15e6))
+    assert (stack.axes, stack.spacing_mm["z"], stack.iq.shape) == ("tyzx", 0.05, (20, 4, 6, 5))
+
+
+def test_a_resampled_volume_is_refused_unless_the_axes_are_given(tmp_path: Path) -> None:
+    path = saved(tmp_path, voxel_data(N_Y, TURNED[[1, 0, 2, 3]]))
+    refused = "voxel_to_world turns the dimension j, which is depth, away from y of the world.*give axes tyzx"
+    with pytest.raises(InputError, match=refused):
+        load(path)
+    assert load(path, axes="tyzx").axes == "tyzx"
+
+
+def test_pitches_of_the_user_replace_the_place_of_the_voxels(tmp_path: Path) -> None:
+    path = saved(tmp_path, voxel_data(1))
+    stack = load(path, spacing_mm=(0.2, 0.3), frame_rate_hz=1000.0, frames=slice(0, 20, 2))
+    assert (stack.spacing_mm, stack.frame_rate_hz) == ({"z": 0.2, "x": 0.3}, 500.0)
+    assert stack.coordinates == {}
+    assert "voxel_to_world" not in stack.attributes
+
+
+def test_frames_keep_their_times(tmp_path: Path) -> None:
+    data = voxel_data(1)
+    stack = load(saved(tmp_path, data), frames=slice(5, 30, 3))
+    np.testing.assert_array_equal(stack.coordinates["t"].values, data["time"].values[5:30:3])
+
+
+def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> None:
+    data = voxel_data(N_Y)
+    iq = data.values
+    saved(tmp_path, data)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["iq"] = iq
+        file["iq"].attrs["axes"] = "tyzx"
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": iq.transpose(2, 3, 1, 0)})
+    powers = []
+    for name in ("x.zarr", "x.h5", "x.mat"):
+        result = denoise(load(tmp_path / name), options=OPTIONS)
+        powers.append(spatial_order(result.power_doppler, result.acquisition.spatial_axes, "yzx"))
+    for power in powers[1:]:
+        np.testing.assert_allclose(power, powers[0], rtol=1e-6)
