@@ -241,3 +241,60 @@ def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> No
         powers.append(spatial_order(result.power_doppler, result.acquisition.spatial_axes, "yzx"))
     for power in powers[1:]:
         np.testing.assert_allclose(power, powers[0], rtol=1e-6)
+
+
+def test_hdf5_results_open_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["data/iq"] = voxel_data(N_Y).values
+        file["data/iq"].attrs.update(
+            {"axes": "tyzx", "spacing_mm": [0.4, 0.05, 0.1], "frame_rate_hz": 500.0, "unit": "V"}
+        )
+    out = denoised(tmp_path / "x.h5", products=("power", "velocity"), keep_factors=True)
+    with xarray.open_dataset(out, engine="h5netcdf") as file:
+        for name in ("power_doppler", "blood_power", "noise_power", "axial_velocity"):
+            image = file[name]
+            assert image.dims == ("y", "z", "x")
+            assert (image.attrs["axes"], image.attrs["units"]) == ("yzx", image.attrs["unit"])
+            np.testing.assert_allclose(image.attrs["spacing_mm"], [0.4, 0.05, 0.1])
+            np.testing.assert_allclose(image["z"], 0.05 * np.arange(N_Z), atol=1e-12)
+            np.testing.assert_allclose(image["y"], 0.4 * np.arange(N_Y), atol=1e-12)
+        assert {name: file[name].attrs["units"] for name in "zxy"} == dict.fromkeys("zxy", "mm")
+        assert file["singular_values"].dims == ("component",)
+        assert file["singular_values"].attrs["units"] == "the stack's unit"
+    with xarray.open_datatree(out, engine="h5netcdf") as tree:
+        stack = tree["data/iq"]
+        assert stack.dims == ("time", "y", "z", "x")
+        assert (stack.attrs["units"], stack.attrs["unit"]) == ("unit of the input", "V")
+        np.testing.assert_allclose(tree["data"].dataset["time"], np.arange(N_FRAMES) / 500, atol=1e-12)
+    with h5py.File(out) as file:
+        assert [axis.label for axis in file["power_doppler"].dims] == ["y", "z", "x"]
+        assert file["power_doppler"].dims[1][0] == file["z"]
+    # Scales are no metadata of the stack, and no array of the file is taken for one.
+    back = load(out)
+    assert (back.axes, back.spacing_mm) == ("tyzx", {"y": 0.4, "z": 0.05, "x": 0.1})
+    assert not {"time", "x", "y", "z", "DIMENSION_LIST"} & set(back.attributes)
+
+
+def test_an_hdf5_sequence_opens_in_xarray_with_its_times(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        # The name of an axis as the name of the stack.
+        file["x"] = voxel_data(1).values[:, 0]
+        file["x"].attrs.update({"axes": "tzx", "spacing_mm": [0.05, 0.1], "frame_rate_hz": 500.0})
+    with xarray.open_dataset(denoised(tmp_path / "x.h5", window=20), engine="h5netcdf") as file:
+        assert file["power_doppler"].dims == ("time", "z", "x")
+        assert file["power_doppler"].attrs["axes"] == "tzx"
+        np.testing.assert_allclose(file["time"], np.array([9.5, 29.5]) / 500)
+        assert file["time"].attrs["units"] == "s"
+        assert file["complete"].dims == ("time",)
+        np.testing.assert_allclose(file["x"], 0.1 * np.arange(N_X))
+    with h5py.File(denoised(tmp_path / "x.h5")) as file:
+        assert file["x"].shape == (N_FRAMES, N_Z, N_X)
+        assert file["power_doppler"].dims[1][0] == file["x_axis"]
+
+
+def test_without_scales_the_axes_of_hdf5_count_pixels(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["iq"] = voxel_data(1).values[:, 0]
+    with xarray.open_dataset(denoised(tmp_path / "x.h5"), engine="h5netcdf") as file:
+        assert (file["z"].attrs["units"], file["time"].attrs["units"]) == ("pixel", "frame")
+        np.testing.assert_array_equal(file["z"], np.arange(N_Z))

@@ -291,8 +291,8 @@ def test_a_link_is_replaced_itself(name: str, scan: Path) -> None:
     assert not result.is_symlink()
     assert elsewhere.exists()
     if name.endswith(".zarr"):
-        assert zarr.open_group(elsewhere, mode="r")["iq"].shape == (20, 12, 10)
-        assert zarr.open_group(result, mode="r")["iq"].shape == (20, 12, 10)
+        assert zarr.open_group(elsewhere, mode="r")["iq"].shape == (20, 1, 12, 10)
+        assert zarr.open_group(result, mode="r")["iq"].shape == (20, 1, 12, 10)
 
 
 def test_a_link_to_nothing_is_a_result_that_exists(scan: Path) -> None:

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from usdenoise.formats.hdf5.hdf5_chunks import Place, reserve_dataset, write_chunks
+from usdenoise.formats.hdf5.hdf5_scales import attach_scales
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
 from usdenoise.formats.layout import chunk_shape, storage_dtype
 from usdenoise.formats.matlab.matlab_writing import write_matlab
@@ -22,6 +23,9 @@ _DIMENSIONS = {
     "factors/V": ("frame", "component"),
 }
 """Names of the axes of arrays that are no images."""
+
+_UNITS = {"unobserved": "1 where the input was NaN or infinite", "singular_values": "the stack's unit"}
+"""Units of arrays that come without one."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,12 @@ class ResultFile:
         return known or tuple(
             f"{name.rpartition('/')[2]}_{axis}" for axis in range(np.ndim(self.arrays[name]))
         )
+
+    def described(self, name: str) -> dict[str, Any]:
+        """Return the attributes of an array, its unit among them."""
+        attributes = dict(self.attributes.get(name, {}))
+        unit = attributes.get("unit", _UNITS.get(name))
+        return attributes if unit is None else {**attributes, "unit": unit, "units": unit}
 
     @property
     def scales(self) -> dict[str, Any]:
@@ -149,7 +159,7 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
             mask = array.dtype.kind not in "fc" and array.ndim > 1
             options = {"compression": "gzip", "shuffle": True} if mask else packed if array.ndim > 1 else {}
             dataset = file.create_dataset(name, data=array, **options)
-            dataset.attrs.update(content.attributes.get(name, {}))
+            dataset.attrs.update({**content.described(name), **_axes_of(content, name)})
         for name, attributes in content.attributes.items():
             if isinstance(file[name], h5py.Group):
                 # Text of variable length goes to an HDF5 heap, where the reader does not look for it.
@@ -157,13 +167,25 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
                 file[name].attrs.update({**fixed, "axes": stack.axes, **content.scales})
         if not content.with_stack:
             file.attrs.update(content.scales)
+        axes = {**content.axes, **({stack.name: stack.axes} if content.with_stack else {})}
+        others = {name: content.dimensions(name) for name in content.arrays if name not in axes}
+        attach_scales(file, stack, axes, others)
         file.attrs["usdenoise_provenance"] = content.provenance
     if places:
         write_chunks(path, places, chunks, stack.iq, dtype)
+
+
+def _axes_of(content: ResultFile, name: str) -> dict[str, Any]:
+    """Return the axis letters of an image or a sequence and its pixel pitches, as attributes."""
+    letters, spacing = content.axes.get(name, ""), content.stack.spacing_mm
+    spatial = letters.replace("t", "")
+    known = bool(spatial) and all(letter in spacing for letter in spatial)
+    pitches = {"spacing_mm": [spacing[letter] for letter in spatial]} if known else {}
+    return {"axes": letters, **pitches} if letters else {}
 
 
 def _described(content: ResultFile) -> dict[str, Any]:
     """Return the attributes of the stored stack: those of the input, its axes and its scales."""
     kinds = (str, bytes, int, float, np.generic, np.ndarray)
     carried = {name: value for name, value in content.stack.attributes.items() if isinstance(value, kinds)}
-    return {**carried, "axes": content.stack.axes, **content.scales}
+    return {"units": "unit of the input", **carried, "axes": content.stack.axes, **content.scales}

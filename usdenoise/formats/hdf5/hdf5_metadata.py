@@ -20,7 +20,8 @@ from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
-_OWN = ("MATLAB_", "H5PATH", "DIMENSION_", "REFERENCE_", "CLASS")
+_SCALES = ("DIMENSION_", "REFERENCE_")
+_OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS")
 
 
 def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
@@ -92,7 +93,8 @@ def text_attribute(item: Any, name: str) -> str:
 def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
     for name in item.attrs:
         try:
-            if not isinstance(name, str) or only not in (None, name):
+            # References between arrays and their dimension scales are in a heap, and say nothing of the stack.
+            if not isinstance(name, str) or only not in (None, name) or name.startswith(_SCALES):
                 continue
             in_heap = item.attrs.get_id(name).dtype.hasobject
             if every or is_known(name) or not in_heap:
@@ -119,7 +121,9 @@ def _add_small(item: h5py.Dataset, add: Any) -> None:
     try:
         text = item.attrs.get("MATLAB_class") == b"char"
         most = MAX_TEXT if text else MAX_METADATA_ITEMS
-        small = item.dtype.kind in "fiu" and item.size is not None and 0 < item.size <= most
+        small = (
+            item.dtype.kind in "fiu" and not item.is_scale and item.size is not None and 0 < item.size <= most
+        )
         small = small and _is_there(item)
         if small:
             BoundedReader(item).check()

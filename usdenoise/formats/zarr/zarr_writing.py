@@ -36,6 +36,7 @@ class _Content(Protocol):
     @property
     def compression(self) -> str: ...
     def dimensions(self, name: str) -> tuple[str, ...]: ...
+    def described(self, name: str) -> dict[str, Any]: ...
 
 
 def write_zarr(path: Path, described: Mapping[str, Any], content: _Content) -> None:
@@ -115,7 +116,7 @@ class _Writer:
     def array(self, name: str, values: NDArray[Any]) -> None:
         """Write an image, or another array."""
         content, letters = self._content, self._content.axes.get(name)
-        attributes = {key: _json(value) for key, value in content.attributes.get(name, {}).items()}
+        attributes = {key: _json(value) for key, value in content.described(name).items()}
         dimensions = content.dimensions(name)
         if letters is not None:
             values, letters = _as_grid(values, letters)

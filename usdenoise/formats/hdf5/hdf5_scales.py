@@ -1,0 +1,67 @@
+"""Dimension scales of HDF5: the positions along the axes of arrays, as h5netcdf, xarray and MATLAB's h5disp show them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.voxel_grid import LONG_NAMES, positions
+
+_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
+"""Axis letter -> name of its scale in the file."""
+
+
+def attach_scales(
+    file: h5py.File,
+    stack: Acquisition,
+    axes: Mapping[str, str],
+    others: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Give each axis of the arrays in a file a dimension scale in the root group, and its name as a label.
+
+    The scale of an axis has the positions in mm, or the times in s. Where the scale of the stack is not known it
+    counts pixels or frames.
+
+    Parameters
+    ----------
+    file : h5py.File
+        File open for writing, which holds the arrays.
+    stack : Acquisition
+        The stack with these axes.
+    axes : mapping from str to str
+        Axis letters of each image, sequence or stack by its name.
+    others : mapping from str to tuple of str
+        Names of the axes of each other array by its name.
+    """
+    made: dict[str, h5py.Dataset] = {}
+    if axes.get("time") == "t":
+        # In a sequence the array with the times of the windows is the scale of the others.
+        made["time"] = file["time"]
+        made["time"].make_scale("time")
+
+    def scale(name: str, n: int, letter: str | None) -> h5py.Dataset:
+        if name not in made:
+            place = None if letter is None else positions(stack, letter)
+            values = np.arange(n) if place is None or len(place.values) != n else place.values
+            made[name] = dataset = file.create_dataset(
+                name if name not in file else f"{name}_axis", data=values
+            )
+            if place is not None and letter is not None:
+                dataset.attrs.update({"units": place.unit, "long_name": LONG_NAMES[letter]})
+            dataset.make_scale(name)
+        return made[name]
+
+    for array, letters in axes.items():
+        if array not in made:
+            names: list[tuple[str, Any]] = [(_NAMES[letter], letter) for letter in letters]
+            _attach(file[array], names, scale)
+    for array, words in others.items():
+        _attach(file[array], [(word, None) for word in words], scale)
+
+
+def _attach(dataset: h5py.Dataset, names: list[tuple[str, Any]], scale: Any) -> None:
+    for axis, (name, letter) in enumerate(names):
+        dataset.dims[axis].label = name
+        dataset.dims[axis].attach_scale(scale(name, dataset.shape[axis], letter))
