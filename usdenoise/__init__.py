@@ -3,6 +3,7 @@
 The public names are loaded on first use, so that importing the package costs nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,10 @@ _HOMES = {
     "power_doppler": "usdenoise.images.power_doppler",
     "run_batch": "usdenoise.batch",
 }
+
+if "xarray" in sys.modules:
+    # Who has imported xarray has its accessor too. Otherwise `import usdenoise.xarray` gives it.
+    import_module("usdenoise.xarray")
 
 __all__ = sorted([*_HOMES, "__version__", "metrics"])
 

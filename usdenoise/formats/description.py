@@ -1,10 +1,8 @@
 """Description of a file from its headers: the possible stacks, their scales, and the guess of their axes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.metadata import Metadata
 
 
 @dataclass(frozen=True)
@@ -27,29 +25,6 @@ class Candidate:
     shape: tuple[int, ...]
     dtype: str
     layout: str = ""
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """Axes and scales of a stack, each with its source.
-
-    Attributes
-    ----------
-    values : mapping
-        Any of "axes" (str), "frame_rate_hz", "center_frequency_hz", "sound_speed_m_s" (float) and
-        "spacing_mm" (axis letter -> pixel pitch in mm).
-    sources : mapping
-        Name of each of these values -> "file: …", "option" or "assumed".
-    attributes : mapping
-        All other attributes of the stack, which are copied to the output.
-    coordinates : mapping
-        Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
-    """
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

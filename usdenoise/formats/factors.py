@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.input_files import opened
-from usdenoise.formats.metadata import interpret, positive_numbers, with_options
 from usdenoise.formats.stored import everything
+from usdenoise.stack.metadata import interpret, positive_numbers, with_options
 
 GROUP = "factors"
 
@@ -35,7 +35,7 @@ class StoredFactors:
     name : str
         Name of the stack.
     values : mapping
-        Axes and scales of the stack, see :class:`usdenoise.formats.description.Metadata`.
+        Axes and scales of the stack, see :class:`usdenoise.stack.metadata.Metadata`.
     """
 
     left: NDArray[Any]

@@ -12,11 +12,11 @@ from usdenoise.errors import InputError, OptionError, check_names
 from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.damage import readable
-from usdenoise.formats.description import FileDescription, Metadata, guess_axes
+from usdenoise.formats.description import FileDescription, guess_axes
 from usdenoise.formats.input_files import opened
 from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
-from usdenoise.formats.metadata import add_verasonics, interpret, with_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
+from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 
 PRECISIONS = (None, "single", "double")
 """Precisions of the values that are read; None keeps that of the file."""

@@ -24,6 +24,7 @@ from usdenoise.pipeline.fit_quality import FitQuality, judge_fit
 from usdenoise.pipeline.frames.filling import interpolated
 from usdenoise.pipeline.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.pipeline.frames.frame_quality import FrameQuality
+from usdenoise.pipeline.labelled_result import label
 from usdenoise.pipeline.options import DenoiseOptions, make_options
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
@@ -36,6 +37,7 @@ from usdenoise.stack.casorati import (
     from_casorati,
     image_from_pixels,
 )
+from usdenoise.stack.data_arrays import from_data_array, is_data_array
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
@@ -64,8 +66,8 @@ def denoise(
 
     Parameters
     ----------
-    acquisition : Acquisition or array
-        The stack; an array needs `axes`.
+    acquisition : Acquisition, array or xarray.DataArray
+        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels.
     axes : str, optional
         One letter for each axis of an array, for example "tzx"; z depth, x lateral, y elevation, t time.
     preset : str, optional
@@ -87,6 +89,8 @@ def denoise(
     Returns
     -------
     DenoiseResult
+        For a DataArray its images are DataArrays with the same labels, and it has `stack`, `axial_velocity` and
+        `unobserved` besides. Its method `to_xarray` returns all of them as one Dataset.
 
     Raises
     ------
@@ -133,7 +137,7 @@ def denoise(
         model = interpolated(model, matrix.left_out)
         power = keep_band(matrix, model, band, residual.power, blood.cutoffs if chosen.local_cutoff else None)
     quality = _judge(frames, estimate, components, band, residual.power)
-    return DenoiseResult(
+    result = DenoiseResult(
         acquisition=replace(stack, iq=from_casorati(matrix.values, stack)),
         power_doppler=image_from_pixels(power, stack).astype(np.float32),
         blood_power=image_from_pixels(blood.map.blood_power, stack).astype(np.float32),
@@ -154,6 +158,7 @@ def denoise(
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
+    return result if stack.labels is None else label(result)
 
 
 def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acquisition:
@@ -161,7 +166,7 @@ def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acqui
 
     Parameters
     ----------
-    stack : Acquisition or array
+    stack : Acquisition, array or xarray.DataArray
         An acquisition is returned as it is.
     axes : str or None
         Axis letters of an array.
@@ -175,6 +180,8 @@ def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acqui
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
+    if is_data_array(stack):
+        return from_data_array(stack, axes)
     if not isinstance(stack, Acquisition):
         if axes is None:
             raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")

@@ -1,6 +1,7 @@
 """The result of denoising a stack."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +115,18 @@ class DenoiseResult:
             str(self.options.high_cutoff), self.options.high_cutoff
         )
         return f"[{self.options.low_cutoff}, {high})"
+
+    def to_xarray(self) -> Any:
+        """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
+
+        Raises
+        ------
+        OptionError
+            If xarray is not installed.
+        """
+        from usdenoise.pipeline.labelled_result import to_dataset
+
+        return to_dataset(self)
 
     def __repr__(self) -> str:
         stack, options = self.acquisition, self.options

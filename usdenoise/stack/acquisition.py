@@ -85,6 +85,9 @@ class Acquisition:
     coordinates : mapping from axis letter to Coordinate
         Positions of the pixels in mm and times of the frames in s, where the input gives them. That of an axis of
         length 1, which the stack does not have, can be among them.
+    labels : xarray.DataArray or None
+        Dimensions and coordinates of the DataArray that the stack came from, for the results; None (the default)
+        where it came from elsewhere.
 
     Raises
     ------
@@ -111,6 +114,7 @@ class Acquisition:
     assumptions: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    labels: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))
@@ -135,6 +139,21 @@ class Acquisition:
     def shape_in(self, order: str) -> tuple[int, ...]:
         """Return the lengths of some axes, in the order of their letters."""
         return tuple(self.iq.shape[self.axes.index(letter)] for letter in order)
+
+    def to_xarray(self) -> Any:
+        """Return the stack as an xarray.DataArray with its positions, units and scales.
+
+        The dimensions are those of the DataArray that the stack came from. Otherwise they are those of ConfUSIus 0.8:
+        time, k (elevation), j (depth) and i (lateral), with the positions z, y and x in mm.
+
+        Raises
+        ------
+        OptionError
+            If xarray is not installed.
+        """
+        from usdenoise.stack.data_arrays import stack_to_data_array
+
+        return stack_to_data_array(self)
 
     @property
     def spatial_axes(self) -> str:

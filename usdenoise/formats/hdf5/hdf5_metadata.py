@@ -17,7 +17,7 @@ from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Fo
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
-from usdenoise.formats.metadata import is_known
+from usdenoise.stack.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")

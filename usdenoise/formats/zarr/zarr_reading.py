@@ -17,10 +17,8 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.folder_walk import entries
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
-from usdenoise.stack.labels import VOXELS, WORLD, AmbiguousAxes, Label, LabelledAxes, read_labels
-
-_RATES = {"compound_sampling_frequency", "frame_rate"}
-"""Attributes by which ConfUSIus and others give the frame rate."""
+from usdenoise.stack.labels import VOXELS, WORLD, Label
+from usdenoise.stack.metadata import labelled_metadata
 
 _MOST_VALUES = 1 << 22
 """Most values of a coordinate: 32 MB."""
@@ -174,43 +172,7 @@ def _nearby(
     if dimensions is None:
         return found
     labels = _labels(members, group, dimensions)
-    read = read_labels(dimensions, array.shape, labels, {key: value for key, (value, _) in found.items()})
-    if "frame_rate_hz" not in found and read.frame_rate_hz and not _RATES & set(found):
-        found["frame_rate_hz"] = (read.frame_rate_hz, "coordinate time")
-    if read.axes is not None:
-        found |= _of_axes(read, found, dimensions, array.shape, shape)
-    return found
-
-
-def _of_axes(
-    read: LabelledAxes,
-    found: Found,
-    dimensions: tuple[str, ...],
-    stored_shape: tuple[int, ...],
-    shape: tuple[int, ...],
-) -> dict[str, tuple[Any, str]]:
-    """Return the axes, pixel pitches and positions that the labels give, where the attributes do not."""
-    letters = read.axes.letters if isinstance(read.axes, AmbiguousAxes) else str(read.axes)
-    # The axes of length 1 that the stack has lost lose their letters as well.
-    singles = [axis for axis, n in enumerate(stored_shape) if n == 1][: len(stored_shape) - len(shape)]
-    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
-    if len(kept) != len(shape):
-        return {}
-    more: dict[str, tuple[Any, str]] = {}
-    if "axes" not in found:
-        depth = dimensions[letters.index("z")] if "z" in letters else "z"
-        words = f"dimensions {', '.join(dimensions)}" + (
-            "" if depth == "z" else f", in which {depth} is depth"
-        )
-        more["axes"] = (
-            replace(read.axes, letters=kept) if isinstance(read.axes, AmbiguousAxes) else kept,
-            words,
-        )
-    if more or found["axes"][0] == kept:
-        more["coordinates"] = (read.coordinates, "coordinates of its dimensions")
-    if "spacing_mm" not in found and set(read.spacing_mm) >= set(kept) - {"t"}:
-        more["spacing_mm"] = (read.spacing_mm, "coordinates of its dimensions")
-    return more
+    return {**found, **labelled_metadata(dimensions, array.shape, len(shape), labels, found)}
 
 
 def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:

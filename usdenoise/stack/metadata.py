@@ -2,14 +2,39 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from usdenoise.errors import InputError
-from usdenoise.formats.description import Metadata
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S
-from usdenoise.stack.labels import AmbiguousAxes
+from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.labels import AmbiguousAxes, Label, read_labels
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Axes and scales of a stack, each with its source.
+
+    Attributes
+    ----------
+    values : mapping
+        Any of "axes" (str), "frame_rate_hz", "center_frequency_hz", "sound_speed_m_s" (float) and
+        "spacing_mm" (axis letter -> pixel pitch in mm).
+    sources : mapping
+        Name of each of these values -> "file: …", "option" or "assumed".
+    attributes : mapping
+        All other attributes of the stack, which are copied to the output.
+    coordinates : mapping
+        Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "frame_rate_hz": (
@@ -45,7 +70,7 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
     Returns
     -------
     values : dict
-        Known values by their names in :class:`usdenoise.formats.description.Metadata`. Here "spacing_mm" may
+        Known values by their names in :class:`Metadata`. Here "spacing_mm" may
         still be a list in the order of the spatial axes.
     sources : dict of str
         Place in the file of each of them.
@@ -79,6 +104,61 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if usable:
             values[key], sources[key] = known, f"file: {place}"
     return values, sources, others
+
+
+def labelled_metadata(
+    dimensions: tuple[str, ...],
+    shape: tuple[int, ...],
+    n_axes: int,
+    labels: Mapping[str, Label],
+    found: Mapping[str, tuple[Any, str]],
+) -> dict[str, tuple[Any, str]]:
+    """Return what the labels of an array say and its attributes do not: axes, frame rate, pitches and positions.
+
+    Parameters
+    ----------
+    dimensions : tuple of str
+        Names of the dimensions of the array.
+    shape : tuple of int
+        Their lengths.
+    n_axes : int
+        Number of axes of the stack, which has lost the first axes of length 1 of the array.
+    labels : mapping
+        Name -> coordinate.
+    found : mapping
+        Name of each attribute -> its value, and its place.
+
+    Returns
+    -------
+    dict
+        Name -> value and place, for :func:`interpret`.
+    """
+    read = read_labels(dimensions, shape, labels, {key: value for key, (value, _) in found.items()})
+    more: dict[str, tuple[Any, str]] = {}
+    if read.frame_rate_hz and not {name for name in found if name.lower() in ALIASES["frame_rate_hz"]}:
+        more["frame_rate_hz"] = (read.frame_rate_hz, "coordinate time")
+    if read.axes is None:
+        return more
+    letters = read.axes.letters if isinstance(read.axes, AmbiguousAxes) else read.axes
+    singles = [axis for axis, n in enumerate(shape) if n == 1][: len(shape) - n_axes]
+    # The axes of length 1 that the stack has lost lose their letters as well.
+    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
+    if len(kept) != n_axes:
+        return more
+    if "axes" not in found:
+        depth = dimensions[letters.index("z")].lower() if "z" in letters else "z"
+        words = f"dimensions {', '.join(dimensions)}" + (
+            "" if depth == "z" else f", in which {depth} is depth"
+        )
+        more["axes"] = (
+            replace(read.axes, letters=kept) if isinstance(read.axes, AmbiguousAxes) else kept,
+            words,
+        )
+    if "axes" in more or found["axes"][0] == kept:
+        more["coordinates"] = (read.coordinates, "coordinates of its dimensions")
+    if "spacing_mm" not in found and set(read.spacing_mm) >= set(kept) - {"t"}:
+        more["spacing_mm"] = (read.spacing_mm, "coordinates of its dimensions")
+    return more
 
 
 def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
