@@ -177,18 +177,18 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     if suffix == ".mat":
         power = scipy.io.loadmat(sequence)["power_doppler"]
         assert scipy.io.loadmat(sequence)["time_unit"] == "s"
-        assert np.array_equal(values, power.transpose(2, 1, 0)[:, None])
+        assert np.array_equal(values, power.transpose(2, 1, 0)[:, :, None])
     else:
         with h5py.File(sequence) as file:
-            assert np.array_equal(values, file["power_doppler"][()].transpose(2, 3, 1, 0))
+            assert np.array_equal(values, file["power_doppler"][()].transpose(2, 1, 3, 0))
     n_blocks = values.shape[-1]
-    pitches = (0.2, 1.0 if suffix == ".mat" else 0.4, 0.1)
+    pitches = (0.2, 0.1, 1.0 if suffix == ".mat" else 0.4)
     assert image.header.get_zooms() == pytest.approx((*pitches, 0.08))
     assert image.header.get_xyzt_units() == ("mm", "sec")
     np.testing.assert_allclose(np.diag(image.affine), [*pitches, 1])
     sidecar = json.loads(Path(report["output"]["nifti_json"]).read_text())
     assert sidecar["VolumeTiming"] == pytest.approx([0.08 * n for n in range(n_blocks)])
-    assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(0.2)
+    assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(200)
     assert sidecar["CompoundSamplingFrequency"] == 100.0
     assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
     film = iio.imread(report["output"]["movie"])[..., :3].astype(float)

@@ -72,6 +72,13 @@ class _Narrator:
     show_default="<stem>-usdenoise",
     help="Folder of the results.",
 )
+@option(
+    Group.OUTPUTS,
+    "--bids",
+    metavar="ENTITIES",
+    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set; auto takes the name of the "
+    "acquisition. Needs --nifti.",
+)
 @shared.job_options
 @config_option
 @shared.overwrite_option
@@ -80,6 +87,7 @@ class _Narrator:
 def command(
     acquisition: Path,
     output: Path | None,
+    bids: str | None,
     preset: str | None,
     overwrite: bool,
     as_json: bool,
@@ -102,6 +110,7 @@ def command(
             acquisition,
             output,
             **arguments,
+            bids=bids,
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],
             watcher=_Narrator(console, arguments["options"].iterations, acquisition),

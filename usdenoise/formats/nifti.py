@@ -1,6 +1,7 @@
 """A power Doppler sequence as NIfTI with the JSON sidecar of fUSI-BIDS (BIDS extension proposal 40).
 
-The axes are x lateral, y elevation, z depth, then time. The package nibabel is imported only when needed.
+The axes are lateral, depth, elevation, then time, which ConfUSIus and its proposal for BIDS call i, j, k and time. The
+world has the same order. The package nibabel is imported only when needed.
 """
 
 import gzip
@@ -14,9 +15,13 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition, spatial_order
+from usdenoise.stack.voxel_grid import grid_attributes, positions, slice_thickness_mm
 
-_ORDER = "xyz"
+_ORDER = "xzy"
 """Spatial axes in the order of the NIfTI file."""
+
+_SCANNER = 1
+"""Code of NIfTI for positions relative to the scanner, here the probe."""
 
 
 def write_nifti(
@@ -39,8 +44,9 @@ def write_nifti(
     power : float32 array, (n_windows, ...) with the spatial axes of the stack in its order
         Linear power Doppler of each window.
     stack : Acquisition
-        Stack with the axes and scales of `power`. An axis of unknown pixel pitch gets 1 mm, and the sidecar
-        lists it under PixelPitchUnknown.
+        Stack with the axes and scales of `power`. If the pixel pitch of an axis is not known, the file counts voxels
+        instead of mm. The slice of a 2-D stack gets 1 mm if its thickness is not known. The sidecar lists these axes
+        under PixelPitchUnknown.
     times : (n_windows,) array
         Middle of each window, in `unit`.
     unit : str
@@ -67,17 +73,25 @@ def write_nifti(
     present = "".join(letter for letter in _ORDER if letter in spatial)
     values = spatial_order(power, "t" + spatial, present + "t")
     if "y" not in spatial:
-        values = values[:, None]
-    pitches = [stack.spacing_mm.get(letter, 1.0) for letter in _ORDER]
-    image = nibabel.Nifti1Image(np.ascontiguousarray(values), np.diag([*pitches, 1.0]))
+        values = values[:, :, None]
+    grid = grid_attributes(stack)
+    in_mm = grid["voxel_to_world_units"] == "mm"
+    # ConfUSIus has the axes in reverse.
+    place = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
+    affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+    image = nibabel.Nifti1Image(np.ascontiguousarray(values), affine)
     step = float(times[1] - times[0]) if len(times) > 1 else 1.0
-    image.header.set_zooms((*pitches, step))
-    image.header.set_xyzt_units("mm", "sec" if unit == "s" else "unknown")
+    image.header.set_zooms((*np.linalg.norm(affine[:3, :3], axis=0), step))
+    image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
+    image.set_sform(affine, _SCANNER)
+    image.set_qform(affine, _SCANNER)
     # nibabel would choose the format by the suffix, and `path` has a temporary name. An empty name and time 0
     # in the gzip header give the same bytes for the same sequence.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
-    fields = _sidecar(stack, times, window, stride, blocks, [x for x in spatial if x not in stack.spacing_mm])
+    unknown = [x for x in spatial if x not in stack.spacing_mm]
+    unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
+    fields = _sidecar(stack, times, window, stride, blocks, unknown)
     return {"Description": description, **fields}
 
 
@@ -110,9 +124,9 @@ def _sidecar(
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
     fields: dict[str, Any] = {
         "ClutterFilters": [f"low-rank, {components} leading components removed in each block"],
-        "UltrasoundTransmitFrequency": (
-            None if stack.center_frequency_hz is None else stack.center_frequency_hz / 1e6
-        ),
+        "TransmitFrequency": stack.center_frequency_hz,
+        "SliceThickness": slice_thickness_mm(stack),
+        "Depth": _depth(stack),
         "BeamformingSoundVelocity": stack.sound_speed_m_s,
         "CompoundSamplingFrequency": rate,
         "FramesPerBlock": window,
@@ -125,11 +139,18 @@ def _sidecar(
         fields |= {
             "VolumeTiming": starts,
             "FrameAcquisitionDuration": window / rate,
-            "ClutterFilterWindowDuration": window / rate,
-            "ClutterFilterWindowStride": stride / rate,
-            "PowerDopplerIntegrationDuration": window / rate,
-            "PowerDopplerIntegrationStride": stride / rate,
+            # These are in ms, those above in s.
+            "ClutterFilterWindowDuration": 1e3 * window / rate,
+            "ClutterFilterWindowStride": 1e3 * stride / rate,
+            "PowerDopplerIntegrationDuration": 1e3 * window / rate,
         }
     if unknown:
         fields["PixelPitchUnknown"] = list(unknown)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _depth(stack: Acquisition) -> list[float] | None:
+    """Return the smallest and the largest depth in mm; None if they are not known."""
+    place = positions(stack, "z")
+    known = place.unit == "mm" and "z" in stack.axes
+    return [float(place.values.min()), float(place.values.max())] if known else None

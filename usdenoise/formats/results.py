@@ -124,7 +124,10 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
         variables |= {**content.arrays, "axes": stack.axes}
         variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
         for name, attributes in content.attributes.items():
-            variables |= {f"{name}_{key}": value for key, value in attributes.items()}
+            variables |= {
+                f"{name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
+                for key, value in attributes.items()
+            }
         write_matlab(
             path,
             {**variables, "usdenoise_provenance": content.provenance},

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from usdenoise.formats.bids import BidsName
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job_options import Display, Output
@@ -42,6 +43,8 @@ class Job:
         Fields of :class:`usdenoise.formats.loading.ReadOptions`.
     command : list of str or None
         The command line, for the record; None for a library call.
+    bids : BidsName or None
+        Name of the results in BIDS; None (the default) names them after the acquisition.
     """
 
     path: Path
@@ -51,6 +54,12 @@ class Job:
     output: Output
     reading: Mapping[str, Any]
     command: list[str] | None
+    bids: BidsName | None = None
+
+    @property
+    def stem(self) -> str:
+        """Beginning of the names of the results."""
+        return self.path.stem if self.bids is None else self.bids.entities
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -161,7 +170,7 @@ def carry_out(job: Job, kind: JobKind, overwrite: bool, watcher: Watcher) -> dic
     page = {PAGE: "report.html"} if job.output.html else {}
     files = {**kind.files, main: kind.files[main] + suffix, **page, REPORT: "report.json"}
     with short_switch_interval(), OutputFolder(job.folder, overwrite) as outputs:
-        places = {key: outputs.reserve(f"{job.path.stem}_{name}") for key, name in files.items()}
+        places = {key: outputs.reserve(f"{job.stem}_{name}") for key, name in files.items()}
         names = {key: str(final) for key, final in zip(places, outputs.finals, strict=True)}
         filtered = kind.filter(watcher, clock)
         watcher.stage("write")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import check_path
+from usdenoise.errors import OptionError, check_path
+from usdenoise.formats.bids import bids_name, describe_derivative
 from usdenoise.jobs.image_job import ImageJob
 from usdenoise.jobs.job_frame import Job, JobKind, carry_out
 from usdenoise.jobs.job_options import Display, Output
@@ -21,6 +22,7 @@ def run(
     display: Display | None = None,
     output: Output | None = None,
     reading: Mapping[str, Any] | None = None,
+    bids: str | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
@@ -43,6 +45,10 @@ def run(
         iterations, passes and entries, and all windows under "sequence".
     reading : mapping, optional
         Fields of :class:`usdenoise.formats.loading.ReadOptions`.
+    bids : str, optional
+        Entities of BIDS, such as "sub-01_task-rest", with which the names of the results begin; "auto" takes them from
+        the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.
+        Needs ``output.nifti``.
     overwrite : bool
         Whether existing results may be replaced; by default False.
     command : list of str, optional
@@ -62,15 +68,24 @@ def run(
     """
     check_path(path)
     path = Path(path)
+    output = output or Output()
+    root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
+    name = None if bids is None else bids_name(bids, path)
+    if name is not None and not output.nifti:
+        raise OptionError("the names of BIDS are for NIfTI files: give --nifti and --window with --bids")
     job = Job(
         path,
-        Path(f"{path.stem}-usdenoise") if folder is None else Path(folder),
+        root if name is None else root / name.folder,
         options or DenoiseOptions(),
         display or Display(),
-        output or Output(),
+        output,
         reading or {},
         command,
+        name,
     )
     window = job.output.window
     kind: JobKind = ImageJob(job) if window is None else SequenceJob(job, window)
-    return carry_out(job, kind, overwrite, watcher or Silence())
+    report = carry_out(job, kind, overwrite, watcher or Silence())
+    if name is not None:
+        describe_derivative(root, str(report["software"]["usdenoise"]))
+    return report

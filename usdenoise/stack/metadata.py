@@ -148,7 +148,7 @@ def labelled_metadata(
     if "axes" not in found:
         depth = dimensions[letters.index("z")].lower() if "z" in letters else "z"
         words = f"dimensions {', '.join(dimensions)}" + (
-            "" if depth == "z" else f", in which {depth} is depth"
+            f", in which {depth} is depth" if depth in "jy" else ""
         )
         more["axes"] = (
             replace(read.axes, letters=kept) if isinstance(read.axes, AmbiguousAxes) else kept,

@@ -1,0 +1,121 @@
+"""NIfTI files and their sidecars, as nibabel and ConfUSIus read them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import confusius
+import nibabel
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from confusius.bids import validate_metadata
+
+from tests.formats.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
+from tests.formats.test_results import write
+from usdenoise.cli import main
+from usdenoise.errors import OptionError, OutputError
+from usdenoise.formats import bids
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
+
+SEQUENCE = Output(window=20, nifti=True)
+
+
+def run(path: Path, **more: Any) -> dict[str, Path]:
+    report = job.run(path, path.parent / "out", options=OPTIONS, output=SEQUENCE, **more)
+    return {key: Path(name) for key, name in report["output"].items()}
+
+
+@pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_confusius_reads_the_same_voxels_at_the_same_place(
+    n_slices: int, matrix: Any, tmp_path: Path
+) -> None:
+    data = voxel_data(n_slices, matrix)
+    out = run(saved(tmp_path, data))
+    series = confusius.load(out["sequence"], variable="power_doppler")
+    back = confusius.load(out["nifti"])
+    confusius.validation.validate_voxeldata(back)
+    assert back.dims == ("time", "k", "j", "i")
+    np.testing.assert_array_equal(back.values, series.values)
+    for coordinate in ("z", "y", "x"):
+        np.testing.assert_allclose(back[coordinate], data[coordinate], atol=1e-6, rtol=0)
+    # The times of BIDS are those at which the windows begin.
+    np.testing.assert_allclose(back["time"], [0, 20 / 500], rtol=1e-3, atol=1e-6)
+    assert back["time"].attrs["volume_acquisition_duration"] == pytest.approx(20 / 500, rel=1e-4)
+    assert back.attrs["transmit_frequency"] == 15.625e6
+    assert back.attrs["beamforming_sound_velocity"] == 1510.0
+    for name in ("clutter_filter_window_duration", "clutter_filter_window_stride"):
+        assert back.attrs[name] == pytest.approx(20 / 500, rel=1e-4)
+    assert back.attrs["power_doppler_integration_duration"] == pytest.approx(20 / 500, rel=1e-4)
+
+
+def test_nibabel_sees_lateral_depth_and_elevation_in_mm(tmp_path: Path) -> None:
+    out = run(saved(tmp_path, voxel_data(N_Y)))
+    image = nibabel.load(out["nifti"])
+    assert image.shape == (N_X, N_Z, N_Y, 2)
+    values = np.asarray(image.dataobj)
+    assert np.unravel_index(values[..., 0].argmax(), values.shape[:3]) == (N_X - 1, N_Z - 1, N_Y - 1)
+    np.testing.assert_allclose(image.affine @ [0, 0, 0, 1], [-0.7, 2.0, 0.3, 1], atol=1e-6)
+    np.testing.assert_allclose(np.diag(image.affine)[:3], [0.1, 0.05, 0.4], rtol=1e-6)
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    assert (int(image.header["qform_code"]), int(image.header["sform_code"])) == (1, 1)
+    sidecar = json.loads(out["nifti_json"].read_text())
+    validate_metadata(sidecar)
+    assert sidecar["SliceThickness"] == pytest.approx(0.4)
+    assert sidecar["Depth"] == pytest.approx([2.0, 2.0 + 0.05 * (N_Z - 1)])
+    assert "PixelPitchUnknown" not in sidecar
+    assert sidecar["ClutterFilterWindowDuration"] == pytest.approx(40, rel=1e-4)
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(0.04, rel=1e-4)
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    iq = rng.standard_normal((40, 9, 7)) + 1j * rng.standard_normal((40, 9, 7))
+    out = run(write(tmp_path / "x.h5", "iq", iq, axes="tzx"))
+    sidecar = json.loads(out["nifti_json"].read_text())
+    assert sidecar["PixelPitchUnknown"] == ["z", "x", "y"]
+    assert not {"SliceThickness", "Depth", "TransmitFrequency", "VolumeTiming"} & set(sidecar)
+    assert nibabel.load(out["nifti"]).header.get_xyzt_units() == ("unknown", "unknown")
+    np.testing.assert_allclose(nibabel.load(out["nifti"]).affine, np.eye(4))
+
+
+def test_names_of_bids(tmp_path: Path) -> None:
+    out = run(saved(tmp_path, voxel_data(1)), bids="sub-01_ses-a_task-rest")
+    assert out["nifti"] == tmp_path / "out/sub-01/ses-a/fus/sub-01_ses-a_task-rest_pwd.nii.gz"
+    assert out["nifti_json"].name == "sub-01_ses-a_task-rest_pwd.json"
+    described = json.loads((tmp_path / "out/dataset_description.json").read_text())
+    assert described["DatasetType"] == "derivative"
+    assert described["GeneratedBy"][0]["Name"] == "usdenoise"
+    assert "*_report.json" in (tmp_path / "out/.bidsignore").read_text()
+    # ConfUSIus finds the sidecar by the rules of BIDS.
+    assert confusius.load(out["nifti"]).attrs["transmit_frequency"] == 15.625e6
+    # A second recording joins the data set, and leaves its description alone.
+    (tmp_path / "out/dataset_description.json").write_text("mine")
+    (tmp_path / "x.zarr").rename(tmp_path / "sub-02_task-rest_iq.zarr")
+    again = run(tmp_path / "sub-02_task-rest_iq.zarr", bids="auto")
+    assert again["nifti"] == tmp_path / "out/sub-02/fus/sub-02_task-rest_pwd.nii.gz"
+    assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
+    assert not list((tmp_path / "out").glob("..*"))
+
+
+def test_names_that_are_not_of_bids(tmp_path: Path) -> None:
+    path = saved(tmp_path, voxel_data(1))
+    with pytest.raises(
+        OptionError, match="'task-rest' is no beginning of a name in BIDS; give bids pairs of"
+    ):
+        run(path, bids="task-rest")
+    with pytest.raises(
+        OptionError, match=r"x\.zarr does not begin as in BIDS, .*give these entities to bids"
+    ):
+        run(path, bids="auto")
+    done = CliRunner().invoke(main, ["run", str(path), "--bids", "sub-01", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "names of BIDS are for NIfTI files: give --nifti and --window with --bids" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_description_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"dataset_description\.json could not be written"):
+        bids.describe_derivative(tmp_path / "missing", "1")

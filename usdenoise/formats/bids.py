@@ -1,0 +1,104 @@
+"""Names and folders of BIDS, the Brain Imaging Data Structure, for results as a derivative data set.
+
+Functional ultrasound is a proposal for BIDS (extension proposal 40): its folder is called fus, its power Doppler pwd.
+"""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from usdenoise.errors import OptionError, OutputError
+
+_ENTITIES = re.compile(r"sub-[A-Za-z0-9]+(_[a-z]+-[A-Za-z0-9]+)*")
+_DESCRIPTION = "dataset_description.json"
+_VERSION = "1.10.0"
+"""Version of BIDS by which derivatives are described."""
+
+_OTHERS = "*_report.json\n*_sequence.*\n*.png\n*.tif\n*.gif\n*.mp4\n"
+"""Files of a run that have no names in BIDS, for its list of files to ignore."""
+
+
+@dataclass(frozen=True)
+class BidsName:
+    """Beginning of the names of the results of one recording.
+
+    Attributes
+    ----------
+    entities : str
+        Pairs of keys and labels, such as "sub-01_task-rest".
+    """
+
+    entities: str
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the results below that of the data set."""
+        pairs = [pair for pair in self.entities.split("_") if pair.startswith(("sub-", "ses-"))]
+        return Path(*pairs, "fus")
+
+
+def bids_name(given: str, path: Path) -> BidsName:
+    """Return the name that BIDS gives to the results of a recording.
+
+    Parameters
+    ----------
+    given : str
+        Entities such as "sub-01_task-rest"; "auto" takes them from the name of the recording.
+    path : Path
+        The recording.
+
+    Raises
+    ------
+    OptionError
+        If the entities are not written as BIDS writes them.
+    """
+    if given == "auto":
+        # The last part of a name, such as iq, has no dash.
+        name = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
+        if _ENTITIES.fullmatch(name):
+            return BidsName(name)
+        raise OptionError(
+            f"the name of {path} does not begin as in BIDS, for example sub-01_task-rest_; give these entities to --bids"
+        )
+    if not _ENTITIES.fullmatch(given):
+        raise OptionError(
+            f"'{given}' is no beginning of a name in BIDS; give --bids pairs of a key and a label, sub first, for example "
+            "sub-01_task-rest"
+        )
+    return BidsName(given)
+
+
+def describe_derivative(root: Path, version: str) -> None:
+    """Write the description of a derivative data set, and the list of files to ignore, where there are none.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the data set.
+    version : str
+        Version of usdenoise.
+
+    Raises
+    ------
+    OutputError
+        If they cannot be written.
+    """
+    described = {
+        "Name": "Power Doppler by usdenoise",
+        "BIDSVersion": _VERSION,
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
+    }
+    for name, text in ((_DESCRIPTION, json.dumps(described, indent=2) + "\n"), (".bidsignore", _OTHERS)):
+        place, waiting = root / name, root / f".{name}.{os.getpid()}"
+        if place.exists():
+            continue
+        try:
+            waiting.write_text(text)
+            os.replace(waiting, place)
+        except OSError as error:
+            raise OutputError(
+                f"{place} could not be written ({error.strerror}); free some space or choose another folder with -o"
+            ) from error
