@@ -1,11 +1,12 @@
 """Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.stored import StoredArray, joined, paired, without_axes
+from usdenoise.stack.stored_form import StoredForm
 
 Found = Mapping[str, tuple[Any, str]]
 """Metadata of a stack: name in the file -> (value, place of the value in the file)."""
@@ -49,6 +50,8 @@ class Stack:
         Raises an InputError if the file holds less than its header claims.
     assumptions : tuple of str
         Sentences on what was guessed about the layout, each with the option that overrides the guess.
+    form : StoredForm
+        How the file holds the stack, for a result in the same form.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Stack:
     metadata: Callable[[bool], Found] = lambda carried: {}
     check: Callable[[], None] = lambda: None
     assumptions: tuple[str, ...] = ()
+    form: StoredForm = field(default_factory=StoredForm)
 
     @property
     def candidate(self) -> Candidate:
@@ -116,6 +120,7 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
     layout, assumptions = more.pop("layout", ""), more.pop("assumptions", ())
+    form: StoredForm = more.pop("form", StoredForm())
     readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
     ends = [axis for axis in (0, len(array.shape) - 1) if array.shape[axis] == 2]
     if len(array.shape) in (4, 5, 6) and array.dtype.kind != "c" and len(ends) == 1:
@@ -137,7 +142,10 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     if fitting:
         notes = ()
     words = ", ".join(word for word in (layout, how) if word)
-    return Stack(name, best, layout=words, assumptions=(*assumptions, *notes), **more)
+    if not how:
+        single = [axis for axis, n in enumerate(array.shape) if n == 1]
+        form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
+    return Stack(name, best, layout=words, assumptions=(*assumptions, *notes), form=form, **more)
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:

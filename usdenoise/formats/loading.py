@@ -178,6 +178,7 @@ class Source:
                 letter: made[wanted] if letter == "t" else made
                 for letter, made in self.metadata.coordinates.items()
             },
+            form=stack.form,
         )
 
     def _assumptions(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from usdenoise.formats.hdf5.hdf5_chunks import Place, reserve_dataset, write_chu
 from usdenoise.formats.hdf5.hdf5_scales import attach_scales
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
 from usdenoise.formats.layout import chunk_shape, storage_dtype
+from usdenoise.formats.matlab.matlab_carried import carried_variables
 from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.stack.acquisition import Acquisition
 
@@ -50,6 +51,8 @@ class ResultFile:
         Whether the stack itself is stored; True by default.
     compression : str
         "none", the default, or "gzip".
+    source : Path or None
+        The input. The other variables of a MATLAB file come along into a MATLAB file. None (the default) has none.
     """
 
     stack: Acquisition
@@ -59,6 +62,7 @@ class ResultFile:
     axes: Mapping[str, str] = field(default_factory=dict)
     with_stack: bool = True
     compression: str = "none"
+    source: Path | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -117,24 +121,33 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
 
         write_zarr(path, _described(content), content)
     elif suffix == ".mat":
-        stack = content.stack
-        variables: dict[str, Any] = {}
-        if content.with_stack:
-            variables[stack.name] = stack.iq.astype(content.dtype, copy=False)
-        variables |= {**content.arrays, "axes": stack.axes}
-        variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
-        for name, attributes in content.attributes.items():
-            variables |= {
-                f"{name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
-                for key, value in attributes.items()
-            }
-        write_matlab(
-            path,
-            {**variables, "usdenoise_provenance": content.provenance},
-            compress=content.compression != "none",
-        )
+        variables = _matlab_variables(content)
+        if content.source is not None and content.source.suffix.lower() == ".mat":
+            form = content.stack.form
+            variables |= carried_variables(content.source, {*variables, content.stack.name, *form.parts})
+        write_matlab(path, variables, compress=content.compression != "none")
     else:
         _write_hdf5(path, content)
+
+
+def _matlab_variables(content: ResultFile) -> dict[str, Any]:
+    """Return the content of a result by the names of its variables; the stack in the form of the input."""
+    stack = content.stack
+    variables: dict[str, Any] = {}
+    if content.with_stack:
+        values = np.expand_dims(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
+        if stack.form.parts and np.iscomplexobj(values):
+            variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
+        else:
+            variables[stack.name] = values
+    variables |= {**content.arrays, "axes": stack.axes}
+    variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
+    for name, attributes in content.attributes.items():
+        variables |= {
+            f"{name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
+            for key, value in attributes.items()
+        }
+    return {**variables, "usdenoise_provenance": content.provenance}
 
 
 def _write_hdf5(path: Path, content: ResultFile) -> None:

@@ -198,6 +198,7 @@ class FilteredImage:
             {name: letters for name, letters in axes.items() if name in arrays},
             output.stack,
             output.compression,
+            self.job.path,
         )
 
     def pictures(self) -> dict[str, bytes]:

@@ -265,7 +265,14 @@ class FilteredSequence:
         compression = self.job.output.compression
         axes = dict.fromkeys(arrays, "t") | dict.fromkeys(self.images, "t" + self.first.spatial_axes)
         return ResultFile(
-            self.first, arrays, provenance, attributes, axes, with_stack=False, compression=compression
+            self.first,
+            arrays,
+            provenance,
+            attributes,
+            axes,
+            with_stack=False,
+            compression=compression,
+            source=self.job.path,
         )
 
     def pictures(self) -> dict[str, bytes]:

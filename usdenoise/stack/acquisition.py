@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.stored_form import StoredForm
 
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
@@ -88,6 +89,8 @@ class Acquisition:
     labels : xarray.DataArray or None
         Dimensions and coordinates of the DataArray that the stack came from, for the results; None (the default)
         where it came from elsewhere.
+    form : StoredForm
+        How the file holds the stack, for a result in the same form.
 
     Raises
     ------
@@ -115,6 +118,7 @@ class Acquisition:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
     labels: Any = None
+    form: StoredForm = field(default_factory=StoredForm)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))

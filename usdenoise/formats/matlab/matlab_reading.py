@@ -25,6 +25,7 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
+from usdenoise.stack.stored_form import StoredForm
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
 _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
@@ -84,7 +85,11 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
     def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> list[Stack]:
         made = stacks_of(
-            arrays, scale, lambda name, array, parts, layout: stack(name, array, layout=layout or place)
+            arrays,
+            scale,
+            lambda name, array, parts, layout: stack(
+                name, array, layout=layout or place, form=StoredForm(parts if len(parts) == 2 else ())
+            ),
         )
         return [one for one in made if one is not None]
 

@@ -123,6 +123,28 @@ def check_tags(path: Path) -> list[bool]:
     return complex_flags
 
 
+def variable_bytes(path: Path) -> list[int]:
+    """Return the bytes of each variable of a version 5 file that :func:`check_tags` has passed, once expanded.
+
+    The list is empty for other versions.
+    """
+    found = []
+    with path.open("rb") as file:
+        header = file.read(128)
+        if len(header) < 128 or 0 in header[:4]:
+            return []
+        order = "<" if header[126:128] == b"IM" else ">"
+        position = 128
+        while len(tag := file.read(8)) == 8:
+            kind, length = struct.unpack(order + "II", tag)
+            found.append(
+                length if kind == _MATRIX else struct.unpack(order + "II", _Unpacked(file, length).take(8))[1]
+            )
+            position += 8 + length
+            file.seek(position)
+    return found
+
+
 def _check_version_4(file: BinaryIO, end: int) -> None:
     """Check that the names and the values of a version 4 file are within the file, which scipy takes for granted."""
     position = 0

@@ -21,7 +21,7 @@ def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compre
     """Write a file that MATLAB's load opens: version 5 if every variable fits into it, otherwise 7.3.
 
     A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
-    underscore.
+    underscore. Cells, sparse arrays and arrays of structs are left out of a file of version 7.3.
 
     Parameters
     ----------
@@ -37,10 +37,10 @@ def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compre
     for name, value in named.items():
         variable = name.split("/")[0]
         sizes[variable] = sizes.get(variable, 0) + (
-            2 * len(value) if isinstance(value, str) else value.nbytes
+            2 * len(value) if isinstance(value, str) else getattr(value, "nbytes", 0)
         )
     if max(sizes.values()) > V5_LIMIT_BYTES:
-        write_v73(path, named, compress)
+        write_v73(path, {name: value for name, value in named.items() if _is_plain(value)}, compress)
         return
     from scipy.io import savemat
 
@@ -77,9 +77,17 @@ def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress:
                 dataset.attrs["MATLAB_int_decode"] = np.int32(2)
                 kind = "char"
             else:
+                logical = value.dtype.kind == "b"
+                value = value.view(np.uint8) if logical else value
                 dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None], compress)
-                kind = {"f4": "single", "f8": "double"}.get(value.real.dtype.str[1:], value.dtype.name)
+                kind = (
+                    "logical"
+                    if logical
+                    else {"f4": "single", "f8": "double"}.get(value.real.dtype.str[1:], value.dtype.name)
+                )
             dataset.attrs["MATLAB_class"] = np.bytes_(kind)
+            if kind == "logical":
+                dataset.attrs["MATLAB_int_decode"] = np.int32(1)
             group = dataset.parent
             while group != file["/"]:
                 group.attrs["MATLAB_class"] = np.bytes_("struct")
@@ -103,6 +111,13 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
     )
     write_slabs(dataset, reverse, seen_as=dtype)
     return dataset
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is text, or an array of numbers that is not empty."""
+    return isinstance(value, str) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "fciub" and value.size > 0
+    )
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,176 @@
+"""A .mat result keeps what its input has: the other variables, the names and the form of the stack."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.formats.layouts import put_all, put_cell, v73
+from tests.formats.test_results import IQ, OPTIONS
+from usdenoise import load
+from usdenoise.formats.matlab import matlab_carried, matlab_writing
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Output
+from usdenoise.pipeline.options import DenoiseOptions
+
+ZXT = IQ.transpose(1, 2, 0)
+
+
+def other_variables() -> dict[str, Any]:
+    cell = np.empty((1, 2), object)
+    cell[0, 0], cell[0, 1] = np.arange(3.0), "text"
+    return {
+        "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0, "NbFrames": 30.0, "Name": "bubbles", "Angles": np.arange(3.0),
+               "Inner": {"deep": np.int16(7)}},
+        "PData": {"PDelta": np.array([[1.0, 0.0, 0.5]]), "Size": np.array([[10.0, 9.0, 1.0]])},
+        "mask": np.array([[True, False], [False, True]]),
+        "labels": cell,
+        "note": "a note",
+        "weights": np.arange(6.0).reshape(2, 3) + 1j,
+    }  # fmt: skip
+
+
+def run(path: Path, **more: Any) -> Path:
+    report = job.run(path, path.parent / "out", options=OPTIONS, overwrite=True, **more)
+    return Path(report["output"]["sequence" if "output" in more and more["output"].window else "denoised"])
+
+
+@pytest.mark.parametrize("output", [{}, {"output": Output(window=15)}], ids=["stack", "sequence"])
+def test_all_other_variables_come_along(output: dict[str, Any], tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
+    before, after = (
+        scipy.io.loadmat(path) for path in (tmp_path / "x.mat", run(tmp_path / "x.mat", **output))
+    )
+    for name in ("mask", "note", "weights"):
+        assert np.array_equal(after[name], before[name])
+        assert after[name].dtype == before[name].dtype
+    assert [str(item.dtype) for item in after["labels"][0]] == [
+        str(item.dtype) for item in before["labels"][0]
+    ]
+    for name in ("UF", "PData"):
+        assert after[name].dtype.names == before[name].dtype.names
+        for field in after[name].dtype.names:
+            if field != "Inner":
+                assert np.array_equal(after[name][field][0, 0], before[name][field][0, 0])
+    assert after["UF"]["Inner"][0, 0]["deep"][0, 0] == 7
+    assert ("IQ" in after) == (not output)
+
+
+@pytest.mark.parametrize("limit", ["v5", "v73"])
+def test_those_of_a_file_of_version_7_3_come_along(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(file: h5py.File) -> None:
+        put_all(IQ=ZXT, weights=np.arange(6.0).reshape(2, 3) + 1j, counts=np.arange(4, dtype=np.int16)[None])(
+            file
+        )
+        put_cell(file, "labels", np.arange(3.0)[None], np.arange(5.0)[None])
+        flags = file.create_dataset("mask", data=np.array([[1, 0, 1]], np.uint8).T)
+        flags.attrs["MATLAB_class"] = np.bytes_("logical")
+        text = file.create_dataset(
+            "note", data=np.frombuffer("übung".encode("utf-16-le"), np.uint16)[:, None]
+        )
+        text.attrs["MATLAB_class"] = np.bytes_("char")
+        handle = file.create_dataset("f", data=np.zeros((1, 1)))
+        handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
+
+    path = v73(fill)(tmp_path)
+    if limit == "v73":
+        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 1000)
+    written = run(path)
+    if limit == "v5":
+        after = scipy.io.loadmat(written)
+        assert after["UF"]["FrameRateUF"][0, 0].item() == 500.0
+        assert after["PData"]["PDelta"][0, 0].tolist() == [[1.0, 0.0, 0.5]]
+        np.testing.assert_array_equal(after["weights"], np.arange(6.0).reshape(2, 3) + 1j)
+        assert after["mask"].tolist() == [[1, 0, 1]]
+        assert after["note"].item() == "übung"
+        assert [item.shape for item in after["labels"].reshape(-1)] == [(1, 3), (1, 5)]
+        assert after["counts"].dtype == np.int16
+    else:
+        with h5py.File(written) as file:
+            assert file["UF/FrameRateUF"][()].item() == 500.0
+            assert file["UF"].attrs["MATLAB_class"] == b"struct"
+            assert file["mask"].attrs["MATLAB_class"] == b"logical"
+            assert file["note"][:, 0].tobytes().decode("utf-16-le") == "übung"
+            np.testing.assert_array_equal(file["weights"]["real"].T, np.arange(6.0).reshape(2, 3))
+            assert "labels" not in file
+    assert load(written).frame_rate_hz == 500.0
+
+
+def test_what_is_too_large_or_an_old_result_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matlab_carried, "CARRIED_BYTES", 4000)
+    old = {"axial_velocity": np.ones((10, 9)), "usdenoise_provenance": "old"}
+    large = {"raw": np.zeros(1000), "small": np.ones(7), **old}
+    for compress in (False, True):
+        scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **large}, do_compression=compress)
+        after = scipy.io.loadmat(run(tmp_path / "x.mat"))
+        assert "raw" not in after
+        assert "axial_velocity" not in after
+        assert after["small"].size == 7
+        assert "old" not in str(after["usdenoise_provenance"])
+
+
+@pytest.mark.parametrize("version", ["v5", "v73"])
+def test_i_and_q_and_axes_of_length_1_come_back_as_they_came(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version == "v73":
+        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 1000)
+    parts = {"IData": ZXT.real[:, :, None], "QData": ZXT.imag[:, :, None]}
+    scipy.io.savemat(tmp_path / "x.mat", parts)
+    written = run(tmp_path / "x.mat", output=Output())
+    if version == "v5":
+        after = scipy.io.loadmat(written)
+        assert "IQData" not in after
+        values = {name: after[name] for name in parts}
+    else:
+        with h5py.File(written) as file:
+            values = {name: file[name][()].transpose() for name in parts}
+    assert {name: (item.shape, item.dtype) for name, item in values.items()} == {
+        name: (item.shape, item.dtype) for name, item in parts.items()
+    }
+    stack = load(written)
+    assert (stack.axes, stack.name) == ("zxt", "IQData")
+    np.testing.assert_array_equal(stack.iq, (values["IData"] + 1j * values["QData"])[:, :, 0])
+
+
+def test_a_struct_keeps_its_other_fields(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"Bf": {"IQ": ZXT[:, :, None, None], "gain": 3.0}})
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
+    assert after["gain"][0, 0].item() == 3.0
+    assert after["IQ"][0, 0].shape == (10, 9, 1, 1, 30)
+
+
+PROGRAM = """
+before = load('x.mat'); after = load('out/x_denoised.mat');
+IQ = after.IQ; UF = after.UF; PData = after.PData;
+assert(isequal(size(IQ), size(before.IQ)));
+assert(isequal(UF, before.UF)); assert(isequal(PData, before.PData));
+assert(isequal(after.labels, before.labels)); assert(isequal(after.mask, before.mask));
+assert(islogical(after.mask)); assert(isequal(after.note, before.note));
+power = mean(abs(IQ).^2, 3);
+assert(max(abs(power(:) - double(after.power_doppler(:)))) < 1e-4 * max(power(:)));
+printf('%d frames at %g Hz', UF.NbFrames, UF.FrameRateUF);
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
+)
+def test_the_next_script_of_pala_finds_its_names(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
+    job.run(tmp_path / "x.mat", tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1))
+    done = subprocess.run(
+        ["octave", "--no-gui", "--quiet", "--eval", PROGRAM], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "30 frames at 500 Hz"

@@ -1,0 +1,173 @@
+"""The other variables of a MATLAB file, which come along into the result: structs such as UF and PData, and arrays."""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.formats.choice import RESULTS_AND_TRUTH
+from usdenoise.formats.containers import is_hdf5
+from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
+from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
+from usdenoise.formats.matlab.matlab_tags import DamagedTagError, check_tags, variable_bytes
+
+CARRIED_BYTES = 64 << 20
+"""Most bytes of all variables together that come along. Those that are too many are left out, whole."""
+
+_NUMERIC = (
+    "double",
+    "single",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "logical",
+)
+_PLAIN = (*_NUMERIC, "char", "struct", "cell", "sparse")
+_DEEPEST = 8
+
+
+def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
+    """Return the variables of a MATLAB file that a result does not have itself.
+
+    Variables that cannot be read, and those that do not fit into CARRIED_BYTES, are left out.
+
+    Parameters
+    ----------
+    path : Path
+        The input file.
+    taken : collection of str
+        Names of the variables of the result; a slash separates a struct and its field.
+
+    Returns
+    -------
+    dict
+        Name -> value: an array, text, an array of objects for a cell, or a record array for an array of structs. A
+        struct is flattened to one name for each field, such as UF/FrameRateUF.
+    """
+    found: dict[str, Any] = {}
+    left = CARRIED_BYTES
+    variables = _of_v73(path) if is_hdf5(path) else _of_v5(path)
+    structs = {name.split("/")[0] for name in taken if "/" in name}
+    try:
+        for name, n_bytes, read in variables:
+            own = name in taken or (name + "/").startswith(RESULTS_AND_TRUTH) or name.startswith("usdenoise")
+            if own or n_bytes > left:
+                continue
+            with suppress(InputError, *UNREADABLE):
+                flat = dict(_flattened(name, read(), 0))
+                left -= n_bytes
+                # Of the struct that holds the stack, the other fields come along.
+                found |= {
+                    key: value for key, value in flat.items() if name not in structs or not _is_in(key, taken)
+                }
+    except (InputError, DamagedTagError, *UNREADABLE):
+        # The stack has been read; what cannot be read here was not needed for it.
+        return found
+    return found
+
+
+def _is_in(key: str, taken: Collection[str]) -> bool:
+    return any(key == name or key.startswith(f"{name}/") for name in taken)
+
+
+def _flattened(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, np.ndarray) and value.dtype.names and value.size == 1 and depth < _DEEPEST:
+        record = value.reshape(-1)[0]
+        value = {member: record[member] for member in value.dtype.names}
+    if isinstance(value, dict):
+        for member, inner in value.items():
+            yield from _flattened(f"{name}/{member}", inner, depth + 1)
+    elif isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.size <= 1:
+        yield name, str(value.reshape(-1)[0]) if value.size else ""
+    else:
+        yield name, value
+
+
+def _of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield name, size and reader of each variable of a file before version 7.3."""
+    from scipy.io import whosmat
+
+    check_tags(path)
+    kinds = whosmat(str(path))
+    sizes = variable_bytes(path)
+    for place, (name, shape, kind) in enumerate(kinds):
+        size = sizes[place] if len(sizes) == len(kinds) else 16 * int(np.prod(shape, dtype=object))
+        if kind in _PLAIN:
+            dtype = bool if kind == "logical" else None
+            yield name, size, partial(_loaded, path, name, dtype)
+
+
+def _loaded(path: Path, name: str, dtype: Any) -> Any:
+    from scipy.io import loadmat
+
+    value = loadmat(str(path), variable_names=[name])[name]
+    # scipy gives truth values as whole numbers.
+    return value if dtype is None else value.astype(dtype)
+
+
+def _of_v73(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield name, size and reader of each variable of a file of version 7.3."""
+    with h5py.File(path, "r") as file:
+        for item in items(file["/"]):
+            name = item.name.strip("/")
+            if not name.startswith("#"):
+                yield name, _bytes_of(item, 0), partial(_value, item, 0)
+
+
+def _bytes_of(item: Any, depth: int) -> int:
+    """Return the bytes of a variable of version 7.3 with all that is in it."""
+    if depth > _DEEPEST:
+        return CARRIED_BYTES + 1
+    if isinstance(item, h5py.Group):
+        return sum(_bytes_of(inner, depth + 1) for inner in items(item))
+    if not isinstance(item, h5py.Dataset) or item.is_virtual or item.external:
+        return CARRIED_BYTES + 1
+    if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
+        return sum(_bytes_of(inner, depth + 1) for inner in _elements(item).reshape(-1))
+    return int(item.nbytes)
+
+
+def _elements(item: h5py.Dataset) -> NDArray[np.object_]:
+    """Return the items in a cell, in MATLAB's order of axes."""
+    if (item.size or 0) > 4096:
+        raise ValueError("a cell of many elements")
+    BoundedReader(item).check()
+    references = item[()].transpose()
+    found = np.empty(references.shape, object)
+    for place in np.ndindex(references.shape):
+        found[place] = item.file[references[place]]
+    return found
+
+
+def _value(item: Any, depth: int) -> Any:
+    """Return a variable of version 7.3 in the types of scipy.io."""
+    if isinstance(item, h5py.Group):
+        return {inner.name.rsplit("/", 1)[-1]: _value(inner, depth + 1) for inner in items(item)}
+    kind = bytes(item.attrs.get("MATLAB_class", b"")).decode("ascii", errors="replace")
+    if "MATLAB_empty" in item.attrs:
+        return "" if kind == "char" else np.empty((0, 0))
+    if kind == "cell":
+        cell = _elements(item)
+        for place in np.ndindex(cell.shape):
+            cell[place] = _value(cell[place], depth + 1)
+        return cell
+    if kind not in (*_NUMERIC, "char"):
+        raise ValueError(f"a {kind} of MATLAB")
+    BoundedReader(item).check()
+    values = np.asarray(item[()]).transpose()
+    if kind == "char":
+        return values.reshape(-1, order="F").astype("<u2").tobytes().decode("utf-16-le", errors="replace")
+    if values.dtype.names == ("real", "imag"):
+        return values["real"] + 1j * values["imag"].astype(np.result_type(values["imag"], np.complex64))
+    return values.astype(bool) if kind == "logical" else values

@@ -1,0 +1,19 @@
+"""The form in which a file holds a stack, so that a result can be written in the same form."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """How a file holds a stack, apart from its name, axes and type.
+
+    Attributes
+    ----------
+    parts : tuple of str
+        Names of the arrays of the real and the imaginary part, where they are apart; empty (the default) otherwise.
+    singles : tuple of int
+        Numbers of the axes of length 1 that the array in the file has and the stack does not; none by default.
+    """
+
+    parts: tuple[str, ...] = ()
+    singles: tuple[int, ...] = ()
