@@ -1,5 +1,6 @@
 """Linear power Doppler as float32 TIFF."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ from numpy.typing import NDArray
 
 from usdenoise.stack.acquisition import spatial_order
 
+_RESOLUTION_UNIT = 296
+"""Tag of TIFF for the unit of the resolution; 1 means that the description has it, since TIFF has no millimetre."""
 
-def tiff(image: NDArray[Any], axes: str) -> bytes:
+
+def tiff(image: NDArray[Any], axes: str, spacing_mm: Mapping[str, float] | None = None) -> bytes:
     """Encode linear power as float32 TIFF, with one page for an image and one per elevation for a volume.
 
-    Rows are depth and columns lateral, whatever the axis order of `image`.
+    Rows are depth and columns lateral, whatever the axis order of `image`. Where the pixel pitch is known, the file has
+    it in the way of ImageJ and Fiji, in mm.
 
     Parameters
     ----------
@@ -20,14 +25,33 @@ def tiff(image: NDArray[Any], axes: str) -> bytes:
         Linear power.
     axes : str
         Axis letters of `image`, in its own order.
+    spacing_mm : mapping from str to float
+        Axis letter -> pixel pitch in mm, where it is known; None (the default) for none.
     """
     import imageio.v3 as iio
 
     order = "".join(letter for letter in "yzx" if letter in axes)
     pages = np.ascontiguousarray(spatial_order(image, axes, order), dtype=np.float32)
+    volume = pages.ndim == 3
+    scales: dict[str, Any] = {}
+    if spacing_mm is not None and {"z", "x"} <= set(spacing_mm):
+        scales = {
+            "description": _description(len(pages) if volume else 1, spacing_mm.get("y") if volume else None),
+            "x_resolution": 1 / spacing_mm["x"],
+            "y_resolution": 1 / spacing_mm["z"],
+            "tiffinfo": {_RESOLUTION_UNIT: 1},
+        }
     return bytes(
-        iio.imwrite("<bytes>", pages, extension=".tif", plugin="pillow", mode="F", is_batch=pages.ndim == 3)
+        iio.imwrite("<bytes>", pages, extension=".tif", plugin="pillow", mode="F", is_batch=volume, **scales)
     )
+
+
+def _description(n_slices: int, thickness_mm: float | None) -> str:
+    """Return the description by which ImageJ and Fiji know the unit of the resolution, and the slices of a volume."""
+    lines = ["ImageJ=1.53t", f"images={n_slices}", f"slices={n_slices}", "unit=mm", "loop=false"]
+    if thickness_mm is not None:
+        lines.append(f"spacing={thickness_mm:.12g}")
+    return "\n".join(lines) + "\n"
 
 
 def read_tiff(path: Path) -> NDArray[np.float32]:

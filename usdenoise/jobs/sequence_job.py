@@ -295,7 +295,7 @@ class FilteredSequence:
                     if kind == "png"
                     else encoded(power_doppler_figure(levels, spatial, title=title, **settings), kind)
                 )
-            made[f"{name}_tif"] = tiff(mean, spatial)
+            made[f"{name}_tif"] = tiff(mean, spatial, self.first.spacing_mm)
             if output.movie is not None and name in shown_images(self.job):
                 made[_MOVIES[name]] = movie(
                     list(shown_levels(power, display)),
