@@ -14,6 +14,10 @@ ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = (
     "Acquisition",
     "DenoiseOptions",
+    "DenoiseResult",
+    "Display",
+    "Output",
+    "UsdenoiseError",
     "axial_velocity",
     "signed_power",
     "compare",
@@ -21,8 +25,12 @@ WITH_EXAMPLES = (
     "directional_power",
     "expand",
     "load",
+    "plot",
     "power_doppler",
+    "run",
     "run_batch",
+    "save",
+    "sequence",
 )
 """Public names whose docstrings must hold an example."""
 
@@ -35,6 +43,7 @@ def home(name: str) -> str:
 
 
 OTHERS = {
+    "usdenoise.images.metrics",
     "usdenoise.pipeline.xarray_accessor",
     "usdenoise.stack.data_arrays",
     "usdenoise.system.process_wide",
@@ -57,4 +66,10 @@ def test_the_examples_of_a_module_run(name: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_a_public_name_has_an_example(name: str) -> None:
     tests = doctest.DocTestFinder(recurse=False).find(getattr(usdenoise, name), name)
+    assert sum(len(test.examples) for test in tests) > 0
+
+
+@pytest.mark.parametrize("name", ["cnr", "contrast_db", "correlation", "detection_auc", "gcnr"])
+def test_a_metric_has_an_example(name: str) -> None:
+    tests = doctest.DocTestFinder(recurse=False).find(getattr(usdenoise.metrics, name), name)
     assert sum(len(test.examples) for test in tests) > 0

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from usdenoise.images.flow import signed_power as signed_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
+    from usdenoise.jobs.job_options import Display as Display
+    from usdenoise.jobs.job_options import Output as Output
+    from usdenoise.jobs.run_job import run as run
+    from usdenoise.jobs.save_call import save as save
+    from usdenoise.jobs.sequence_call import sequence as sequence
+    from usdenoise.pictures.plot import plot as plot
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.options import DenoiseOptions as DenoiseOptions
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
@@ -30,7 +36,9 @@ _HOMES = {
     "Acquisition": "usdenoise.stack.acquisition",
     "DenoiseOptions": "usdenoise.pipeline.options",
     "DenoiseResult": "usdenoise.pipeline.result",
+    "Display": "usdenoise.jobs.job_options",
     "METHODS": "usdenoise.completion.descent_methods",
+    "Output": "usdenoise.jobs.job_options",
     "UsdenoiseError": "usdenoise.errors",
     "axial_velocity": "usdenoise.images.flow",
     "signed_power": "usdenoise.images.flow",
@@ -39,8 +47,12 @@ _HOMES = {
     "directional_power": "usdenoise.images.flow",
     "expand": "usdenoise.jobs.expand_job",
     "load": "usdenoise.formats",
+    "plot": "usdenoise.pictures.plot",
     "power_doppler": "usdenoise.images.power_doppler",
+    "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.batch",
+    "save": "usdenoise.jobs.save_call",
+    "sequence": "usdenoise.jobs.sequence_call",
 }
 
 if "xarray" in sys.modules:

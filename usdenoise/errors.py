@@ -29,7 +29,17 @@ _PYTHON_NAMES = {
 
 
 class UsdenoiseError(Exception):
-    """A known failure. The message is one sentence: the cause first, then the way out."""
+    """A known failure. The message is one sentence: the cause first, then the way out.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> try:
+    ...     usdenoise.load("missing.h5")
+    ... except usdenoise.UsdenoiseError as error:
+    ...     print(error)
+    missing.h5 does not exist; check the path
+    """
 
     @property
     def command_line_text(self) -> str:

@@ -67,7 +67,18 @@ class ReadOptions:
             )
 
 
-def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acquisition:
+def load(
+    path: str | Path,
+    *,
+    dtype: str | None = None,
+    dataset: str | None = None,
+    axes: str | None = None,
+    frames: slice | None = None,
+    frame_rate_hz: float | None = None,
+    spacing_mm: tuple[float, ...] | None = None,
+    allow_external: bool = False,
+    **unknown: Any,
+) -> Acquisition:
     """Read an acquisition from a file or a folder.
 
     Parameters
@@ -78,8 +89,21 @@ def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acqui
     dtype : str, optional
         "single" or "double" converts the values to that precision. By default floats and complex numbers keep
         the precision of the file, except half floats; these and integers become float32.
-    **options
-        Fields of :class:`ReadOptions`: dataset, axes, frames, frame_rate_hz, spacing_mm and allow_external.
+    dataset : str, optional
+        Name of the stack in the file. By default it is the only dataset that can be a stack.
+    axes : str, optional
+        Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files is
+        MATLAB's order. By default they are those of the file, or guessed from the shape.
+    frames : slice, optional
+        Frames to read, counted from 0; by default all.
+    frame_rate_hz : float, optional
+        Frames per second after compounding; by default the file's.
+    spacing_mm : tuple of float, optional
+        Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
+    allow_external : bool
+        Whether files outside the folder of the acquisition may be read; by default False.
+    **unknown
+        No other option is known: another name raises an OptionError that lists these.
 
     Returns
     -------
@@ -111,7 +135,15 @@ def load(path: str | Path, *, dtype: str | None = None, **options: Any) -> Acqui
     >>> acquisition.iq.shape, acquisition.iq.dtype, acquisition.frame_rate_hz
     ((50, 72, 56), dtype('complex128'), 250.0)
     """
-    with open_stack(path, dtype=dtype, **options) as source:
+    options = {
+        "dataset": dataset,
+        "axes": axes,
+        "frames": frames,
+        "frame_rate_hz": frame_rate_hz,
+        "spacing_mm": spacing_mm,
+        "allow_external": allow_external,
+    }
+    with open_stack(path, dtype=dtype, **options, **unknown) as source:
         return source.read()
 
 

@@ -268,7 +268,7 @@ class FilteredImage:
         }
         what = (shown_levels(power, display), axes)
         made = self._formats(name, power_doppler_png, power_doppler_figure, what, settings)
-        return {**made, f"{name}_tif": tiff(power, axes)}
+        return {**made, f"{name}_tif": tiff(power, axes, self.result.acquisition.spacing_mm)}
 
     def _directional_pictures(
         self, name: str, positive: NDArray[np.float32], negative: NDArray[np.float32]

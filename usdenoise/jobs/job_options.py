@@ -42,6 +42,12 @@ class Output:
     ------
     OptionError
         If a value is outside its range, or values contradict each other.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> usdenoise.Output(window=400, stride=200, movie="gif").window
+    400
     """
 
     compression: str = "none"
@@ -115,6 +121,12 @@ class Display:
     ------
     OptionError
         If a value is not known, or outside its range.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> usdenoise.Display(dynamic_range=30).db_factor
+    10.0
     """
 
     dynamic_range: DynamicRange = None

@@ -65,6 +65,15 @@ def run(
     ------
     UsdenoiseError
         For anything that the user can mend.
+
+    Examples
+    --------
+    >>> import tempfile, usdenoise
+    >>> output = usdenoise.Output(products=("power", "velocity"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = usdenoise.run("sample_data/phantom.h5", folder, output=output)
+    >>> report["input"]["axes"], report["low_cutoff"] > 0
+    ('tzx', True)
     """
     check_path(path)
     path = Path(path)

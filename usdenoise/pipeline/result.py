@@ -61,6 +61,13 @@ class DenoiseResult:
         Number of entries that were fitted or held out.
     timings_s : dict
         Seconds of the stages "solve" and "filter".
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> result.kept, result.power_doppler.shape, result.cutoff_sentence
+    ('[8, all)', (72, 56), 'as given')
     """
 
     acquisition: Acquisition

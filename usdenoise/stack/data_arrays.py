@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.labels import Label
 from usdenoise.stack.metadata import Metadata, interpret, labelled_metadata, with_options
 from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
@@ -173,6 +174,39 @@ def stack_to_data_array(stack: Acquisition) -> Any:
     known = {name: value for name, value in scales.items() if value is not None}
     own = stack.attributes if stack.labels is None else stack.labels.attrs
     return to_data_array(stack.iq, stack, stack.axes, stack.name, {**own, **known})
+
+
+def series_to_dataset(
+    images: Mapping[str, tuple[NDArray[Any], Mapping[str, Any]]],
+    stack: Acquisition,
+    times: Coordinate,
+    unit: str,
+) -> Any:
+    """Return images at several times as an xarray.Dataset, with the dimensions and positions of ConfUSIus 0.8.
+
+    Parameters
+    ----------
+    images : mapping
+        Name -> values, times first and then the spatial axes of `stack`, and attributes.
+    stack : Acquisition
+        Stack with the axes and scales of the images.
+    times : Coordinate
+        Time of each image.
+    unit : str
+        Unit of the times.
+    """
+    grid = with_slice(stack.spatial_axes)
+    labels = grid_labels(stack, grid)
+    coordinates = {
+        name: (label.dimensions, label.values, dict(label.attributes)) for name, label in labels.items()
+    }
+    about = {"units": unit, "long_name": "Time", **times.attributes}
+    variables = {}
+    for name, (values, attributes) in images.items():
+        shown = values if grid == stack.spatial_axes else np.expand_dims(values, 1 + grid.index("y"))
+        dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
+        variables[name] = (dimensions, shown, {**attributes, **grid_attributes(stack)})
+    return import_xarray().Dataset(variables, coords={"time": ("time", times.values, about), **coordinates})
 
 
 def _numbers(item: Any) -> NDArray[Any] | None:

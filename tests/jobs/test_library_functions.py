@@ -1,0 +1,177 @@
+"""The library does what the command line does: sequences, saving and drawing."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import h5py
+import matplotlib
+import numpy as np
+import pytest
+import xarray
+
+import usdenoise
+from tests.formats.test_neighbours import voxel_data
+from usdenoise import denoise, load
+from usdenoise.errors import OptionError, OutputError
+from usdenoise.formats.loading import ReadOptions
+from usdenoise.jobs import run_job as job
+
+matplotlib.use("Agg")
+
+OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2}
+SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
+
+
+def small(n_frames: int = 60) -> Any:
+    return load(SAMPLE, frames=slice(0, n_frames))
+
+
+def test_help_of_load_names_its_options() -> None:
+    named = set(inspect.signature(load).parameters)
+    assert {"dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external"} <= named
+    assert set(ReadOptions.__dataclass_fields__) <= named
+    with pytest.raises(OptionError, match="frame_rate"):
+        load(SAMPLE, frame_rte_hz=3.0)
+
+
+@pytest.mark.parametrize("source", ["file", "acquisition", "array"])
+def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path) -> None:
+    options = usdenoise.DenoiseOptions(**OPTIONS)
+    reading = {"frames": slice(10, 130, 2)}
+    report = job.run(
+        SAMPLE, tmp_path, options=options, output=usdenoise.Output(window=20, stride=15), reading=reading
+    )
+    seen: list[tuple[int, int]] = []
+    stack = load(SAMPLE, **reading)
+    before = stack.iq.copy()
+    given: dict[str, Any] = {
+        "file": {"source": SAMPLE, "reading": reading},
+        "acquisition": {"source": stack},
+        "array": {"source": stack.iq, "axes": "tzx"},
+    }[source]
+    images = usdenoise.sequence(
+        **given,
+        window=20,
+        stride=15,
+        **OPTIONS,
+        on_window=lambda number, total, _: seen.append((number, total)),
+    )
+    with h5py.File(report["output"]["sequence"]) as file:
+        for name in ("power_doppler", "blood_power", "noise_power"):
+            np.testing.assert_allclose(getattr(images, name), file[name][()], rtol=1e-5)
+        offset = 0 if source == "file" else 5 / 250
+        if source == "array":
+            np.testing.assert_allclose(images.time, (file["time"][()] - offset) * 250)
+            assert images.time_unit == "frames"
+        else:
+            np.testing.assert_allclose(images.time, file["time"][()] - offset, atol=1e-12)
+            assert images.time_unit == "s"
+    assert seen == [(number, len(images.windows)) for number in range(len(images.windows))]
+    assert images.low_cutoffs == [1] * len(images.windows)
+    np.testing.assert_array_equal(stack.iq, before)
+
+
+@pytest.mark.parametrize("n_slices", [1, 5])
+def test_a_sequence_as_a_dataset(n_slices: int) -> None:
+    data = voxel_data(n_slices)
+    images = usdenoise.sequence(data, 20, **OPTIONS)
+    dataset = images.to_xarray()
+    assert dataset["power_doppler"].dims == ("time", "k", "j", "i")
+    np.testing.assert_array_equal(
+        dataset["power_doppler"].values.reshape(images.power_doppler.shape), images.power_doppler
+    )
+    np.testing.assert_allclose(dataset["time"], [9.5 / 500, 29.5 / 500], rtol=1e-4)
+    assert dataset["time"].attrs["units"] == "s"
+    assert dataset["time"].attrs["volume_acquisition_reference"] == "center"
+    np.testing.assert_allclose(dataset["y"], data["y"][0, :, 0], atol=1e-9)
+    assert dataset["blood_power"].attrs["units"] == "square of the stack's unit"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"window": 1}, "window 1 must be at least 2 frames; change window"),
+        ({"window": 20, "stride": 21}, "stride 21 must be from 1 to the window of 20 frames; change stride"),
+        ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
+        (
+            {"window": 20, "reading": {"frames": None}},
+            "reading is for a file; leave it out, or give the path",
+        ),
+        (
+            {"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3},
+            "options holds all options; leave out",
+        ),
+    ],
+)
+def test_what_a_sequence_refuses(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        usdenoise.sequence(small(), **given)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".mat", ".zarr"])
+def test_a_saved_result_comes_back(suffix: str, tmp_path: Path) -> None:
+    stack = small()
+    stack.iq[3, 4, 5] = np.nan
+    result = denoise(stack, **OPTIONS)
+    path = usdenoise.save(result, tmp_path / f"x{suffix}", compression="gzip")
+    back = load(path)
+    np.testing.assert_array_equal(back.iq, result.acquisition.iq)
+    assert (back.axes, back.frame_rate_hz, back.spacing_mm) == (
+        stack.axes,
+        500.0,
+        pytest.approx(stack.spacing_mm),
+    )
+    with pytest.raises(OutputError, match="exists; give overwrite"):
+        usdenoise.save(result, path)
+    usdenoise.save(result, path, overwrite=True)
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_images_are_not_taken_for_a_stack(tmp_path: Path) -> None:
+    stack = usdenoise.Acquisition(small().iq.real.copy(), "tzx", name="rf")
+    back = load(usdenoise.save(denoise(stack, **OPTIONS), tmp_path / "x.zarr"))
+    assert (back.name, back.iq.shape) == ("rf", stack.iq.shape)
+
+
+def test_what_save_refuses(tmp_path: Path) -> None:
+    result = denoise(small(), **OPTIONS)
+    with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
+        usdenoise.save(result, tmp_path / "x.tif")
+    with pytest.raises(OutputError, match="compression 'best' is not known; choose one of none, gzip"):
+        usdenoise.save(result, tmp_path / "x.h5", compression="best")
+
+
+def test_a_result_for_a_data_array_is_saved_and_drawn(tmp_path: Path) -> None:
+    data = voxel_data(1)
+    result = denoise(data, **OPTIONS)
+    usdenoise.save(result, tmp_path / "x.zarr")
+    with xarray.open_zarr(tmp_path / "x.zarr") as group:
+        np.testing.assert_array_equal(group["power_doppler"], result.power_doppler)
+        np.testing.assert_allclose(group["time"], data["time"], atol=1e-12)
+    axes = usdenoise.plot(result, ax=matplotlib.figure.Figure().subplots())
+    assert axes.images[0].get_array().shape == (9, 7)
+
+
+def test_a_plot_shows_decibels_with_depth_downwards() -> None:
+    result = denoise(small(), **OPTIONS)
+    figure = matplotlib.figure.Figure()
+    given = figure.subplots()
+    axes = usdenoise.plot(result, ax=given, dynamic_range_db=20)
+    assert axes is given
+    assert len(figure.axes) == 2
+    shown = np.asarray(axes.images[0].get_array())
+    power = result.power_doppler
+    np.testing.assert_allclose(shown, np.maximum(10 * np.log10(power / power.max()), -20), atol=1e-4)
+    left, right, bottom, top = axes.images[0].get_extent()
+    pitch = load(SAMPLE, frames=slice(0, 4)).spacing_mm
+    assert (left, top) == (0, 0)
+    assert (right, bottom) == pytest.approx((56 * pitch["x"], 72 * pitch["z"]))
+    assert axes.images[0].get_clim() == (-20, 0)
+    plain = matplotlib.figure.Figure()
+    usdenoise.plot(result, "noise_power", ax=plain.subplots(), colorbar=False)
+    assert len(plain.axes) == 1
+    with pytest.raises(
+        OptionError, match="image 'velocity' is not known; choose one of power_doppler, blood_power"
+    ):
+        usdenoise.plot(result, "velocity")

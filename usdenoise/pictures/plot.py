@@ -1,0 +1,94 @@
+"""A picture of a result in axes of matplotlib."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from usdenoise.errors import OptionError
+from usdenoise.images.power_doppler import decibels
+from usdenoise.pictures.figures import COLOR_MAP, axis_label, front_view, suitable_range_db
+from usdenoise.stack.acquisition import Acquisition
+
+_IMAGES = {
+    "power_doppler": "power Doppler (dB)",
+    "blood_power": "blood power (dB)",
+    "noise_power": "noise power (dB)",
+}
+
+
+class _Result(Protocol):
+    @property
+    def acquisition(self) -> Acquisition: ...
+
+
+def plot(
+    result: _Result,
+    image: str = "power_doppler",
+    *,
+    ax: Any = None,
+    dynamic_range_db: float | None = None,
+    colorbar: bool = True,
+) -> Any:
+    """Draw an image of a result in dB, depth downwards, and return the axes.
+
+    Axes are in mm where the pixel pitch is known. Of a volume the maximum over elevation is drawn.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        From :func:`usdenoise.denoise`.
+    image : str
+        "power_doppler", the default, "blood_power" or "noise_power".
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the current axes of pyplot.
+    dynamic_range_db : float, optional
+        Power this many dB below the maximum, and less, is black; by default it is chosen from the image.
+    colorbar : bool
+        Whether a colour bar is added; by default True.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    OptionError
+        If there is no such image.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> axes = usdenoise.plot(result, "blood_power", dynamic_range_db=30)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('lateral (mm)', 'depth (mm)')
+    """
+    if image not in _IMAGES:
+        raise OptionError(f"image '{image}' is not known; choose one of {', '.join(_IMAGES)}")
+    stack = result.acquisition
+    spatial, spacing = stack.spatial_axes, stack.spacing_mm
+    power = np.asarray(getattr(result, image)).reshape(stack.shape_in(spatial))
+    shown, rows, columns = front_view(decibels(power), spatial)
+    span = suitable_range_db(shown) if dynamic_range_db is None else dynamic_range_db
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.gca()
+    height, width = (
+        n * spacing.get(letter, 1.0) for n, letter in zip(shown.shape, (rows, columns), strict=True)
+    )
+    drawn = ax.imshow(
+        np.maximum(shown, -span),
+        cmap=COLOR_MAP,
+        vmin=-span,
+        vmax=0,
+        interpolation="nearest",
+        extent=(0, width, height, 0),
+    )
+    ax.set_xlabel(axis_label(columns, spacing))
+    ax.set_ylabel(axis_label(rows, spacing))
+    if colorbar:
+        ax.figure.colorbar(drawn, ax=ax, label=_IMAGES[image])
+    return ax
