@@ -17,3 +17,8 @@ class StoredForm:
 
     parts: tuple[str, ...] = ()
     singles: tuple[int, ...] = ()
+
+
+def form_of(parts: tuple[str, ...]) -> StoredForm:
+    """Return the form of a stack by the names of the arrays in which it is stored: one, or real and imaginary part."""
+    return StoredForm(parts if len(parts) == 2 else ())

@@ -21,7 +21,7 @@ from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.matlab import matlab_v73
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
-from usdenoise.stack.stored_form import StoredForm
+from usdenoise.stack.stored_form import form_of
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
 """Lower-case names of the two members of a compound that are known as real and imaginary part."""
@@ -210,8 +210,7 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stac
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         sources = tuple(survey.found[part] for part in parts)
         assumptions = _member_note(sources[0]) if len(parts) == 1 else ()
-        form = StoredForm(parts if len(parts) == 2 else ())
-        return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form)
+        return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     arrays = {name: array for name, array in survey.arrays.items() if name not in names}
     return stacks_of(arrays, lambda lower: _number(survey.found, lower), make, done)

@@ -25,7 +25,7 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
-from usdenoise.stack.stored_form import StoredForm
+from usdenoise.stack.stored_form import form_of
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
 _NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
@@ -68,7 +68,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
-    def stack(name: str, array: StoredArray, **more: Any) -> Stack | None:
+    def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         return arranged(
             name,
             array,
@@ -76,7 +76,8 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             time_last=True,
             metadata=lambda carried: _nearby(path),
             check=lambda: _check_claim(path, name, array),
-            **more,
+            layout=layout,
+            form=form_of(parts),
         )
 
     def scale(lower: str) -> float | None:
@@ -85,11 +86,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
     def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> list[Stack]:
         made = stacks_of(
-            arrays,
-            scale,
-            lambda name, array, parts, layout: stack(
-                name, array, layout=layout or place, form=StoredForm(parts if len(parts) == 2 else ())
-            ),
+            arrays, scale, lambda name, array, parts, layout: stack(name, array, parts, layout or place)
         )
         return [one for one in made if one is not None]
 

@@ -1,0 +1,39 @@
+"""The scripts in docs/examples run, and draw what they say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import confusius
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+SCRIPTS = {
+    "first_picture.py": "as good as the full SVD",
+    "choosing_a_cutoff.py": "components removed",
+    "from_confusius.py": "('k', 'j', 'i')",
+    "a_long_session.py": "window 5 of 5",
+}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert SCRIPTS[name] in done.stdout
+    picture = iio.imread(tmp_path / f"{name.removesuffix('.py')}.png")
+    # A drawing has many colours; an empty figure has one.
+    assert len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0)) > 50
+    if name == "from_confusius.py":
+        power = confusius.load(tmp_path / "power.zarr")
+        confusius.validation.validate_voxeldata(power)
+        assert power.shape == (1, 72, 56)
+        assert float(power["y"].min()) == pytest.approx(3.0)
