@@ -36,6 +36,12 @@ def _value(text: str) -> Any:
     return text
 
 
+def _contenders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from usdenoise.comparison.contenders import CONTENDERS
+
+    return [name for name in CONTENDERS if name.startswith(incomplete)]
+
+
 @click.command(
     "compare",
     cls=GroupedCommand,
@@ -58,6 +64,7 @@ def _value(text: str) -> Any:
     "--method",
     "methods",
     multiple=True,
+    shell_complete=_contenders,
     metavar="NAME",
     show_default="all",
     help="Method to run. Repeat it for several methods.",

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -65,8 +65,25 @@ class GroupedOption(click.Option):
         return record[0], text
 
 
+def completing(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what completes a value in the shell with some words, also behind a comma."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [before + comma + word for word in words if word.startswith(last) and word not in taken]
+
+    return complete
+
+
 def option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return the decorator that adds an option of a group to a command; settings are those of click.option."""
+    """Return the decorator that adds an option of a group to a command; settings are those of click.option.
+
+    The shell completes the words in a metavar such as rank|none|N.
+    """
+    words = [word for word in str(settings.get("metavar", "")).split("|") if word.islower()]
+    if words:
+        settings.setdefault("shell_complete", completing(words))
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 

@@ -14,6 +14,12 @@ from usdenoise.cli.option_groups import Group, GroupedCommand, option
 WIDTH = 80
 
 
+def _experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from usdenoise.experiments.catalogue import EXPERIMENTS
+
+    return [name for name in (*EXPERIMENTS, "all") if name.startswith(incomplete)]
+
+
 @click.command(
     "reproduce",
     cls=GroupedCommand,
@@ -26,7 +32,7 @@ WIDTH = 80
         ),
     ],
 )
-@click.argument("names", nargs=-1, metavar="[NAME...|all]")
+@click.argument("names", nargs=-1, metavar="[NAME...|all]", shell_complete=_experiments)
 @option(
     Group.OUTPUTS,
     "-o",

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from usdenoise.cli import option_values as read
-from usdenoise.cli.option_groups import Group, option
-from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, Output
+from usdenoise.cli.option_groups import Group, completing, option
+from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, PRODUCTS, Output
 from usdenoise.pictures.figure_choices import COLOR_MAPS
 from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, flag, make_options, preset_values
 
@@ -211,6 +211,7 @@ output_options = _stack(
         Group.OUTPUTS,
         "--products",
         callback=read.product_names,
+        shell_complete=completing(PRODUCTS),
         metavar="NAME[,NAME]",
         show_default="power,blood",
         help="Pictures to make: power, blood, directional, signed, velocity.",
