@@ -119,6 +119,19 @@ def test_what_is_too_large_or_an_old_result_stays_behind(
         assert "old" not in str(after["usdenoise_provenance"])
 
 
+def test_a_damaged_variable_stays_behind_alone(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).random(5000)
+    scipy.io.savemat(tmp_path / "a.mat", {"IQ": ZXT, "noise": noise}, do_compression=True)
+    first = (tmp_path / "a.mat").stat().st_size
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "noise": noise, "gain": 2.0}, do_compression=True)
+    with (tmp_path / "x.mat").open("r+b") as raw:
+        raw.seek(first - 20000)
+        raw.write(b"\xff" * 2000)
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))
+    assert "noise" not in after
+    assert after["gain"].item() == 2.0
+
+
 @pytest.mark.parametrize("version", ["v5", "v73"])
 def test_i_and_q_and_axes_of_length_1_come_back_as_they_came(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """The scripts in docs/examples run, and draw what they say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ import confusius
 import imageio.v3 as iio
 import numpy as np
 import pytest
+import scipy.io
+
+from tests.formats.test_neighbours import voxel_data
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 SCRIPTS = {
@@ -20,6 +24,18 @@ SCRIPTS = {
 
 def test_every_example_is_tested() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SCRIPTS)
+
+
+def test_what_the_docs_show_of_xarray_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (EXAMPLES.parent / "programs.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    data = voxel_data(1)
+    monkeypatch.chdir(tmp_path)
+    scipy.io.savemat("scan.mat", {"IQ": data.values[:, 0].transpose(1, 2, 0)})
+    names = {"data": data}
+    exec(program, names)
+    assert names["result"].blood_power.dims == ("k", "j", "i")
+    assert names["dataset"]["power_doppler"].dims == ("k", "j", "i")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

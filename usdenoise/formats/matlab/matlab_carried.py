@@ -10,12 +10,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
 from usdenoise.formats.choice import RESULTS_AND_TRUTH
 from usdenoise.formats.containers import is_hdf5
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
-from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
-from usdenoise.formats.matlab.matlab_tags import DamagedTagError, check_tags, variable_bytes
+from usdenoise.formats.hdf5.hdf5_items import items
+from usdenoise.formats.matlab.matlab_tags import check_tags, variable_bytes
 
 CARRIED_BYTES = 64 << 20
 """Most bytes of all variables together that come along. Those that are too many are left out, whole."""
@@ -64,14 +63,15 @@ def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
             own = name in taken or (name + "/").startswith(RESULTS_AND_TRUTH) or name.startswith("usdenoise")
             if own or n_bytes > left:
                 continue
-            with suppress(InputError, *UNREADABLE):
+            # scipy and h5py raise errors of many types on a damaged variable.
+            with suppress(Exception):
                 flat = dict(_flattened(name, read(), 0))
                 left -= n_bytes
                 # Of the struct that holds the stack, the other fields come along.
                 found |= {
                     key: value for key, value in flat.items() if name not in structs or not _is_in(key, taken)
                 }
-    except (InputError, DamagedTagError, *UNREADABLE):
+    except Exception:
         # The stack has been read; what cannot be read here was not needed for it.
         return found
     return found
