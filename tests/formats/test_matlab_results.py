@@ -120,7 +120,7 @@ def test_what_is_too_large_or_an_old_result_stays_behind(
 
 
 def test_a_damaged_variable_stays_behind_alone(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).random(5000)
+    noise = np.random.default_rng(0).random(50000)
     scipy.io.savemat(tmp_path / "a.mat", {"IQ": ZXT, "noise": noise}, do_compression=True)
     first = (tmp_path / "a.mat").stat().st_size
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "noise": noise, "gain": 2.0}, do_compression=True)
