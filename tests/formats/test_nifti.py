@@ -85,6 +85,11 @@ def test_names_of_bids(tmp_path: Path) -> None:
     out = run(saved(tmp_path, voxel_data(1)), bids="sub-01_ses-a_task-rest")
     assert out["nifti"] == tmp_path / "out/sub-01/ses-a/fus/sub-01_ses-a_task-rest_pwd.nii.gz"
     assert out["nifti_json"].name == "sub-01_ses-a_task-rest_pwd.json"
+    assert out["blood_nifti"].name == "sub-01_ses-a_task-rest_desc-blood_pwd.nii.gz"
+    for key in ("nifti_json", "blood_nifti_json"):
+        sidecar = json.loads(out[key].read_text())
+        validate_metadata(sidecar)
+        assert sidecar["TaskName"] == "rest"
     described = json.loads((tmp_path / "out/dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative"
     assert described["GeneratedBy"][0]["Name"] == "usdenoise"

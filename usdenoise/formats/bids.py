@@ -38,6 +38,12 @@ class BidsName:
         pairs = [pair for pair in self.entities.split("_") if pair.startswith(("sub-", "ses-"))]
         return Path(*pairs, "fus")
 
+    @property
+    def task(self) -> str | None:
+        """Label of the task; None if the entities have none."""
+        pairs = [pair for pair in self.entities.split("_") if pair.startswith("task-")]
+        return pairs[0].removeprefix("task-") if pairs else None
+
 
 def bids_name(given: str, path: Path) -> BidsName:
     """Return the name that BIDS gives to the results of a recording.

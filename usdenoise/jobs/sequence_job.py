@@ -97,6 +97,8 @@ class SequenceJob:
         if output.nifti:
             for name in self._shown:
                 key, suffix = _NIFTI[name]
+                # BIDS has no suffix for the blood map.
+                suffix = suffix if self._job.bids is None or suffix == "pwd" else f"desc-{suffix}_pwd"
                 files |= {key: f"{suffix}.nii.gz", f"{key}_json": f"{suffix}.json"}
         return files
 
@@ -333,7 +335,9 @@ class FilteredSequence:
                 self.collected.records,
                 description=_DESCRIPTIONS[name],
             )
-            places[f"{key}_json"].write_text(to_json(sidecar, indent=2) + "\n")
+            task = None if self.job.bids is None else self.job.bids.task
+            named = {} if task is None else {"TaskName": task}
+            places[f"{key}_json"].write_text(to_json({**named, **sidecar}, indent=2) + "\n")
 
 
 def shown_images(job: Job) -> list[str]:

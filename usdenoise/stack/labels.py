@@ -222,7 +222,8 @@ def _placed(letter: str, label: Label | None, matrix: NDArray[np.float64], unit:
     row, column = list(WORLD).index(letter), list(VOXELS.values()).index(letter)
     direction = matrix[row, column]
     along = _column_length(matrix, letter) * (-1 if direction < 0 else 1)
-    kept = numbers.astype(np.int64) if np.array_equal(numbers, np.rint(numbers)) else None
+    whole = bool(np.isfinite(numbers).all()) and np.array_equal(numbers, np.rint(numbers))
+    kept = numbers.astype(np.int64) if whole else None
     return Coordinate((along * numbers + matrix[row, 3]) * unit, kept, {"voxdim": abs(along) * unit})
 
 
