@@ -55,14 +55,18 @@ _HOMES = {
     "sequence": "usdenoise.jobs.sequence_call",
 }
 
-if "xarray" in sys.modules:
-    # Who has imported xarray has its accessor too. Otherwise `import usdenoise.xarray` gives it.
-    import_module("usdenoise.xarray")
-
 __all__ = sorted([*_HOMES, "__version__", "metrics"])
 
 
+def _offer_accessor() -> None:
+    """Give xarray.DataArray the accessor, if the user has imported xarray."""
+    if "xarray" in sys.modules and "usdenoise.xarray" not in sys.modules:
+        import_module("usdenoise.xarray")
+
+
 def __getattr__(name: str) -> Any:
+    # xarray may be imported after this package, so this is looked at whenever a public name is used.
+    _offer_accessor()
     if name == "metrics":
         return import_module("usdenoise.images.metrics")
     if name in _HOMES:
@@ -72,3 +76,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_offer_accessor()

@@ -15,11 +15,19 @@ from tests.formats.layouts import put_all, put_cell, v73
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
+from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Output
 from usdenoise.pipeline.options import DenoiseOptions
 
 ZXT = IQ.transpose(1, 2, 0)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time of a small job."""
+    for module in (image_job, sequence_job):
+        monkeypatch.setattr(module, "power_doppler_png", lambda *args, **kwargs: b"picture")
 
 
 def other_variables() -> dict[str, Any]:

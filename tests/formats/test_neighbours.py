@@ -16,6 +16,7 @@ from confusius.xarray import create_voxeldata
 from usdenoise import denoise, load
 from usdenoise.errors import InputError
 from usdenoise.formats import describe
+from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Output
 from usdenoise.pipeline.options import DenoiseOptions
@@ -28,6 +29,13 @@ TURNED = np.array(
 SCALES = {"transmit_frequency": 15.625e6, "beamforming_sound_velocity": 1510.0}
 N_FRAMES, N_Z, N_X, N_Y = 40, 9, 7, 5
 OPTIONS = DenoiseOptions(rank=4, iterations=3, low_cutoff=0, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time of a small job."""
+    for module in (image_job, sequence_job):
+        monkeypatch.setattr(module, "power_doppler_png", lambda *args, **kwargs: b"picture")
 
 
 def voxel_data(n_slices: int, matrix: Any = None) -> xarray.DataArray:
@@ -166,6 +174,25 @@ def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
     assert back["time"].attrs["units"] == "frame"
     np.testing.assert_allclose(back["y"][0, :, 0], np.arange(6))
     assert load(tmp_path / "out/x_denoised.zarr").spacing_mm == {}
+
+
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None:
+    plain = voxel_data(n_slices)
+    data = create_voxeldata(
+        plain.values[:, None],
+        dims=("time", "pose", "k", "j", "i"),
+        time=plain["time"].values,
+        pose=[0],
+        voxel_to_world=np.asarray(plain.fusi.affine.voxel_to_world)[None],
+        name="iq",
+    )
+    path = saved(tmp_path, data)
+    stack, expected = load(path), load(saved(tmp_path / "plain", plain))
+    assert (stack.axes, stack.spacing_mm) == (expected.axes, expected.spacing_mm)
+    np.testing.assert_array_equal(stack.iq, expected.iq)
+    back = confusius.load(denoised(path), variable="power_doppler")
+    np.testing.assert_allclose(back["y"], plain["y"], atol=1e-9)
 
 
 def plain_group(folder: Path, **attributes: Any) -> Path:

@@ -171,6 +171,20 @@ def test_xarray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not data_arrays.is_data_array(stack.iq)
 
 
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import xarray, usdenoise",
+        "import usdenoise, xarray; usdenoise.METHODS",
+        "import usdenoise.xarray, xarray",
+    ],
+)
+def test_the_accessor_is_there_after_the_imports(imports: str) -> None:
+    script = f"{imports}; assert xarray.DataArray.usdenoise"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_xarray_is_imported_only_where_it_is_used() -> None:
     script = (
         "import sys, usdenoise, numpy as np; usdenoise.denoise(np.random.rand(30, 6, 5) - 0.5, axes='tzx'); "

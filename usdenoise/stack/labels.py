@@ -148,8 +148,16 @@ def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
         matrix = np.asarray(attributes.get("voxel_to_world"), np.float64)
     except (TypeError, ValueError):
         return None
+    if matrix.shape == (1, 4, 4):
+        # One pose of the probe.
+        matrix = matrix[0]
     usable = matrix.shape == (4, 4) and bool(np.isfinite(matrix).all())
     return matrix if usable and np.abs(matrix[:3, :3]).sum(axis=0).all() else None
+
+
+def names_an_axis(name: str, label: Label | None) -> bool:
+    """Return whether a dimension is known by its name or by the long name of its coordinate."""
+    return name.lower() in {*_SPELT_OUT, *VOXELS, *_WORLD_LETTERS} or _long_name(label) in _SPELT_OUT
 
 
 def _rate(times: Coordinate | None) -> float | None:

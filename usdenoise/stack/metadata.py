@@ -10,7 +10,7 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.labels import AmbiguousAxes, Label, read_labels
+from usdenoise.stack.labels import AmbiguousAxes, Label, names_an_axis, read_labels
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,15 @@ def labelled_metadata(
     dict
         Name -> value and place, for :func:`interpret`.
     """
+    # An axis of length 1 of another meaning, such as the pose of the probe, is one that the stack has lost.
+    lost = [
+        name
+        for name, n in zip(dimensions, shape, strict=True)
+        if n == 1 and not names_an_axis(name, labels.get(name))
+    ]
+    if len(lost) <= len(shape) - n_axes:
+        shape = tuple(n for name, n in zip(dimensions, shape, strict=True) if name not in lost)
+        dimensions = tuple(name for name in dimensions if name not in lost)
     read = read_labels(dimensions, shape, labels, {key: value for key, (value, _) in found.items()})
     more: dict[str, tuple[Any, str]] = {}
     if read.frame_rate_hz and not {name for name in found if name.lower() in ALIASES["frame_rate_hz"]}:
