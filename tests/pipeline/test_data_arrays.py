@@ -160,6 +160,8 @@ def test_the_accessor_gives_the_power() -> None:
     assert image.dims == ("k", "j", "i")
     assert image.shape == (N_Y, N_Z, N_X)
     np.testing.assert_array_equal(image.values, power_doppler(data.values, axis=0))
+    # The plain functions understand the labels, too.
+    np.testing.assert_array_equal(image.values, power_doppler(data.transpose("k", "j", "time", "i")))
     np.testing.assert_array_equal(image["y"], data["y"])
 
 

@@ -172,8 +172,8 @@ def time_axis_of(
 
     Parameters
     ----------
-    stack : Acquisition or array
-        An acquisition knows its time axis; an array needs `axis` or `axes`.
+    stack : Acquisition, array or xarray.DataArray
+        An acquisition and a DataArray know their time axis; an array needs `axis` or `axes`.
     axis : int or None
         Number of the time axis.
     axes : str or None
@@ -186,6 +186,10 @@ def time_axis_of(
     InputError
         If `axes` does not fit the array.
     """
+    from usdenoise.stack.data_arrays import from_data_array, is_data_array
+
+    if is_data_array(stack) and axis is None:
+        stack = from_data_array(stack, axes)
     if isinstance(stack, Acquisition):
         return stack.iq, stack.axes.index("t")
     values = without_mask(stack)
