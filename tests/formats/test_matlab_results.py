@@ -85,8 +85,10 @@ def test_those_of_a_file_of_version_7_3_come_along(
             "note", data=np.frombuffer("übung".encode("utf-16-le"), np.uint16)[:, None]
         )
         text.attrs["MATLAB_class"] = np.bytes_("char")
-        handle = file.create_dataset("f", data=np.zeros((1, 1)))
-        handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
+        put_all(**{"Probe/pitch": 0.1})(file)
+        for name in ("f", "Probe/callback"):
+            handle = file.create_dataset(name, data=np.zeros((1, 1)))
+            handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
 
     path = v73(fill)(tmp_path)
     if limit == "v73":
@@ -101,6 +103,8 @@ def test_those_of_a_file_of_version_7_3_come_along(
         assert after["note"].item() == "übung"
         assert [item.shape for item in after["labels"].reshape(-1)] == [(1, 3), (1, 5)]
         assert after["counts"].dtype == np.int16
+        assert after["Probe"].dtype.names == ("pitch",)
+        assert "f" not in after
     else:
         with h5py.File(written) as file:
             assert file["UF/FrameRateUF"][()].item() == 500.0
@@ -125,6 +129,22 @@ def test_what_is_too_large_or_an_old_result_stays_behind(
         assert "axial_velocity" not in after
         assert after["small"].size == 7
         assert "old" not in str(after["usdenoise_provenance"])
+
+
+def test_functions_of_matlab_stay_behind_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy.io.matlab import MatlabFunction
+
+    function = MatlabFunction(np.zeros((1, 1), [("function_handle", object)]))
+    struct = np.zeros((1, 1), [("rate", object), ("callback", object)])
+    struct[0, 0] = (np.array([[500.0]]), function)
+    several = np.concatenate([struct, struct])
+    found = {"UF": struct, "f": function, "several": several, "__function_workspace__": np.zeros(8, np.uint8)}
+    monkeypatch.setattr(matlab_carried, "_of_v5", lambda path: ((n, 8, lambda n=n: found[n]) for n in found))
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT})
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))
+    assert after["UF"].dtype.names == ("rate",)
+    assert after["UF"]["rate"][0, 0].item() == 500.0
+    assert not {"f", "several", "__function_workspace__"} & set(after)
 
 
 def test_a_damaged_variable_stays_behind_alone(tmp_path: Path) -> None:

@@ -227,6 +227,17 @@ def test_volumes_that_do_not_say_which_axis_is_depth_are_refused(tmp_path: Path)
         assert stack.coordinates["z"].values[-1] == pytest.approx(spacing["z"] * (3 if axes == "tzyx" else 5))
 
 
+def test_a_real_stack_of_xarray_opens_again_in_xarray(tmp_path: Path) -> None:
+    path = plain_group(tmp_path, transmit_frequency=15e6)
+    with xarray.open_zarr(path, consolidated=False) as group:
+        group.astype(np.float32).to_zarr(tmp_path / "y.zarr", consolidated=False)
+    for place in (path, tmp_path / "y.zarr"):
+        with xarray.open_zarr(denoised(place)) as group:
+            assert np.isfinite(group["iq"].values).all()
+            assert "_FillValue" not in group["iq"].attrs
+            np.testing.assert_allclose(group["power_doppler"], (group["iq"] ** 2).mean("time"), rtol=1e-4)
+
+
 def test_volumes_of_confusius_before_0_8_are_read_with_depth_along_y(tmp_path: Path) -> None:
     stack = load(plain_group(tmp_path, transmit_frequency=15e6))
     assert (stack.axes, stack.spacing_mm["z"], stack.iq.shape) == ("tyzx", 0.05, (20, 4, 6, 5))

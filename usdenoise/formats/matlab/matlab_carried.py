@@ -60,7 +60,9 @@ def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
     structs = {name.split("/")[0] for name in taken if "/" in name}
     try:
         for name, n_bytes, read in variables:
-            own = name in taken or (name + "/").startswith(RESULTS_AND_TRUTH) or name.startswith("usdenoise")
+            # MATLAB's own variables begin with an underscore, which no variable of a user can.
+            old = (name + "/").startswith((*RESULTS_AND_TRUTH, "usdenoise", "_"))
+            own = old or name in taken
             if own or n_bytes > left:
                 continue
             # scipy and h5py raise errors of many types on a damaged variable.
@@ -82,7 +84,8 @@ def _is_in(key: str, taken: Collection[str]) -> bool:
 
 
 def _flattened(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, np.ndarray) and value.dtype.names and value.size == 1 and depth < _DEEPEST:
+    is_struct = isinstance(value, np.ndarray) and value.dtype.names and value.size == 1
+    if is_struct and type(value) is np.ndarray and depth < _DEEPEST:
         record = value.reshape(-1)[0]
         value = {member: record[member] for member in value.dtype.names}
     if isinstance(value, dict):
@@ -90,8 +93,21 @@ def _flattened(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
             yield from _flattened(f"{name}/{member}", inner, depth + 1)
     elif isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.size <= 1:
         yield name, str(value.reshape(-1)[0]) if value.size else ""
-    else:
+    elif _is_writable(value):
         yield name, value
+
+
+def _is_writable(value: Any) -> bool:
+    """Return whether scipy writes a value: objects and functions of MATLAB it only reads."""
+    from scipy.io.matlab import MatlabFunction, MatlabObject, MatlabOpaque
+
+    if isinstance(value, MatlabFunction | MatlabObject | MatlabOpaque):
+        return False
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return all(_is_writable(value[member]) for member in value.dtype.names)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return all(_is_writable(inner) for inner in value.reshape(-1))
+    return True
 
 
 def _of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -153,7 +169,12 @@ def _elements(item: h5py.Dataset) -> NDArray[np.object_]:
 def _value(item: Any, depth: int) -> Any:
     """Return a variable of version 7.3 in the types of scipy.io."""
     if isinstance(item, h5py.Group):
-        return {inner.name.rsplit("/", 1)[-1]: _value(inner, depth + 1) for inner in items(item)}
+        fields = {}
+        for inner in items(item):
+            # A field that cannot be read stays behind alone.
+            with suppress(Exception):
+                fields[inner.name.rsplit("/", 1)[-1]] = _value(inner, depth + 1)
+        return fields
     kind = bytes(item.attrs.get("MATLAB_class", b"")).decode("ascii", errors="replace")
     if "MATLAB_empty" in item.attrs:
         return "" if kind == "char" else np.empty((0, 0))

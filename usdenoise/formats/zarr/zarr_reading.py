@@ -163,7 +163,8 @@ def _nearby(
     found = {
         key: (value, f"attribute {key} of {name}")
         for key, value in _attributes(array).items()
-        if not key.startswith("_ARRAY")
+        # Those with an underscore are of xarray, and say how the values are stored.
+        if not key.startswith("_")
     }
     if not isinstance(root, type(array)):
         for owner in (root[group], root) if group else (root,):
