@@ -113,6 +113,25 @@ def test_names_of_bids(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("..*"))
 
 
+def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> None:
+    scan = tmp_path / "set/sub-01/fus/sub-01_task-rest_iq.zarr"
+    saved(tmp_path, voxel_data(1))
+    scan.parent.mkdir(parents=True)
+    (tmp_path / "x.zarr").rename(scan)
+    options = ["--window", "20", "--rank", "4", "--low-cutoff", "0", "-q"]
+
+    def names(out: str, *more: str) -> set[str]:
+        done = CliRunner().invoke(main, ["run", str(scan), "-o", str(tmp_path / out), *options, *more])
+        assert done.exit_code == 0, done.stderr
+        return {path.name for path in (tmp_path / out).rglob("*_report.json")}
+
+    assert names("outside", "--nifti") == {"sub-01_task-rest_iq_report.json"}
+    (tmp_path / "set/dataset_description.json").write_text("{}")
+    assert names("inside", "--nifti") == {"sub-01_task-rest_report.json"}
+    assert names("no_nifti") == {"sub-01_task-rest_iq_report.json"}
+    assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_pwd.nii.gz").is_file()
+
+
 def test_names_that_are_not_of_bids(tmp_path: Path) -> None:
     path = saved(tmp_path, voxel_data(1))
     with pytest.raises(

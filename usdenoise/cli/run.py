@@ -77,7 +77,7 @@ class _Narrator:
     "--bids",
     metavar="ENTITIES",
     help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set; auto takes the name of the "
-    "acquisition. Needs --nifti.",
+    "acquisition, which is the default with --nifti in a BIDS data set. Needs --nifti.",
 )
 @shared.job_options
 @config_option
@@ -102,9 +102,12 @@ def command(
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
     arguments = shared.job_arguments(preset, values)
+    from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.run_job import run
 
+    if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
+        bids = "auto"
     with Console(quiet, verbose) as console:
         report = run(
             acquisition,

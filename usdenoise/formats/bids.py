@@ -76,6 +76,15 @@ def bids_name(given: str, path: Path) -> BidsName:
     return BidsName(given)
 
 
+def is_recording_of_bids(path: Path) -> bool:
+    """Return whether a recording is in a data set of BIDS and has a name of BIDS."""
+    try:
+        bids_name("auto", path)
+    except OptionError:
+        return False
+    return any((folder / _DESCRIPTION).is_file() for folder in path.absolute().parents)
+
+
 def describe_derivative(root: Path, version: str) -> None:
     """Write the description of a derivative data set, and the list of files to ignore, where there are none.
 
