@@ -134,6 +134,20 @@ def test_images_are_not_taken_for_a_stack(tmp_path: Path) -> None:
     assert (back.name, back.iq.shape) == ("rf", stack.iq.shape)
 
 
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@pytest.mark.parametrize("n_slices", [1, 5])
+def test_positions_come_back_from_a_saved_result(n_slices: int, suffix: str, tmp_path: Path) -> None:
+    data = voxel_data(n_slices)
+    back = load(
+        usdenoise.save(denoise(data, **OPTIONS), tmp_path / f"x{suffix}"), frames=slice(2, 40, 3)
+    ).to_xarray()
+    np.testing.assert_allclose(back["time"], data["time"][2:40:3], atol=1e-9, rtol=0)
+    for name, place in (("y", (0, slice(None), 0)), ("x", (0, 0))):
+        np.testing.assert_allclose(back[name], data[name].values[place], atol=1e-9, rtol=0)
+    if n_slices > 1:
+        np.testing.assert_allclose(back["z"], data["z"].values[:, 0, 0], atol=1e-9, rtol=0)
+
+
 def test_what_save_refuses(tmp_path: Path) -> None:
     result = denoise(small(), **OPTIONS)
     with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):

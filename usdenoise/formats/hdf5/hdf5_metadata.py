@@ -16,12 +16,19 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
+from usdenoise.formats.hdf5.hdf5_scales import SCALE_NAMES
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
+from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")
 _OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS")
+
+
+_PROVENANCE = "usdenoise_provenance"
+_MOST_POSITIONS = 1 << 22
+"""Most positions of an axis that are read: 32 MB."""
 
 
 def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
@@ -59,6 +66,27 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
             for item in items(fields):
                 if isinstance(item, h5py.Dataset):
                     _add_small(item, add)
+    if _PROVENANCE in file.attrs:
+        found["coordinates"] = (_positions(file), "dimension scales")
+    return found
+
+
+def _positions(file: h5py.File) -> dict[str, Coordinate]:
+    """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
+    found: dict[str, Coordinate] = {}
+    for letter, name in SCALE_NAMES.items():
+        # If the stack itself has the name of an axis, the scale has another one.
+        for item in (member(file, f"{name}_axis"), member(file, name)):
+            try:
+                if letter in found or not isinstance(item, h5py.Dataset) or not item.is_scale:
+                    continue
+                in_heap = item.attrs.get_id("units").dtype.hasobject
+                unit = "" if in_heap else bytes(item.attrs["units"]).decode("ascii")
+            except UNREADABLE:
+                continue
+            values = numbers(item, _MOST_POSITIONS) if unit == ("s" if letter == "t" else "mm") else None
+            if values is not None:
+                found[letter] = Coordinate(values)
     return found
 
 

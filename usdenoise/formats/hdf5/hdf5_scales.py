@@ -9,7 +9,7 @@ import numpy as np
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.voxel_grid import LONG_NAMES, positions
 
-_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
+SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
 """Axis letter -> name of its scale in the file."""
 
 
@@ -49,13 +49,14 @@ def attach_scales(
                 name if name not in file else f"{name}_axis", data=values
             )
             if place is not None and letter is not None:
-                dataset.attrs.update({"units": place.unit, "long_name": LONG_NAMES[letter]})
+                # Text of fixed length is not in a heap of the file, so it can be read again.
+                dataset.attrs.update({"units": np.bytes_(place.unit), "long_name": LONG_NAMES[letter]})
             dataset.make_scale(name)
         return made[name]
 
     for array, letters in axes.items():
         if array not in made:
-            names: list[tuple[str, Any]] = [(_NAMES[letter], letter) for letter in letters]
+            names: list[tuple[str, Any]] = [(SCALE_NAMES[letter], letter) for letter in letters]
             _attach(file[array], names, scale)
     for array, words in others.items():
         _attach(file[array], [(word, None) for word in words], scale)
