@@ -6,10 +6,7 @@ python docs/examples/a_long_session.py [FILE] writes a_long_session.png to the c
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 import usdenoise
 
@@ -25,7 +22,8 @@ def main(path: Path) -> None:
     """Filter windows of 50 frames, one every 25, and draw their mean power over time."""
     images = usdenoise.sequence(path, 50, 25, on_window=show_progress)
     pixels = tuple(range(1, images.power_doppler.ndim))
-    figure, ax = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    ax = figure.subplots()
     for name in ("power_doppler", "blood_power"):
         power = getattr(images, name).mean(axis=pixels)
         ax.plot(images.time, power / power.mean(), "o-", label=name.replace("_", " "))

@@ -6,10 +6,7 @@ python docs/examples/choosing_a_cutoff.py [FILE] writes choosing_a_cutoff.png to
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 import usdenoise
 
@@ -23,7 +20,8 @@ def main(path: Path) -> None:
     automatic = int(chosen.options.low_cutoff)
     print(f"{automatic} components removed, {chosen.cutoff_certainty}: {chosen.cutoff_sentence}")
     cutoffs = [max(1, automatic // 4), automatic, min(2 * automatic + 8, stack.n_frames // 2)]
-    figure, subplots = pyplot.subplots(1, 3, figsize=(12, 5), layout="constrained")
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    subplots = figure.subplots(1, 3)
     for ax, low in zip(subplots, cutoffs, strict=True):
         result = chosen if low == automatic else usdenoise.denoise(stack, low_cutoff=low)
         usdenoise.plot(result, ax=ax, dynamic_range_db=30, colorbar=ax is subplots[-1])

@@ -6,10 +6,7 @@ python docs/examples/first_picture.py [FILE] writes first_picture.png to the cur
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 import usdenoise
 
@@ -21,7 +18,8 @@ def main(path: Path) -> None:
     result = usdenoise.denoise(usdenoise.load(path))
     print(result.cutoff_sentence)
     print(result.verdict)
-    figure, subplots = pyplot.subplots(1, 2, figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    subplots = figure.subplots(1, 2)
     for ax, image in zip(subplots, ("power_doppler", "blood_power"), strict=True):
         usdenoise.plot(result, image, ax=ax)
         ax.set_title(image.replace("_", " "))

@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 
 import confusius
-import matplotlib
 import numpy as np
 from confusius.xarray import create_voxeldata
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 import usdenoise
 
@@ -44,7 +41,8 @@ def main(path: Path) -> None:
     print(power.dims, result.cutoff_sentence)
     confusius.save(power, "power.zarr", mode="w")
     flat = power.isel(k=0)
-    figure, ax = pyplot.subplots(figsize=(5, 5), layout="constrained")
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    ax = figure.subplots()
     levels = 10 * np.log10((flat / flat.max()).clip(min=1e-3))
     drawn = ax.pcolormesh(flat["x"], flat["y"], levels, cmap="hot")
     ax.set(xlabel="x (mm)", ylabel="depth y (mm)", aspect="equal")
