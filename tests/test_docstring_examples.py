@@ -47,7 +47,6 @@ OTHERS = {
     "usdenoise.pipeline.xarray_accessor",
     "usdenoise.stack.data_arrays",
     "usdenoise.system.process_wide",
-    "usdenoise.xarray",
 }
 """Modules that have examples, apart from those of the public names."""
 

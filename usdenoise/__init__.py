@@ -1,11 +1,13 @@
 """Low-rank clutter filtering and denoising of ultrafast Doppler stacks.
 
-The public names are loaded on first use, so that importing the package costs nothing.
+The public names are loaded on first use, so that importing the package costs nothing. Once xarray is imported as well,
+its DataArrays have the accessor `usdenoise`.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from usdenoise.system.late_import import when_imported
 
 __version__ = "0.1.0"
 
@@ -58,15 +60,7 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__", "metrics"])
 
 
-def _offer_accessor() -> None:
-    """Give xarray.DataArray the accessor, if the user has imported xarray."""
-    if "xarray" in sys.modules and "usdenoise.xarray" not in sys.modules:
-        import_module("usdenoise.xarray")
-
-
 def __getattr__(name: str) -> Any:
-    # xarray may be imported after this package, so this is looked at whenever a public name is used.
-    _offer_accessor()
     if name == "metrics":
         return import_module("usdenoise.images.metrics")
     if name in _HOMES:
@@ -78,4 +72,9 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_offer_accessor()
+def _offer_accessor() -> None:
+    """Give xarray.DataArray the accessor `usdenoise`."""
+    import_module("usdenoise.pipeline.xarray_accessor").register()
+
+
+when_imported("xarray", _offer_accessor)

@@ -19,7 +19,7 @@ from usdenoise.jobs import run_job as job
 
 matplotlib.use("Agg")
 
-OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2}
+OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2, "bad_frames": "keep"}
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
 
 

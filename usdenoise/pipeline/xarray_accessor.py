@@ -16,7 +16,7 @@ class Accessor:
     Examples
     --------
     >>> import numpy as np, xarray
-    >>> import usdenoise.xarray
+    >>> import usdenoise
     >>> rng = np.random.default_rng(0)
     >>> data = xarray.DataArray(rng.standard_normal((60, 20, 10)), dims=("time", "z", "x"))
     >>> result = data.usdenoise.denoise(low_cutoff=1)
