@@ -209,7 +209,9 @@ printf('%d frames at %g Hz', UF.NbFrames, UF.FrameRateUF);
 )
 def test_the_next_script_of_pala_finds_its_names(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
-    job.run(tmp_path / "x.mat", tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1))
+    job.run(
+        tmp_path / "x.mat", tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1, bad_frames="keep")
+    )
     done = subprocess.run(
         ["octave", "--no-gui", "--quiet", "--eval", PROGRAM], capture_output=True, text=True, cwd=tmp_path
     )
