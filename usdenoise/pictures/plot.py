@@ -6,7 +6,14 @@ import numpy as np
 
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import COLOR_MAP, axis_label, front_view, suitable_range_db
+from usdenoise.pictures.figures import (
+    axis_label,
+    draw_panel,
+    front_view,
+    panel_size,
+    power_scale,
+    suitable_range_db,
+)
 from usdenoise.stack.acquisition import Acquisition
 
 _IMAGES = {
@@ -76,17 +83,8 @@ def plot(
         from matplotlib import pyplot
 
         ax = pyplot.gca()
-    height, width = (
-        n * spacing.get(letter, 1.0) for n, letter in zip(shown.shape, (rows, columns), strict=True)
-    )
-    drawn = ax.imshow(
-        np.maximum(shown, -span),
-        cmap=COLOR_MAP,
-        vmin=-span,
-        vmax=0,
-        interpolation="nearest",
-        extent=(0, width, height, 0),
-    )
+    size = panel_size(shown.shape, rows, columns, spacing)
+    drawn = draw_panel(ax, np.maximum(shown, -span), power_scale(span), size)
     ax.set_xlabel(axis_label(columns, spacing))
     ax.set_ylabel(axis_label(rows, spacing))
     if colorbar:
