@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import matplotlib
 import numpy as np
 import pytest
 import xarray
+from matplotlib.figure import Figure
 
 import usdenoise
 from tests.formats.test_neighbours import voxel_data
@@ -16,8 +16,6 @@ from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats.loading import ReadOptions
 from usdenoise.jobs import run_job as job
-
-matplotlib.use("Agg")
 
 OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2, "bad_frames": "keep"}
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
@@ -163,13 +161,13 @@ def test_a_result_for_a_data_array_is_saved_and_drawn(tmp_path: Path) -> None:
     with xarray.open_zarr(tmp_path / "x.zarr") as group:
         np.testing.assert_array_equal(group["power_doppler"], result.power_doppler)
         np.testing.assert_allclose(group["time"], data["time"], atol=1e-12)
-    axes = usdenoise.plot(result, ax=matplotlib.figure.Figure().subplots())
+    axes = usdenoise.plot(result, ax=Figure().subplots())
     assert axes.images[0].get_array().shape == (9, 7)
 
 
 def test_a_plot_shows_decibels_with_depth_downwards() -> None:
     result = denoise(small(), **OPTIONS)
-    figure = matplotlib.figure.Figure()
+    figure = Figure()
     given = figure.subplots()
     axes = usdenoise.plot(result, ax=given, dynamic_range_db=20)
     assert axes is given
@@ -182,7 +180,7 @@ def test_a_plot_shows_decibels_with_depth_downwards() -> None:
     assert (left, top) == (0, 0)
     assert (right, bottom) == pytest.approx((56 * pitch["x"], 72 * pitch["z"]))
     assert axes.images[0].get_clim() == (-20, 0)
-    plain = matplotlib.figure.Figure()
+    plain = Figure()
     usdenoise.plot(result, "noise_power", ax=plain.subplots(), colorbar=False)
     assert len(plain.axes) == 1
     with pytest.raises(
