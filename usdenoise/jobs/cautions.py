@@ -16,11 +16,14 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         The report of a job.
     """
     sentences = []
-    if report["n_unobserved"]:
+    frames = report["frames"]
+    n_missing = report["n_unobserved"] - frames["n_entries_left_out"]
+    if n_missing > 0:
         sentences.append(
-            f"{report['n_unobserved']} entries were NaN or infinite; they were not used, and are filled "
-            "from the low-rank model"
+            f"{n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
         )
+    if frames["sentence"]:
+        sentences.append(frames["sentence"])
     if not Verdict.from_code(report["fit"]).is_good:
         sentences.append(report["estimate"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
