@@ -96,3 +96,21 @@ def bad_frames_of(result: DenoiseResult, first: int = 0) -> list[dict[str, Any]]
         }
         for bad in result.frame_quality.bad
     ]
+
+
+def frames_of_windows(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the frames of all windows; those in two windows count twice.
+
+    Parameters
+    ----------
+    records : list of dict
+        The records of the windows.
+    """
+    frames = [record["frames"] for record in records]
+    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
+    return {
+        **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
+        "moves_pixels": max(own["moves_pixels"] for own in frames),
+        "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
+        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
+    }

@@ -20,7 +20,7 @@ from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.figure_settings import QUANTITIES, picture_formats, shown_levels, window_title
-from usdenoise.jobs.frame_files import bad_frames_of
+from usdenoise.jobs.frame_files import bad_frames_of, frames_of_windows
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.page_content import PageContent, noise_over_depth
 from usdenoise.jobs.progress import Watcher
@@ -216,7 +216,7 @@ class FilteredSequence:
             "bad_frames": list(
                 {bad["frame"]: bad for record in records for bad in record["bad_frames"]}.values()
             ),
-            "frames": _frames_of(records),
+            "frames": frames_of_windows(records),
             "sequence": {
                 "window": self.length,
                 "stride": self.stride,
@@ -377,18 +377,6 @@ def _record(filtered: FilteredWindow) -> dict[str, Any]:
         "blood": asdict(result.picture_quality),
         "fit": result.fit_quality.verdict.code,
         "verdict": result.verdict,
-    }
-
-
-def _frames_of(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of the frames of all windows; those in two windows count twice."""
-    frames = [record["frames"] for record in records]
-    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
-    return {
-        **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
-        "moves_pixels": max(own["moves_pixels"] for own in frames),
-        "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
-        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
     }
 
 
