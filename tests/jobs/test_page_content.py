@@ -14,9 +14,10 @@ from usdenoise.jobs.job_frame import Job
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.page_content import PageContent, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
-from usdenoise.pipeline.frames.bad_frames import BadFrame, FrameReason
+from usdenoise.pipeline.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.pipeline.frames.frame_curves import FrameCurves
 from usdenoise.pipeline.frames.frame_quality import FrameQuality
+from usdenoise.pipeline.frames.movement import Movement
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
@@ -72,7 +73,9 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     displacement = np.array([[0.0, 0.5], [0.0, 0.25], [1.0, 0.0], [0.0, 0.0]])
     curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement)
     bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
-    charts = frame_charts(FrameQuality(bad, None, curves, "2 of 4"), "xz")
+    charts = frame_charts(
+        FrameQuality(bad, None, Treatment.TOO_MANY, Movement(0.0, (), 0.0), curves, "2 of 4"), "xz"
+    )
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],
         "Displacement, depth": [0.0, 0.0, 1.0, 0.0],

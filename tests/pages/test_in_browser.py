@@ -90,7 +90,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         scan_page(
             EVIL,
             report(
-                verdict=EVIL,
                 command=["usdenoise", EVIL],
                 estimate=EVIL,
                 input={**report()["input"], "path": EVIL},

@@ -55,7 +55,7 @@ def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
 def test_hostile_text_is_shown_and_not_obeyed() -> None:
     source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
     fields = {
-        "input": source, "verdict": EVIL, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
+        "input": source, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
         "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
         "cutoff": {**report()["cutoff"], "reason": EVIL},
         "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
@@ -95,6 +95,12 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     assert "The low cutoff 2 is unsure." in shown.text
     assert "Nothing doubtful" not in shown.text
     assert "No bad frame was found." in page(bad_frames=[]).text
+    moved = {**report()["frames"], "sentence": "the image steps by 3.0 pixels"}
+    assert (
+        "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good"
+        in page(frames=moved).text
+    )
+    assert "Frames the image steps by 3.0 pixels." in page(frames=moved).text
     # A sentence is not in both the verdict and the remarks.
     doubtful = Page(
         scan_page(
@@ -144,7 +150,7 @@ def test_windows_have_ranges_and_curves() -> None:
         ({"cutoff": {"certainty": "given", "reason": "as given"}}, ["a number that was set by hand;"]),
         ({"low_cutoff": 0, "high_cutoff": 4}, ["No component was removed as tissue clutter, ",
                                                "components up to number 4, counted from 1, were kept"]),
-        ({"n_unobserved": 252, "bad_frames": [{"frame": 3}, {"frame": 9}]},
+        ({"n_unobserved": 252, "bad_frames": [{"frame": 3}, {"frame": 9}], "frames": {"n_left_out": 2}},
          ["2 frames (numbers 3, 9, counted from 0) were left out as bad.", "252 entries without a finite value"]),
         ({"bad_frames": [{"frame": 3}, {"frame": 9}]},
          ["2 frames (numbers 3, 9, counted from 0) were found to be bad, and kept."]),

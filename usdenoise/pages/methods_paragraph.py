@@ -149,14 +149,11 @@ def _prepared(report: Mapping[str, Any], cite: Any) -> list[str]:
             "Every frame was shifted back by its displacement against the mean frame, which was found by phase "
             f"correlation of the envelopes{cite(_PHASE_CORRELATION)}."
         )
-    n_unobserved, source = report["n_unobserved"], report["input"]
-    if bad := report.get("bad_frames"):
+    if bad := report["bad_frames"]:
         numbers = ", ".join(str(frame["frame"]) for frame in bad)
-        shape = dict(zip(source["axes"], source["shape"], strict=True))
-        # Frames that were left out count as unobserved.
-        left_out = n_unobserved >= len(bad) * math.prod(shape.values()) // shape["t"]
-        what = "were left out as bad" if left_out else "were found to be bad, and kept"
+        what = "were left out as bad" if report["frames"]["n_left_out"] else "were found to be bad, and kept"
         sentences.append(f"{len(bad)} frames (numbers {numbers}, counted from 0) {what}.")
+    n_unobserved = report["n_unobserved"]
     if n_unobserved:
         sentences.append(
             f"{n_unobserved} entries without a finite value, or in frames that were left out, were treated as missing."

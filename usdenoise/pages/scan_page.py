@@ -93,7 +93,7 @@ def scan_page(
             block_charts=[(chart, svg(chart)) for chart in _block_charts(report)],
             charts=[(chart, svg(chart)) for chart in charts],
             frame_charts=[(chart, svg(chart)) for chart in frame_charts],
-            bad_frames=report.get("bad_frames"),
+            bad_frames=report["bad_frames"],
             reading=_reading(report["input"]),
             methods=methods,
             command=None if command is None else shlex.join(command),
@@ -112,8 +112,13 @@ def _sentence(text: str) -> str:
 
 
 def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
-    """Return the verdict, without the judgement on the estimate where that is among the remarks."""
-    verdict = report["blood"]["sentence"] if report["estimate"] in remarks else report["verdict"]
+    """Return the verdict, without the sentences that are among the remarks."""
+    parts = [
+        (report["blood"]["sentence"], ""),
+        (report["frames"]["sentence"], ""),
+        (report["estimate"], "estimate: "),
+    ]
+    verdict = "; ".join(f"{start}{part}" for part, start in parts if part and part not in remarks)
     sequence = report.get("sequence")
     if sequence is None:
         return _sentence(verdict)

@@ -1,0 +1,27 @@
+"""The sentences on what is doubtful."""
+
+from typing import Any
+
+import pytest
+
+from tests.pages.reports import report
+from usdenoise.jobs.cautions import cautions
+
+FRAMES = report()["frames"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentences"),
+    [
+        ({}, []),
+        ({"n_unobserved": 247, "frames": {**FRAMES, "n_entries_left_out": 240}},
+         ["7 entries were NaN or infinite; they were not used, and are filled from the low-rank model"]),
+        ({"n_unobserved": 240, "frames": {**FRAMES, "n_entries_left_out": 240, "sentence": "2 of 40 frames are left out"}},
+         ["2 of 40 frames are left out"]),
+        ({"fit": "not-fitted", "estimate": "poor fit"}, ["poor fit"]),
+        ({"cutoff": {**report()["cutoff"], "certainty": "unsure"}},
+         ["the low cutoff 2 is unsure; look at the picture, or set --low-cutoff"]),
+    ],
+)  # fmt: skip
+def test_each_doubt_has_a_sentence(fields: dict[str, Any], sentences: list[str]) -> None:
+    assert cautions(report(**fields)) == sentences
