@@ -20,8 +20,8 @@ LARGEST_SHARE = 0.2
 LEAST_FRAMES = 16
 """Frames from which bad ones are looked for: with fewer, the others do not say what a frame should be."""
 
-SAMPLE_PIXELS = 1024
-"""Pixels, evenly spread over the image, in which frames are compared."""
+SAMPLE_PIXELS = 256
+"""Pixels, evenly spread over the image, in which damage is looked for."""
 
 OUTLIER, OUTLIER_SPREADS = 2.0, 8.0
 """Logarithm of the ratio of a frame's misfit to the median one from which the frame is an outlier, and the same in robust

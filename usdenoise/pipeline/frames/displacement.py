@@ -13,13 +13,16 @@ LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
 
 FRAMES_A_BLOCK = 64
 
+REFERENCE_FRAMES = 256
+"""Frames, evenly spread over the scan, whose mean is the reference."""
+
 PEAK_SIGMA = 1.5
 """Standard deviation, in pixels, of the Gaussian peak that a displacement makes. The normalised spectrum is weighted with
 the Gaussian's transform, so that its logarithm is a parabola through three pixels, which gives fractions of a pixel."""
 
 
 def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the displacement of each frame against the mean frame, in pixels.
+    """Return the displacement of each frame against a mean frame, in pixels.
 
     The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
     envelopes, in the middle of the image and under a Hann window.
@@ -49,18 +52,17 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
         window = window * axis.astype(np.float32)
     weight = _gaussian_spectrum(size)
 
-    def spectra(frames: slice) -> NDArray[Any]:
+    def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
         envelope = np.moveaxis(np.abs(image[..., frames]).astype(np.float32), -1, 0)
         envelope = envelope - envelope.mean(axis=axes, keepdims=True)
         transformed: NDArray[Any] = fft.rfftn(envelope * window, axes=axes)
         return transformed
 
-    used = np.ones(matrix.n_frames, bool) if matrix.left_out is None else ~matrix.left_out
+    used = np.arange(matrix.n_frames) if matrix.left_out is None else np.flatnonzero(~matrix.left_out)
+    some = used[:: max(1, len(used) // REFERENCE_FRAMES)]
+    parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
+    reference = sum(matrix.executor.map(lambda frames: spectra(frames).sum(axis=0), parts))
     blocks = list(row_blocks(matrix.n_frames, FRAMES_A_BLOCK))
-    reference = sum(
-        part[used[frames]].sum(axis=0)
-        for frames, part in zip(blocks, matrix.executor.map(spectra, blocks), strict=True)
-    )
 
     def peaks(frames: slice) -> NDArray[np.float64]:
         cross = spectra(frames) * reference.conj()

@@ -1,0 +1,84 @@
+"""Bad frames that are found, and the picture without them: the table of docs/frames.md.
+
+    python -m tests.benchmarks.frames [--seeds 20] [--first-seed 500]
+
+Each phantom of 200 and of 600 frames is filtered without disturbances, with interference on 5 or 20 frames, and without
+these frames. That the interference has the level it should have is asserted before anything is compared.
+"""
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from usdenoise import denoise
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import Phantom, PhantomSettings
+
+SIZES = {(48, 40, 200): 5, (48, 40, 600): 20}
+LEVELS = (3.0, 0.3)
+
+
+def frames_of(settings):
+    """The phantom, its stack and its blood, time last."""
+    with ThreadExecutor() as executor:
+        phantom = Phantom(settings, executor)
+        terms = phantom.frames(np.arange(settings.n_frames))
+    return phantom, np.moveaxis(terms.iq, 0, -1), np.moveaxis(terms.blood, 0, -1)
+
+
+def compared(settings, n_bad, level, clean, stack, truth):
+    phantom, disturbed, _ = frames_of(replace(settings, bad_frames=n_bad, bad_frame_level=level))
+    bad = phantom.bad_frames
+    added = np.sqrt(np.mean(np.abs((disturbed - stack)[..., bad]) ** 2) / np.mean(np.abs(stack) ** 2))
+    assert abs(added / level - 1) < 0.1, added
+    result = denoise(disturbed, axes="zxt")
+    found = [frame.frame for frame in result.frame_quality.bad]
+    good = np.setdiff1d(np.arange(settings.n_frames), bad)
+    without = denoise(np.ascontiguousarray(stack[..., good]), axes="zxt")
+    power, blood = (
+        correlation(getattr(result, name).astype(float), truth)
+        - correlation(getattr(without, name).astype(float), truth)
+        for name in ("power_doppler", "blood_power")
+    )
+    return {
+        "missed": len(np.setdiff1d(bad, found)),
+        "good taken": len(np.setdiff1d(found, bad)),
+        "power": power,
+        "blood": blood,
+        "ratio": result.fit_quality.held_out_ratio,
+        "cutoff": abs(result.options.low_cutoff - clean.options.low_cutoff),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=500)
+    arguments = parser.parse_args()
+    for shape, n_bad in SIZES.items():
+        rows, clean_bad = {level: [] for level in LEVELS}, 0
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+            settings = PhantomSettings(shape, frame_rate_hz=500.0, seed=seed)
+            _, stack, blood = frames_of(settings)
+            truth = np.mean(np.abs(blood) ** 2, axis=-1, dtype=np.float64)
+            clean = denoise(stack, axes="zxt")
+            clean_bad += len(clean.frame_quality.bad)
+            for level in LEVELS:
+                rows[level].append(compared(settings, n_bad, level, clean, stack, truth))
+        print(f"{shape}: {clean_bad} frames of clean scans taken", flush=True)
+        for level, found in rows.items():
+            worst = {
+                "missed": sum(row["missed"] for row in found),
+                "good taken": sum(row["good taken"] for row in found),
+                "power": min(row["power"] for row in found),
+                "blood": min(row["blood"] for row in found),
+                "ratio": max(row["ratio"] for row in found),
+                "cutoff": max(row["cutoff"] for row in found),
+            }
+            print(f"  level {level:g}: " + ", ".join(f"{k} {v:.4g}" for k, v in worst.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
