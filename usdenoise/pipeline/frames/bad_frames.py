@@ -35,7 +35,12 @@ LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
 up to twice its size, and pixels differ in theirs."""
 
-MOST_ROUNDS = 6
+END_FRAMES = 10
+"""Frames at each end that are compared with the next frame towards the middle, and need twice the difference: they are
+predicted from one side, and the misfit grows towards the end. On a fast rotating disk without clutter it was 15 dB above
+the median there."""
+
+MOST_ROUNDS = 12
 
 
 class FrameReason(StrEnum):
@@ -298,9 +303,20 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
     median, quartile = np.quantile(score, [0.5, 0.25])
     score -= median
+    judged = _without_ends(score)
     # Of a normal distribution a quartile is 0.674 standard deviations from the median. Outliers are in the upper half.
-    limit = max(OUTLIER, OUTLIER_SPREADS * float(median - quartile) / 0.674, float(score.max()) / 2)
+    limit = max(OUTLIER, OUTLIER_SPREADS * float(median - quartile) / 0.674, float(judged.max()) / 2)
     return [
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
-        for t in np.flatnonzero((score > limit) & ~of_filling)
+        for t in np.flatnonzero((judged > limit) & ~of_filling)
     ]
+
+
+def _without_ends(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores whose ends count by half of what they exceed that of the next inner frame."""
+    n = len(score)
+    near = np.arange(min(END_FRAMES, (n - 1) // 2))
+    judged = score.copy()
+    judged[near] = (score[near] - np.maximum(score[near + 1], 0)) / 2
+    judged[n - 1 - near] = (score[n - 1 - near] - np.maximum(score[n - 2 - near], 0)) / 2
+    return judged
