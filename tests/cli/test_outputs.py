@@ -130,3 +130,13 @@ def test_info_says_that_power_doppler_is_that(tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert re.fullmatch(r"usdenoise: 'iq' in .*power Doppler already.*--dataset.*\n", result.stderr)
     assert "power Doppler already" in json.loads(cli("info", path, "--json").stdout)["problem"]
+
+
+def test_bad_frames_are_given_as_a_list_with_ranges(stack: Path, tmp_path: Path) -> None:
+    report = parse(cli("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--bad-frames", "1,3:5").stdout)
+    assert [bad["frame"] for bad in report["bad_frames"]] == [1, 3, 4]
+    assert report["parameters"]["bad_frames"] == [1, 3, 4]
+    for wrong in ("none", "3:x", "-2", "4:4"):
+        result = cli("run", stack, "-o", tmp_path / "wrong", f"--bad-frames={wrong}")
+        assert result.exit_code == 2
+        assert "is not auto, keep or frame numbers such as 3,17,40:45" in " ".join(result.stderr.split())
