@@ -274,9 +274,12 @@ def _damaged(sample: CasoratiMatrix) -> list[BadFrame]:
     extreme = (parts == parts.max()) | (parts == parts.min())
     saturated = extreme.any(axis=2).mean(axis=0)
     usual = float(np.median(saturated))
-    zero = largest.max(axis=0) == 0
-    constant = (values == values[:1]).all(axis=0) & ~zero
-    same = np.append(False, (values[:, 1:] == values[:, :-1]).all(axis=0)) & ~zero & ~constant
+    observed = sample.observed_mask(slice(None))
+    # A frame without any entry is no zero frame: it is unobserved already, and the model fills it.
+    seen = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
+    zero = (largest.max(axis=0) == 0) & seen
+    constant = (values == values[:1]).all(axis=0) & ~zero & seen
+    same = np.append(False, (values[:, 1:] == values[:, :-1]).all(axis=0)) & ~zero & ~constant & seen
     if len(values) == 1:
         constant, same = np.zeros_like(zero), np.zeros_like(zero)
     full = (saturated > usual + SATURATED_SHARE) & ~zero & ~constant
