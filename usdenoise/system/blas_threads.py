@@ -32,10 +32,23 @@ def blas_on_one_thread() -> AbstractContextManager[None]:
 def _limit() -> Callable[[], None]:
     global _n_limited
     controller = _controller(_n_loaded())
+    _take_control(controller)
     limiter = controller.limit(limits=1, user_api="blas")
     _n_limited = _n_loaded()
-    restore: Callable[[], None] = limiter.restore_original_limits
+
+    def restore() -> None:
+        _take_control(controller)
+        limiter.restore_original_limits()
+
     return restore
+
+
+def _take_control(controller: ThreadpoolController) -> None:
+    """Let this thread set numbers of threads: from threadpoolctl 3.8 on, only the first thread that did may do so."""
+    for library in controller.lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)
+        if clear is not None:
+            clear(force=True)
 
 
 def _n_loaded() -> int:
