@@ -4,18 +4,21 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from usdenoise.batch.plan import BatchFile
 from usdenoise.errors import OutputError, check_path
+from usdenoise.system.signals import uninterrupted
 
 
-@contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Lock a folder until the block ends, and make the folder where it does not exist.
+class FolderLock:
+    """A lock on the folder of a batch's results, which makes the folder where it does not exist.
+
+    Entering the context locks nothing: an interruption on the way into it would leave the lock file behind. So the
+    lock is acquired inside the context, whose end releases it.
 
     The kernel releases the lock when this process ends, however it ends. So the lock of a dead batch never
     blocks the next one. The lock file names the process, the host and the time of locking.
@@ -24,27 +27,42 @@ def hold(folder: Path) -> Iterator[None]:
     ----------
     folder : Path
         Folder of the batch's results.
-
-    Raises
-    ------
-    OutputError
-        If another batch holds the folder, or the folder cannot be made or locked.
     """
-    check_path(folder, OutputError)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _acquire(folder / BatchFile.LOCK)
-    except OSError as error:
-        raise OutputError(
-            f"the folder {folder} cannot be made, written or locked ({error.strerror}); "
-            "choose another one with -o"
-        ) from error
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            (folder / BatchFile.LOCK).unlink()
-        os.close(descriptor)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def acquire(self) -> None:
+        """Lock the folder.
+
+        Raises
+        ------
+        OutputError
+            If another batch holds the folder, or the folder cannot be made or locked.
+        """
+        check_path(self.folder, OutputError)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with uninterrupted():
+                self._descriptor = _acquire(self.folder / BatchFile.LOCK)
+        except OSError as error:
+            raise OutputError(
+                f"the folder {self.folder} cannot be made, written or locked ({error.strerror}); "
+                "choose another one with -o"
+            ) from error
+
+    def __exit__(self, *error: object) -> None:
+        if self._descriptor is None:
+            return
+        with uninterrupted():
+            with suppress(OSError):
+                (self.folder / BatchFile.LOCK).unlink()
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _acquire(path: Path) -> int:

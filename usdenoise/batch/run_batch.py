@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from usdenoise.batch.index_page import IndexPage
-from usdenoise.batch.lock import hold
+from usdenoise.batch.lock import FolderLock
 from usdenoise.batch.outliers import marks_of
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.pool import Event, Pool
@@ -191,7 +191,8 @@ def run_batch(
     asked = requested(**complete)
     # The scans come first: without any, no folder may be made.
     scans = _scans(paths, folder, patterns)
-    with hold(folder):
+    with FolderLock(folder) as lock:
+        lock.acquire()
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         # A scan that is skipped may have been killed as well, when its results were to be replaced.
         for scan in decisions:

@@ -145,18 +145,19 @@ def keep_band(
     def filtered(rows: slice) -> NDArray[np.float64]:
         target = residual.values[rows]
         observed = residual.observed_mask(rows)
-        if band.keeps_residual and cutoffs is not None:
-            target -= _change(model, cutoffs, rows)
-        replaced = np.s_[:] if not band.keeps_residual else None if observed is None else ~observed
-        if replaced is not None:
-            share = 1 if cutoffs is None else 1 - cutoffs.of(rows, first, band.high)
-            target[replaced] = ((kept[rows] * share) @ kept_h)[replaced]
+        own = kept[rows] if cutoffs is None else kept[rows] * (1 - cutoffs.of(rows, first, band.high))
+        if not band.keeps_residual:
+            np.matmul(own, kept_h, out=target)
+        else:
+            if cutoffs is not None:
+                target -= _change(model, cutoffs, rows)
+            if observed is not None and not observed.all():
+                target[~observed] = (own @ kept_h)[~observed]
         if left_out is not None:
             target[:, left_out] = 0
         power = row_squared_norms(target) / residual.n_used_frames
         if left_out is not None:
-            share = 1 if cutoffs is None else 1 - cutoffs.of(rows, first, band.high)
-            target[:, left_out] = (kept[rows] * share) @ kept_h[:, left_out]
+            target[:, left_out] = own @ kept_h[:, left_out]
         return power
 
     return np.concatenate(list(residual.map_row_blocks(filtered)))

@@ -50,8 +50,10 @@ def map_blood(
         Shape of the image.
     """
     noise = measure_noise(lags, projection, grid)
+    if low == 0:
+        return MappedBlood(estimate_blood(lags, projection, noise, grid), None)
     first = estimate_blood(lags, projection, noise, grid, with_halves=False)
-    if low == 0 or not shows_blood(first, residual.n_used_frames):
+    if not shows_blood(first, residual.n_used_frames):
         return MappedBlood(estimate_blood(lags, projection, noise, grid), None)
     cutoffs = local_cutoffs(model, low, first, grid)
     by_place = clutter_projection(

@@ -14,8 +14,9 @@ FAR = 1.5
 
 REFITTED, NEARLY_REFITTED = 0.5, 5.0
 """Energy gained by the last pass of the refit, over the energy left, up to which the components are those of the full
-SVD, or close to them. Each pass gains far less than the one before: with up to 1.2 the power Doppler correlated with
-the full SVD's at 1.0000 on 25 runs, with random starts and two iterations among them."""
+SVD, or close to them. Each pass gains far less than the one before. On 30 runs, random starts with two iterations among
+them, it was up to 1.2, and the power Doppler correlated with the full SVD's at 0.9999 or better; at 0.994 or better in
+seven of them with a sampling of 0.1 or less."""
 
 ROUNDING = 2.0**-23
 """Share of the energy of a stack in single precision that is rounding."""

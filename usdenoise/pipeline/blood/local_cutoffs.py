@@ -12,20 +12,21 @@ from usdenoise.pipeline.blood.blood_map import BloodMap
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
 BELOW, ABOVE = 4, 8
-"""Components below and above the global cutoff whose share is decided pixel by pixel. With eight below it, tissue came
-back into the vessels of one development phantom of eight."""
+"""Components below and above the global cutoff whose share is decided pixel by pixel. With eight below it, tissue
+came back into vessels: on the worst of eight development phantoms the correlation with the true power fell by 0.12."""
 
 REFERENCES_FROM, REFERENCES_TO = 8, 2
 """The tissue map is the mean power of the components from 8 to 2 below the cutoff: tissue near the cutoff is like them."""
 
 CAUTION = 2.0
-"""Weight of blood against tissue: 2 gave a higher correlation with the true blood power than 1 in all of 40 stacks."""
+"""Weight of blood against tissue. With 2 the mean correlation with the true blood power of eight development phantoms was
+0.001 to 0.004 higher than with 1, for each of five kinds of noise."""
 
 LEAST_LEVEL = 0.01
 """Level added to each map, in units of its mean, so that no pixel is certain to have none of a source."""
 
 SHARE_PIXELS, SHARE_ROUNDS = 2000, 60
-"""Pixels from which the shares of a component are fitted, and multiplicative updates. 200 rounds gave the same cutoffs."""
+"""Pixels from which the shares of a component are fitted, and multiplicative updates."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     maps = np.stack([_levelled(m) for m in (tissue, blood.blood_power, blood.noise_power)], axis=1)
     some = slice(None, None, max(1, len(maps) // SHARE_PIXELS))
     shares = _shares(model.left[some, first:stop], maps[some])
+    around = grid.average(maps, CELL_SIGMA)
     tissue, vessels, noise = (
-        grid.average(maps, CELL_SIGMA)[:, source, None] * weight
+        around[:, source, None] * weight
         for source, weight in enumerate(shares * np.array([[1.0], [CAUTION], [1.0]]))
     )
     taken = tissue / np.maximum(tissue + vessels + noise, TINY)

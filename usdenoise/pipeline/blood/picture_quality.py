@@ -71,9 +71,8 @@ def shows_blood(blood: BloodMap, n_frames: int) -> bool:
     n_frames : int
         Number of frames from which it was made.
     """
-    brightest = float(np.percentile(blood.blood_power, BRIGHTEST_PERCENT))
     standard_error = float(np.median(blood.noise_power)) / np.sqrt(n_frames)
-    return bool(brightest > LEAST_STANDARD_ERRORS * standard_error)
+    return bool(_brightest(blood) > LEAST_STANDARD_ERRORS * standard_error)
 
 
 def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
@@ -87,8 +86,7 @@ def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
         Number of frames from which it was made.
     """
     power, noise = blood.blood_power, blood.noise_power
-    brightest = float(np.percentile(power, BRIGHTEST_PERCENT))
-    bright = power >= 10 ** (-BRIGHT_DB / 10) * brightest
+    bright = power >= 10 ** (-BRIGHT_DB / 10) * _brightest(blood)
     vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
     noise_share = float((noise > power).mean())
     if not shows_blood(blood, n_frames) or not vessel.any():
@@ -97,6 +95,10 @@ def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
     lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
     return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility)
+
+
+def _brightest(blood: BloodMap) -> float:
+    return float(np.percentile(blood.blood_power, BRIGHTEST_PERCENT))
 
 
 def _level(ratio_db: float) -> str:

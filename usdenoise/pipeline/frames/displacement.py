@@ -58,8 +58,7 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
         transformed: NDArray[Any] = fft.rfftn(envelope * window, axes=axes)
         return transformed
 
-    used = np.arange(matrix.n_frames) if matrix.left_out is None else np.flatnonzero(~matrix.left_out)
-    some = used[:: max(1, len(used) // REFERENCE_FRAMES)]
+    some = np.arange(0, matrix.n_frames, max(1, matrix.n_frames // REFERENCE_FRAMES))
     parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
     reference = sum(matrix.executor.map(lambda frames: spectra(frames).sum(axis=0), parts))
     blocks = list(row_blocks(matrix.n_frames, FRAMES_A_BLOCK))

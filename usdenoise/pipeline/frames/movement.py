@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOVES = 0.75
-"""Range of the displacement, in pixels, from which the image is said to move. Hearts and breaths of the phantoms give
-up to 0.5."""
+"""Range of the displacement, in pixels, from which the image is said to move. The sample data, with heartbeat and
+breathing, do not."""
 
 STEP, STEP_FRAMES = 0.5, 8
 """Displacement in pixels between the medians of eight frames before and after a step, by which a probe has slipped."""
