@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import imageio.v3 as iio
 import numpy as np
 import pytest
 import scipy.io
@@ -772,6 +773,30 @@ def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Pa
     assert report["verdict"] == f"{report['blood']['sentence']}; estimate: as good as the full SVD"
     assert report["held_out_ratio"] < 1.1
     assert (tmp_path / "out" / "small_cutoff.png").stat().st_size > 10_000
+
+
+def test_the_figure_of_the_frames_is_drawn_on_request(phantom_file: Path, tmp_path: Path) -> None:
+    arguments = (
+        "run",
+        phantom_file,
+        "-o",
+        tmp_path,
+        "--no-html",
+        "--products",
+        "power",
+        "--figure-format",
+        "png,svg",
+    )
+    report = parse(cli(*arguments, "--frames-figure", "--json").stdout)
+    assert report["output"]["frames_png"] == str(tmp_path / "small_frames.png")
+    text = (tmp_path / "small_frames.svg").read_text()
+    for word in ("small: frames", "DVARS", "displacement", "outside the", "bands of pixels", "frame", "dB"):
+        assert word in text
+    # A curve above another, and the carpet below: no row of the picture is empty apart from the gaps.
+    picture = iio.imread(tmp_path / "small_frames.png")[..., :3]
+    assert picture.shape[0] > 800
+    carpet = picture[int(0.7 * picture.shape[0]), 200:900, 0]
+    assert np.ptp(carpet.astype(int)) > 60
 
 
 def test_cutoff_figure_needs_a_choice(stack: Path, tmp_path: Path) -> None:

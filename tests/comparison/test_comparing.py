@@ -38,6 +38,20 @@ def everything(acquisition, truth):
     return compare(acquisition, truth=truth, rank=RANK, low_cutoff=LOW, timeout=120)
 
 
+def of_power(outcome):
+    """Return the rows, images and curves of the power Doppler images."""
+    lists = zip(outcome.rows, outcome.images, outcome.curves, strict=True)
+    return list(zip(*[entry for entry in lists if entry[0]["picture"] == "power Doppler"], strict=True))
+
+
+def found(outcome, method, picture="power Doppler"):
+    """Return the row and the image of a method."""
+    number = next(
+        i for i, row in enumerate(outcome.rows) if (row["method"], row["picture"]) == (method, picture)
+    )
+    return outcome.rows[number], outcome.images[number]
+
+
 def exact_filter(acquisition, low=LOW):
     matrix = casorati(acquisition).astype(np.complex128)
     left, singular, right = loops.truncated_svd(matrix, low)
@@ -45,8 +59,9 @@ def exact_filter(acquisition, low=LOW):
 
 
 def test_every_method_is_a_row_that_is_done(everything):
-    assert [row["method"] for row in everything.rows] == list(CONTENDERS)
-    for row, image in zip(everything.rows, everything.images, strict=True):
+    rows, images, _ = of_power(everything)
+    assert [row["method"] for row in rows] == list(CONTENDERS)
+    for row, image in zip(rows, images, strict=True):
         assert row["status"] == "done", row
         assert row["seconds"] > 0
         assert row["peak_memory_bytes"] > 20 * 2**20
@@ -62,8 +77,7 @@ def test_every_method_is_a_row_that_is_done(everything):
 def test_the_svds_row_holds_numpys_numbers(everything, acquisition, truth):
     _, wanted = exact_filter(acquisition)
     power = np.mean(np.abs(wanted) ** 2, axis=1).reshape(40, 32)
-    row = next(row for row in everything.rows if row["method"] == "svd")
-    image = everything.images[everything.rows.index(row)]
+    row, image = found(everything, "svd")
     assert image == pytest.approx(power, rel=1e-3)
     assert everything.reference == pytest.approx(power, rel=1e-3)
     mask = truth.vessel_mask
@@ -75,8 +89,44 @@ def test_the_svds_row_holds_numpys_numbers(everything, acquisition, truth):
     assert row["distance_to_svd"] is None
 
 
+def test_every_filter_has_the_same_noise_correction(everything, acquisition, truth):
+    maps = [row for row in everything.rows if row["picture"] == "blood map"]
+    assert [row["method"] for row in maps] == list(CONTENDERS)
+    alone = usdenoise.denoise(acquisition, method="svd", low_cutoff=LOW, rank=RANK).blood_power
+    row, image = found(everything, "svd", "blood map")
+    assert np.array_equal(image, alone)
+    assert row["correlation"] == pytest.approx(metrics.correlation(alone, truth.blood_power))
+    assert row["auc"] == pytest.approx(metrics.detection_auc(alone, truth.vessel_mask))
+    assert (row["status"], row["low_cutoff"], row["seconds"]) == ("done", LOW, None)
+    np.testing.assert_allclose(found(everything, "rsvd", "blood map")[1], alone, atol=1e-3 * alone.max())
+
+
+@pytest.mark.parametrize("name", ["highpass", "polynomial", "rsvd"])
+def test_noise_alone_is_no_blood_after_any_filter(name):
+    rng = np.random.default_rng(5)
+    noise = rng.standard_normal((40, 32, 200)) + 1j * rng.standard_normal((40, 32, 200))
+    outcome = compare(Acquisition(noise, "zxt"), [name], low_cutoff=4, rank=6)
+    power, blood = found(outcome, name)[1], found(outcome, name, "blood map")[1]
+    assert power.mean() > 1.5
+    assert blood.max() < 4 * 2 / np.sqrt(200)
+
+
+def test_a_filter_over_time_has_the_true_blood_power():
+    rng = np.random.default_rng(6)
+    shape = (40, 32, 200)
+    stack = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    flow = rng.standard_normal((10, 10, 200)) + 1j * rng.standard_normal((10, 10, 200))
+    # An autocorrelation of 0.5 at lag 1, half a turn away from the frequencies that the filter takes.
+    flow[..., 1:] = 0.5 * (flow[..., 1:] + flow[..., :-1])
+    stack[10:20, 10:20] += 2 * flow * np.exp(1j * np.pi * np.arange(200))
+    outcome = compare(Acquisition(stack, "zxt"), ["highpass"], low_cutoff=4, rank=6)
+    blood = found(outcome, "highpass", "blood map")[1]
+    assert blood[11:19, 11:19].mean() == pytest.approx(4.0, rel=0.1)
+    assert np.median(blood) < 0.1
+
+
 def test_distances_to_the_svd_tell_the_methods_apart(everything):
-    distance = {row["method"]: row["distance_to_svd"] for row in everything.rows}
+    distance = {row["method"]: row["distance_to_svd"] for row in of_power(everything)[0]}
     assert distance["rsvd"] < 1e-3
     assert distance["eta-decay"] < 0.1
     assert distance["softimpute"] < 1
@@ -84,11 +134,10 @@ def test_distances_to_the_svd_tell_the_methods_apart(everything):
 
 
 def test_each_methods_row_is_what_the_library_gives(acquisition, everything):
-    row = next(row for row in everything.rows if row["method"] == "eta-decay")
+    row, image = found(everything, "eta-decay")
     alone = usdenoise.denoise(acquisition, rank=RANK, low_cutoff=LOW)
     assert row["held_out_rmse"] == alone.held_out_rmse
     assert row["passes"] == alone.solution.passes
-    image = everything.images[everything.rows.index(row)]
     assert np.array_equal(image, alone.power_doppler)
     _, wanted = exact_filter(acquisition)
     difference = casorati(alone.acquisition) - wanted
@@ -98,7 +147,8 @@ def test_each_methods_row_is_what_the_library_gives(acquisition, everything):
 
 
 def test_curves_end_at_the_last_pass_with_the_error_of_that_pass(everything):
-    for row, curve in zip(everything.rows, everything.curves, strict=True):
+    rows, _, curves = of_power(everything)
+    for row, curve in zip(rows, curves, strict=True):
         assert bool(curve) == CONTENDERS[row["method"]].sampled
         if curve:
             passes, seconds, errors = zip(*curve, strict=True)
@@ -114,19 +164,21 @@ def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition):
     outcome = compare(acquisition, ["rsvd", "eta-decay", "polynomial"])
     chosen = usdenoise.denoise(acquisition, method="svd").options
     assert outcome.low_cutoff == chosen.low_cutoff
-    assert [row["low_cutoff"] for row in outcome.rows] == [chosen.low_cutoff, chosen.low_cutoff, None]
-    assert outcome.rows[0]["rank"] == chosen.rank
-    assert outcome.rows[2]["note"] == f"order {chosen.low_cutoff - 1}"
+    rows = of_power(outcome)[0]
+    assert [row["low_cutoff"] for row in rows] == [chosen.low_cutoff, chosen.low_cutoff, None]
+    assert rows[0]["rank"] == chosen.rank
+    assert rows[2]["note"] == f"order {chosen.low_cutoff - 1}"
     # Without a truth or regions there is no contrast to compute.
     assert all(row[name] is None for row in outcome.rows for name in ("contrast_db", "gcnr", "auc"))
 
 
 def test_methods_that_sample_have_a_row_for_each_fraction(acquisition):
     outcome = compare(acquisition, ["svd", "eta-decay"], sampling=[0.6, 0.3], low_cutoff=LOW, rank=RANK)
-    assert [(row["method"], row["sampling"]) for row in outcome.rows] == [
+    rows = of_power(outcome)[0]
+    assert [(row["method"], row["sampling"]) for row in rows] == [
         ("svd", None), ("eta-decay", 0.6), ("eta-decay", 0.3),
     ]  # fmt: skip
-    assert outcome.rows[1]["held_out_rmse"] < outcome.rows[2]["held_out_rmse"]
+    assert rows[1]["held_out_rmse"] < rows[2]["held_out_rmse"]
 
 
 def test_missing_entries_leave_the_svd_out_and_the_rest_in(acquisition):
@@ -140,7 +192,8 @@ def test_missing_entries_leave_the_svd_out_and_the_rest_in(acquisition):
         low_cutoff=LOW,
         on_row=told.append,
     )
-    assert told == outcome.rows
+    rows, images, _ = of_power(outcome)
+    assert told == list(rows)
     status = {row["method"]: row["status"] for row in outcome.rows}
     assert status == {
         "svd": "failed", "highpass": "failed", "eta-decay": "done", "rpca": "done", "softimpute": "done",
@@ -149,7 +202,7 @@ def test_missing_entries_leave_the_svd_out_and_the_rest_in(acquisition):
     assert "this method needs every entry, and " in outcome.rows[1]["message"]
     assert outcome.images[0] is None
     assert all(row["distance_to_svd"] is None for row in outcome.rows)
-    assert outcome.reference == pytest.approx(outcome.images[2])
+    assert outcome.reference == pytest.approx(images[2])
 
 
 def test_a_method_that_takes_too_long_is_a_row_that_says_so(acquisition):
@@ -196,7 +249,11 @@ def test_parameters_reach_their_method(acquisition):
             "rsvd": {"power_iterations": 1},
         },
     )
-    assert [row["note"] for row in outcome.rows] == ["order 3, 75 Hz", "order 5", "2 passes over all entries"]
+    assert [row["note"] for row in of_power(outcome)[0]] == [
+        "order 3, 75 Hz",
+        "order 5",
+        "2 passes over all entries",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.pages.reports import Page, report
 from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
 from usdenoise.jobs.job_frame import Job
 from usdenoise.jobs.job_options import Display, Output
-from usdenoise.jobs.page_content import PageContent, frame_charts, noise_over_depth
+from usdenoise.jobs.page_content import PageContent, carpet_of, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
 from usdenoise.pipeline.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.pipeline.frames.frame_curves import FrameCurves
@@ -71,11 +71,11 @@ def test_the_noise_is_averaged_over_each_depth() -> None:
 def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     power = np.array([1.0, 100.0, 0.0, 10.0])
     displacement = np.array([[0.0, 0.5], [0.0, 0.25], [1.0, 0.0], [0.0, 0.0]])
-    curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement)
+    carpet = np.array([[1, 1, 0, 1], [1, 30, 0, 1]], np.float32)
+    curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement, carpet)
     bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
-    charts = frame_charts(
-        FrameQuality(bad, None, Treatment.TOO_MANY, Movement(0.0, (), 0.0), curves, "2 of 4"), "xz"
-    )
+    quality = FrameQuality(bad, None, Treatment.TOO_MANY, Movement(0.0, (), 0.0), curves, "2 of 4")
+    charts = frame_charts(quality, "xz")
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],
         "Displacement, depth": [0.0, 0.0, 1.0, 0.0],
@@ -84,7 +84,14 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     assert charts[0].points == [(0.0, 0.0), (1.0, 20.0), (3.0, 10.0)]
     assert charts[1].points == [(1.0, 3.0), (2.0, 4.0), (3.0, 5.0)]
     assert all(list(chart.flagged) == [1, 2] for chart in charts)
-    shown = Page(content(bad_frames=[{"frame": 1, "reason": "outlier", "score": 9.5}]).page([], [], charts))
+    below = carpet_of(quality)
+    assert below.text.endswith(
+        "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"
+    )
+    # 0 dB is a third of the way from -6 to 12 dB; no power is black, and 30 times the median white.
+    assert iio.imread(below.png).tolist() == [[85, 85, 0, 85], [85, 255, 0, 85]]
+    bad_frames = [{"frame": 1, "reason": "outlier", "score": 9.5}]
+    shown = Page(content(bad_frames=bad_frames).page([], [], charts, below))
     assert "1 bad frame, counted from 0: Frame Reason Score 1 outlier 9.5" in shown.text
     assert any(
         chart["aria-label"]
@@ -92,11 +99,13 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
         "smallest 0 at 0, largest 20 at 1; marked at 1, 2"
         for chart in shown.all("svg")
     )
+    assert shown.all("svg")[-1]["aria-label"] == below.text
 
 
 def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
     buffer = io.BytesIO()
-    iio.imwrite(buffer, RNG.integers(0, 255, (1200, 1200, 3)).astype(np.uint8), extension=".png")
+    grey = RNG.integers(0, 255, (1200, 1200, 1)).astype(np.uint8)
+    iio.imwrite(buffer, np.repeat(grey, 3, axis=2), extension=".png")
     page = content(n_pictures=5)
     names = ("blood_power_png", "power_doppler_png", "velocity_png", "directional_png", "signed_png")
     drawn = [page.picture(name, buffer.getvalue(), np.ones((4, 4))) for name in names]

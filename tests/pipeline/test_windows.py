@@ -220,6 +220,8 @@ def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
     display = Display(cutoff_figure=True)
     with pytest.raises(OptionError, match="a cutoff in each window; leave out cutoff_figure or window"):
         job.run(stack, tmp_path / "out", display=display, output=Output(window=30))
+    with pytest.raises(OptionError, match="drawn for one stack; leave out frames_figure or window"):
+        job.run(stack, tmp_path / "out", display=Display(frames_figure=True), output=Output(window=30))
 
 
 @pytest.fixture(scope="module")

@@ -236,7 +236,8 @@ def _table(rows: list[dict[str, Any]], several: bool) -> tuple[list[str], list[l
     headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
     cells = []
     for row in rows:
-        line = [row["method"]]
+        is_map = row["picture"] == "blood map"
+        line = ["  blood map" if is_map else row["method"]]
         if several:
             line.append("" if row["sampling"] is None else f"{row['sampling']:g}")
         for key in shown:

@@ -16,7 +16,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
 READING = ("dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external")
-_DISPLAY = ("dynamic_range", "db_factor", "cutoff_figure", "color_map", "figure_formats", "movie_speed")
+_DISPLAY = (
+    "dynamic_range",
+    "db_factor",
+    "cutoff_figure",
+    "frames_figure",
+    "color_map",
+    "figure_formats",
+    "movie_speed",
+)
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
 
@@ -203,6 +211,12 @@ display_options = _stack(
         "--cutoff-figure",
         is_flag=True,
         help="Draw how the low cutoff was chosen. Use it when the report says unsure.",
+    ),
+    option(
+        Group.OUTPUTS,
+        "--frames-figure",
+        is_flag=True,
+        help="Draw curves over the frames above a carpet plot. Use it when frames look bad.",
     ),
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, Settings, compare
+from usdenoise.comparison.comparison_rows import Picture
 from usdenoise.comparison.regions import region
 from usdenoise.errors import check_path
 from usdenoise.formats import load
@@ -26,7 +27,7 @@ from usdenoise.system.provenance import software, to_json
 
 FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
 COLUMNS = (
-    "method", "sampling", "status", "message", "seconds", "peak_memory_bytes", "rank", "low_cutoff",
+    "method", "sampling", "picture", "status", "message", "seconds", "peak_memory_bytes", "rank", "low_cutoff",
     "iterations", "passes", "held_out_rmse", "distance_to_svd", "contrast_db", "cnr", "gcnr", "correlation",
     "auc", "note", "citation",
 )  # fmt: skip
@@ -178,9 +179,12 @@ def _convergence(outcome: Comparison, several: bool) -> bytes | None:
 
 
 def _label(row: Mapping[str, Any], several: bool) -> str:
-    if row["sampling"] is None or not several:
-        return str(row["method"])
-    return f"{row['method']}, {100 * row['sampling']:g} %"
+    parts = [str(row["method"])]
+    if row["sampling"] is not None and several:
+        parts.append(f"{100 * row['sampling']:g} %")
+    if row["picture"] == Picture.BLOOD_MAP.value:
+        parts.append(Picture.BLOOD_MAP.value)
+    return ", ".join(parts)
 
 
 def _montage(
@@ -214,34 +218,37 @@ def _montage(
         dynamic_range_db=suitable_range_db(scaled(reference)) if dynamic_range is None else dynamic_range,
         spacing_mm=acquisition.spacing_mm,
         color_map=color_map,
-        title=f"{shortened(stem, 40)}: power Doppler; the low-rank methods remove {removed} clutter components",
+        title=f"{shortened(stem, 40)}: power Doppler and blood map; "
+        f"the low-rank methods remove {removed} clutter components",
     )
 
 
 def _grid(
     rows: Sequence[Mapping[str, Any]], images: Sequence[NDArray[Any] | None]
 ) -> list[list[LabelledImage | None]]:
-    """Arrange labelled images for the montage.
+    """Arrange labelled images for the montage: a line of power Doppler images above the line of their blood maps.
 
-    With several samplings, each method that samples has a line with one column for each sampling, and the methods
-    that use all entries fill the lines below. Otherwise all images follow each other, at most MOST_COLUMNS a line.
+    With several samplings, each method that samples has two lines with one column for each sampling, and the methods
+    that use all entries fill the lines below. Otherwise all methods follow each other, at most MOST_COLUMNS a line.
     """
-    several = len({row["sampling"] for row in rows} - {None}) > 1
-    lines: dict[str, dict[float, LabelledImage | None]] = {}
-    others: list[LabelledImage] = []
+    fractions = list(dict.fromkeys(row["sampling"] for row in rows if row["sampling"] is not None))
+    several = len(fractions) > 1
+    lines: dict[tuple[str, str], dict[float, LabelledImage | None]] = {}
+    others: dict[str, list[LabelledImage]] = {picture.value: [] for picture in Picture}
     for row, image in zip(rows, images, strict=True):
-        name, fraction, label = row["method"], row["sampling"], _label(row, several)
+        fraction, label = row["sampling"], _label(row, several)
         if several and fraction is None:
             label += ", all entries"
         cell = None if image is None else (label, image)
         if several and fraction is not None:
-            lines.setdefault(name, {})[fraction] = cell
+            lines.setdefault((row["method"], row["picture"]), {})[fraction] = cell
         elif cell is not None:
-            others.append(cell)
-    fractions = list(dict.fromkeys(row["sampling"] for row in rows if row["sampling"] is not None))
-    width = len(fractions) if several else min(len(others), MOST_COLUMNS)
+            others[row["picture"]].append(cell)
+    most = max(len(cells) for cells in others.values())
+    width = len(fractions) if several else min(most, MOST_COLUMNS)
     grid = [[line.get(fraction) for fraction in fractions] for line in lines.values()]
-    for start in range(0, len(others), width):
-        part: list[LabelledImage | None] = [*others[start : start + width]]
-        grid.append(part + [None] * (width - len(part)))
+    for start in range(0, most, width):
+        for cells in others.values():
+            part: list[LabelledImage | None] = [*cells[start : start + width]]
+            grid.append(part + [None] * (width - len(part)))
     return grid

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.comparison.comparison_rows import FiguresOfMerit, Picture, blood_row, method_row
 from usdenoise.comparison.contender_runs import Work
 from usdenoise.comparison.contenders import CONTENDERS
 from usdenoise.comparison.method_process import MethodResult, MethodTask
@@ -40,14 +41,16 @@ class Comparison:
     Attributes
     ----------
     rows : list of dict
-        One row for each method and sampling, in the order of the call: method, sampling, status ("done", "failed",
-        "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank, low_cutoff, iterations,
-        passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and citation. Values
-        that a method does not have are None.
+        Two rows for each method and sampling that is done, in the order of the call: that of its power Doppler and that
+        of its blood map; one row for any other. Keys: method, sampling, picture ("power Doppler" or "blood map"),
+        status ("done", "failed", "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank,
+        low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and
+        citation. Values that a method does not have are None. The row of a blood map has the figures of its image
+        alone: the blood map of every filter is made in the same way, by :mod:`usdenoise.pipeline.blood`.
     images : list of float32 array or None
-        Linear power Doppler of each row, spatial axes in the order of the acquisition; None where a method failed.
+        Linear image of each row, spatial axes in the order of the acquisition; None where a method failed.
     curves : list of tuple of (passes, seconds, held-out rms error)
-        Convergence of each row; empty for a method that is not iterative.
+        Convergence of each row; empty for a blood map, and for a method that is not iterative.
     low_cutoff : int or str
         Number of components that every low-rank method removes; "auto" if each method chose its own.
     reference : float32 array or None
@@ -126,7 +129,7 @@ def compare(
     truth : Truth, optional
         True blood power and vessels, for the correlation and the detection AUC.
     on_row : callable, optional
-        Called with each row when its method has ended.
+        Called with the row of each method's power Doppler when the method has ended.
     on_start : callable, optional
         Called before each method with its label, the number of methods that have ended, and the number of all. The full
         SVD, which all others are compared with, comes first.
@@ -155,9 +158,11 @@ def compare(
     >>> stack = usdenoise.Acquisition(tissue + blood_and_noise, axes="tzx")
     >>> comparison = usdenoise.compare(stack, ["svd", "polynomial"], rank=4, low_cutoff=1)
     >>> for row in comparison.rows:
-    ...     print(row["method"], row["status"])
-    svd done
-    polynomial done
+    ...     print(row["method"], row["picture"], row["status"])
+    svd power Doppler done
+    svd blood map done
+    polynomial power Doppler done
+    polynomial blood map done
     >>> comparison.images[0].shape
     (12, 10)
     """
@@ -173,7 +178,7 @@ def compare(
         shape = acquisition.shape_in(acquisition.spatial_axes)
         # A region that does not fit raises an error here, before any method has run.
         metrics.contrast_db(np.empty(shape), signal, background)
-    figures = _FiguresOfMerit(signal, background, truth)
+    figures = FiguresOfMerit(signal, background, truth)
     planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
     begin = on_start or (lambda label, ended, total: None)
     with tempfile.TemporaryDirectory(prefix="usdenoise-") as scratch:
@@ -186,43 +191,17 @@ def compare(
             begin(name if fraction is None else f"{name} at {fraction:g}", number, len(planned) + 1)
             result = runner.result(name, fraction)
             image = runner.image(result)
-            row = _row(name, fraction, result, figures.of(image))
-            rows.append(row)
+            rows.append(method_row(name, fraction, result, figures.of(image)))
             images.append(image)
             curves.append(result.filtered.curve if result.filtered is not None else ())
             if on_row is not None:
-                on_row(row)
+                on_row(rows[-1])
+            if result.filtered is not None:
+                image = runner.image(result, Picture.BLOOD_MAP)
+                rows.append(blood_row(rows[-1], figures.of(image)))
+                images.append(image)
+                curves.append(())
         return Comparison(rows, images, curves, low, None if reference is None else runner.image(reference))
-
-
-class _FiguresOfMerit:
-    """Figures of merit of an image; None for those that need regions or a truth that are not given."""
-
-    def __init__(
-        self,
-        signal: NDArray[np.bool_] | None,
-        background: NDArray[np.bool_] | None,
-        truth: Truth | None,
-    ) -> None:
-        self._signal, self._background, self._truth = signal, background, truth
-
-    def of(self, image: NDArray[np.float32] | None) -> dict[str, float | None]:
-        figures: dict[str, float | None] = dict.fromkeys(
-            ("contrast_db", "cnr", "gcnr", "correlation", "auc"), None
-        )
-        if image is None:
-            return figures
-        if self._signal is not None and self._background is not None:
-            for name, figure in (
-                ("contrast_db", metrics.contrast_db),
-                ("cnr", metrics.cnr),
-                ("gcnr", metrics.gcnr),
-            ):
-                figures[name] = figure(image, self._signal, self._background)
-        if self._truth is not None:
-            figures["correlation"] = metrics.correlation(image, self._truth.blood_power)
-            figures["auc"] = metrics.detection_auc(image, self._truth.vessel_mask)
-        return figures
 
 
 class _MethodRunner:
@@ -272,11 +251,15 @@ class _MethodRunner:
             self._results[name, sampling] = self._run(name, sampling, keep)
         return self._results[name, sampling]
 
-    def image(self, result: MethodResult) -> NDArray[np.float32] | None:
-        """Return the linear power Doppler, spatial axes in the order of the acquisition; None without a result."""
-        if result.filtered is None:
+    def image(
+        self, result: MethodResult, picture: Picture = Picture.POWER_DOPPLER
+    ) -> NDArray[np.float32] | None:
+        """Return a linear image, spatial axes in the order of the acquisition; None without a result."""
+        filtered = result.filtered
+        if filtered is None:
             return None
-        return image_from_pixels(result.filtered.power, self._like).astype(np.float32)
+        pixels = filtered.power if picture is Picture.POWER_DOPPLER else filtered.blood_power
+        return image_from_pixels(pixels, self._like).astype(np.float32)
 
     def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
         contender, settings = CONTENDERS[name], self._settings
@@ -319,29 +302,6 @@ class _MethodRunner:
         with path.open("rb") as file:
             result: MethodResult = pickle.load(file)
         return result
-
-
-def _row(
-    name: str, sampling: float | None, result: MethodResult, figures: Mapping[str, Any]
-) -> dict[str, Any]:
-    filtered = result.filtered
-    return {
-        "method": name,
-        "sampling": sampling,
-        "status": result.status,
-        "message": result.message,
-        "seconds": result.seconds,
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "rank": filtered and filtered.rank,
-        "low_cutoff": filtered and filtered.low,
-        "iterations": filtered and filtered.iterations,
-        "passes": filtered and filtered.passes,
-        "held_out_rmse": filtered and filtered.held_out_rmse,
-        "distance_to_svd": result.distance,
-        **figures,
-        "note": filtered.note if filtered else "",
-        "citation": CONTENDERS[name].citation,
-    }
 
 
 def _check(names: Sequence[str], sampling: Sequence[float], settings: Settings) -> None:

@@ -19,12 +19,16 @@ from usdenoise.filters.temporal_filters import highpass, polynomial
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
-from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.pipeline.band import Band, keep_band, remove_clutter
+from usdenoise.pipeline.band import Band, keep_band, measure, remove_clutter
+from usdenoise.pipeline.blood.blood_background import measure_noise
+from usdenoise.pipeline.blood.blood_map import estimate_blood
+from usdenoise.pipeline.blood.clutter_projection import clutter_projection, filter_projection
+from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
+from usdenoise.pipeline.blood_by_place import map_blood
 from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.options import make_options
 from usdenoise.pipeline.pixel_subset import draw_pixel_subset
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import CasoratiMatrix, casorati, check_entries
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.sampling import HELD_OUT_FRACTION, draw_entries
@@ -75,6 +79,9 @@ class Filtered:
         The filtered Casorati matrix.
     power : (n_pixels,) float64 array
         Mean power of each pixel over the frames.
+    blood_power : (n_pixels,) float64 array
+        Blood map of the filtered stack, with the same correction for every method. Methods with components have
+        cutoffs by place in it, as `usdenoise run` has.
     rank, low : int or None
         Number of components estimated and removed; None for a method without components.
     held_out_rmse : float or None
@@ -91,6 +98,7 @@ class Filtered:
 
     matrix: NDArray[Any]
     power: NDArray[np.float64]
+    blood_power: NDArray[np.float64]
     rank: int | None = None
     low: int | None = None
     held_out_rmse: float | None = None
@@ -124,9 +132,13 @@ def denoiser(preset: str | None, limit_rank: bool) -> Callable[[Work], Filtered]
             on_iteration=lambda line: lines.append((line, time.perf_counter() - began)),
         )
         matrix = casorati(result.acquisition)
-        power = result.power_doppler.reshape(-1).astype(np.float64)
+        power, blood = (
+            image.reshape(-1).astype(np.float64) for image in (result.power_doppler, result.blood_power)
+        )
         low = result.options.low_cutoff
-        filtered = Filtered(matrix, power, int(result.options.rank), None if isinstance(low, str) else low)
+        filtered = Filtered(
+            matrix, power, blood, int(result.options.rank), None if isinstance(low, str) else low
+        )
         solution = result.solution
         if solution is None:
             return replace(filtered, note="every entry was used")
@@ -208,11 +220,13 @@ def run_highpass(work: Work) -> Filtered:
     if hertz is not None and rate is None:
         raise OptionError("highpass.cutoff_hz needs the frame rate; give --frame-rate")
     cutoff = work.parameters["cutoff_a_frame"] if hertz is None else hertz / rate
-    with ThreadExecutor(work.threads) as executor:
-        matrix = _matrix(work, executor).values
-        highpass(matrix, cutoff, work.parameters["order"], executor, out=matrix)
+    order = work.parameters["order"]
     unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
-    return Filtered(matrix, _power(matrix), note=f"order {work.parameters['order']}, {unit}")
+
+    def apply(matrix: NDArray[Any], executor: Executor) -> None:
+        highpass(matrix, cutoff, order, executor, out=matrix)
+
+    return _filter_in_time(work, apply, f"order {order}, {unit}")
 
 
 def run_polynomial(work: Work) -> Filtered:
@@ -220,10 +234,35 @@ def run_polynomial(work: Work) -> Filtered:
     order = work.parameters["order"]
     if order is None:
         order = _number(work.low, "low_cutoff") - 1
-    with ThreadExecutor(work.threads) as executor:
-        matrix = _matrix(work, executor).values
+
+    def apply(matrix: NDArray[Any], executor: Executor) -> None:
         polynomial(matrix, order, executor, out=matrix)
-    return Filtered(matrix, _power(matrix), note=f"order {order}")
+
+    return _filter_in_time(work, apply, f"order {order}")
+
+
+def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None], note: str) -> Filtered:
+    """Filter every pixel alone, and map the blood that is left.
+
+    Parameters
+    ----------
+    work : Work
+        The stack and the settings.
+    apply : callable
+        Filters the rows of a matrix in place.
+    note : str
+        Which filter it is.
+    """
+    with ThreadExecutor(work.threads) as executor:
+        matrix = _matrix(work, executor)
+        kept = np.eye(matrix.n_frames)
+        apply(kept, executor)
+        apply(matrix.values, executor)
+        grid, projection = _grid(work), filter_projection(kept)
+        residual = measure(matrix, projection.n_lags)
+        noise = measure_noise(residual.lags, projection, grid)
+        blood = estimate_blood(residual.lags, projection, noise, grid, with_halves=False)
+    return Filtered(matrix.values, residual.power, blood.blood_power, note=note)
 
 
 def _denoise_options(work: Work) -> dict[str, Any]:
@@ -301,11 +340,12 @@ def _keep(
     low = _number(work.low, "low_cutoff")
     high = model.rank if isinstance(work.high, str) else work.high
     band = Band(low, high, work.high == "none")
-    residual = remove_clutter(matrix, model, low, n_lags=0, out=matrix.values)
+    projection = clutter_projection(model.right[:, :low])
+    residual = remove_clutter(matrix, model, low, projection.n_lags, out=matrix.values)
+    blood = map_blood(matrix, model, projection, residual.lags, low, _grid(work)).map
     power = keep_band(matrix, model, band, residual.power)
-    return Filtered(matrix.values, power, rank=model.rank, low=low, **more)
+    return Filtered(matrix.values, power, blood.blood_power, rank=model.rank, low=low, **more)
 
 
-def _power(matrix: NDArray[Any]) -> NDArray[np.float64]:
-    parts = [row_squared_norms(matrix[rows]) for rows in block_rows(matrix.shape)]
-    return np.asarray(np.concatenate(parts) / matrix.shape[1])
+def _grid(work: Work) -> Neighbourhood:
+    return Neighbourhood(work.stack.shape_in(canonical_axes(work.stack.spatial_axes)))

@@ -13,7 +13,7 @@ from usdenoise.pictures.figures import shortened
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 """What the power images show, in words."""
 
-_STEM_LETTERS = 40
+STEM_LETTERS = 40
 """Letters of the name of a scan in a title."""
 
 _FAINT = 0.01
@@ -38,7 +38,7 @@ def figure_title(stem: str, quantity: str, removed: int, high: str | int) -> str
         "no component" if removed == 0 else f"{removed} clutter component{'' if removed == 1 else 's'}"
     )
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
-    return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {components} removed{dropped}"
+    return f"{shortened(stem, STEM_LETTERS)}: {quantity}, {components} removed{dropped}"
 
 
 def window_title(stem: str, quantity: str, windows: Sequence[Mapping[str, Any]]) -> str:
@@ -55,7 +55,7 @@ def window_title(stem: str, quantity: str, windows: Sequence[Mapping[str, Any]])
     low, high = min(cutoffs), max(cutoffs)
     components = f"{high}" if low == high else f"{low} to {high}"
     return (
-        f"{shortened(stem, _STEM_LETTERS)}: {quantity}, mean of {len(windows)} windows, {components} clutter components "
+        f"{shortened(stem, STEM_LETTERS)}: {quantity}, mean of {len(windows)} windows, {components} clutter components "
         "removed"
     )
 

@@ -21,18 +21,20 @@ from usdenoise.images.flow import Product, doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.figure_settings import (
     QUANTITIES,
+    STEM_LETTERS,
     figure_title,
     picture_formats,
     shown_levels,
     shows_blood,
 )
-from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, write_frame_table
+from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, frame_panels, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.page_content import (
     PAGE_PICTURES,
     SIGNED_PRODUCTS,
     PageContent,
+    carpet_of,
     frame_charts,
     noise_over_depth,
 )
@@ -47,7 +49,8 @@ from usdenoise.pictures.doppler_pictures import (
     velocity_figure,
     velocity_png,
 )
-from usdenoise.pictures.figures import encoded, load_libraries
+from usdenoise.pictures.figures import encoded, load_libraries, shortened
+from usdenoise.pictures.frames_figure import frames_figure, frames_png
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
@@ -101,8 +104,9 @@ class ImageJob:
         for name in (name for name in products if name not in POWER_PRODUCTS):
             files |= {f"{name}_{kind}": f"{name}.{kind}" for kind in display.figure_formats}
         files |= FRAME_FILES
-        if display.cutoff_figure:
-            files |= {f"cutoff_{kind}": f"cutoff.{kind}" for kind in display.figure_formats}
+        drawn = {"cutoff": display.cutoff_figure, "frames": display.frames_figure}
+        for name in (name for name, is_asked in drawn.items() if is_asked):
+            files |= {f"{name}_{kind}": f"{name}.{kind}" for kind in display.figure_formats}
         return files
 
     def filter(self, watcher: Watcher, clock: StageClock) -> "FilteredImage":
@@ -230,6 +234,11 @@ class FilteredImage:
         if (choice := result.cutoff) is not None and self.job.display.cutoff_figure:
             curves = (result.singular_values, choice.similarity, choice.profile, choice.low)
             made |= self._formats("cutoff", cutoff_png, cutoff_figure, curves, {})
+        if self.job.display.frames_figure:
+            quality = result.frame_quality
+            what = (frame_panels(result), quality.curves.carpet, [frame.frame for frame in quality.bad])
+            title = {"title": f"{shortened(self.job.path.stem, STEM_LETTERS)}: frames"}
+            made |= self._formats("frames", frames_png, frames_figure, what, title)
         return made
 
     def _settings(self, quantity: str) -> dict[str, Any]:
@@ -299,7 +308,9 @@ class FilteredImage:
         }
         drawn = [content.picture(key, pictures[key], *values[key]) for key in shown]
         over_frames = frame_charts(result.frame_quality, stack.spatial_axes)
-        return content.page(drawn, noise_over_depth(result.noise_power, stack), over_frames)
+        return content.page(
+            drawn, noise_over_depth(result.noise_power, stack), over_frames, carpet_of(result.frame_quality)
+        )
 
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the table of the frames."""

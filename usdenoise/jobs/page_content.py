@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from usdenoise.jobs.cautions import cautions
 from usdenoise.jobs.job_frame import Job
-from usdenoise.pages.charts import Chart
+from usdenoise.pages.charts import Carpet, Chart
 from usdenoise.pages.scan_page import Picture, scan_page
 from usdenoise.pictures.fitting import png_within
+from usdenoise.pictures.frames_figure import CARPET_DB, carpet_png
 from usdenoise.pipeline.frames.frame_quality import FrameQuality
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 
@@ -112,7 +113,11 @@ class PageContent:
         return Picture(title, png_within(png, PICTURE_BYTES // self.n_pictures), words, caption)
 
     def page(
-        self, pictures: Sequence[Picture], charts: Sequence[Chart], over_frames: Sequence[Chart] = ()
+        self,
+        pictures: Sequence[Picture],
+        charts: Sequence[Chart],
+        over_frames: Sequence[Chart] = (),
+        carpet: Carpet | None = None,
     ) -> str:
         """Return the page.
 
@@ -124,9 +129,11 @@ class PageContent:
             Curves of the result besides those that the report has.
         over_frames : sequence of Chart
             Curves over the frames; by default none.
+        carpet : Carpet, optional
+            Image over the frames; by default none.
         """
-        name = self.job.path.stem
-        return scan_page(name, self.report, pictures, charts, over_frames, cautions(self.report))
+        remarks = cautions(self.report)
+        return scan_page(self.job.path.stem, self.report, pictures, charts, over_frames, remarks, carpet)
 
     def _described(self, key: str, values: NDArray[Any], unit: str) -> str:
         if not values.size or not np.isfinite(values).all():
@@ -204,6 +211,25 @@ def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
         )
         for title, (unit, values) in lines.items()
     ]
+
+
+def carpet_of(quality: FrameQuality) -> Carpet:
+    """Return the carpet plot of the frames: bands of pixels over the frames.
+
+    Parameters
+    ----------
+    quality : FrameQuality
+        Curves of the result.
+    """
+    carpet = quality.curves.carpet
+    low, high = CARPET_DB
+    title = f"Power outside the clutter by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
+    loudest = np.unravel_index(int(np.argmax(carpet)), carpet.shape)
+    words = (
+        f"{title}, black to white, over the median of each of {carpet.shape[0]} bands of pixels; "
+        f"{carpet.shape[1]} frames; largest at frame {loudest[1]} in band {loudest[0]}, counted from 0 at the top"
+    )
+    return Carpet(title, "frame", "deep to shallow", carpet.shape[1], carpet_png(carpet), words)
 
 
 def _levels(power: NDArray[Any]) -> list[float | None]:

@@ -74,11 +74,13 @@ class SequenceJob:
         Raises
         ------
         OptionError
-            If a package is missing, or a cutoff figure is asked for.
+            If a package is missing, or a figure of one stack is asked for.
         """
         output = self._job.output
         if self._job.display.cutoff_figure:
             raise OptionError("a sequence has a cutoff in each window; leave out --cutoff-figure or --window")
+        if self._job.display.frames_figure:
+            raise OptionError("the frames are drawn for one stack; leave out --frames-figure or --window")
         if output.movie is not None:
             check_available(output.movie)
         if output.nifti:

@@ -1,7 +1,8 @@
 """Line charts as SVG that takes the colours of its page, with their numbers as text for a screen reader."""
 
+import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -79,6 +80,32 @@ class Chart:
         return words
 
 
+@dataclass(frozen=True)
+class Carpet:
+    """An image below the charts, with their horizontal axis.
+
+    Attributes
+    ----------
+    title : str
+        What it shows.
+    x_label, y_label : str
+        Quantity and unit of each axis.
+    n_columns : int
+        Positions along the horizontal axis, counted from 0.
+    png : bytes
+        The image, stretched over the axes.
+    text : str
+        The image in words.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    n_columns: int
+    png: bytes
+    text: str
+
+
 def svg(chart: Chart) -> str:
     """Return a chart as an SVG element; it is empty where the chart has no points.
 
@@ -98,25 +125,18 @@ def svg(chart: Chart) -> str:
     x_low, x_high = min(x_ticks[0], *xs, *marked), max(x_ticks[-1], *xs, *marked)
     y_low, y_high = min(y_ticks[0], *ys), max(y_ticks[-1], *ys)
 
-    def across(x: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (x - x_low) / (x_high - x_low)
+    across = _scale(x_low, x_high)
 
     def down(y: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (y_high - y) / (y_high - y_low)
 
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_shown(chart.text)}">'
-    ]
+    parts = [_opening(chart.text)]
     for tick in y_ticks:
         y = down(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
-    for tick in x_ticks:
-        x = across(tick)
-        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(tick)}</text>')
-    parts.append(f'<path class="axes" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
+    parts += _axes(x_ticks, across, chart.x_label, chart.y_label)
     if chart.mark is not None:
         x = across(chart.mark)
         # The text goes to the side with more room.
@@ -134,15 +154,55 @@ def svg(chart: Chart) -> str:
         for x, y in points
         if x in flagged
     ]
-    middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
-    parts.append(
-        f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{_shown(chart.x_label)}</text>'
+    return "".join([*parts, "</svg>"])
+
+
+def carpet_svg(carpet: Carpet) -> str:
+    """Return a carpet as an SVG element whose positions are those of charts over the same columns.
+
+    Parameters
+    ----------
+    carpet : Carpet
+        The carpet. Its texts are escaped.
+    """
+    last = carpet.n_columns - 1
+    x_ticks = ticks(0, last)
+    across = _scale(x_ticks[0], max(x_ticks[-1], last))
+    left, right = across(-0.5), across(last + 0.5)
+    source = f"data:image/png;base64,{base64.b64encode(carpet.png).decode()}"
+    image = (
+        f'<image x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{_HEIGHT - _BOTTOM - _TOP}" '
+        f'preserveAspectRatio="none" href="{source}"/>'
     )
-    parts.append(
-        f'<text transform="translate(13 {height:.1f}) rotate(-90)" text-anchor="middle">{_shown(chart.y_label)}'
-        "</text></svg>"
-    )
+    parts = [_opening(carpet.text), image, *_axes(x_ticks, across, carpet.x_label, carpet.y_label), "</svg>"]
     return "".join(parts)
+
+
+def _scale(low: float, high: float) -> Callable[[float], float]:
+    return lambda x: _LEFT + (_WIDTH - _LEFT - _RIGHT) * (x - low) / (high - low)
+
+
+def _opening(text: str) -> str:
+    return f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_shown(text)}">'
+
+
+def _axes(
+    x_ticks: Sequence[float], across: Callable[[float], float], x_label: str, y_label: str
+) -> list[str]:
+    """Return both axes with the ticks of the horizontal one and the labels of both."""
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    parts = []
+    for tick in x_ticks:
+        x = across(tick)
+        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(tick)}</text>')
+    middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
+    parts.append(f'<path class="axes" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
+    parts.append(f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{_shown(x_label)}</text>')
+    parts.append(
+        f'<text transform="translate(13 {height:.1f}) rotate(-90)" text-anchor="middle">{_shown(y_label)}</text>'
+    )
+    return parts
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from usdenoise.pages.charts import Chart, svg
+from usdenoise.pages.charts import Carpet, Chart, carpet_svg, svg
 from usdenoise.pages.methods_paragraph import methods_paragraph
 from usdenoise.pages.page_templates import SCAN_PAGE, template
 
@@ -55,6 +55,7 @@ def scan_page(
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart] = (),
     remarks: Sequence[str] = (),
+    carpet: Carpet | None = None,
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
 
@@ -72,6 +73,8 @@ def scan_page(
         Curves over the frames; by default none.
     remarks : sequence of str
         Sentences on what is doubtful; by default none.
+    carpet : Carpet, optional
+        Image over the frames; by default none.
 
     Returns
     -------
@@ -93,6 +96,7 @@ def scan_page(
             block_charts=[(chart, svg(chart)) for chart in _block_charts(report)],
             charts=[(chart, svg(chart)) for chart in charts],
             frame_charts=[(chart, svg(chart)) for chart in frame_charts],
+            carpet=None if carpet is None else (carpet, carpet_svg(carpet)),
             bad_frames=report["bad_frames"],
             reading=_reading(report["input"]),
             methods=methods,

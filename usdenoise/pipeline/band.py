@@ -1,7 +1,8 @@
 """Keep a band [low, high) of the components, with or without the residual."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,14 @@ class Residual:
     power: NDArray[np.float64]
     lags: LagSums
 
+    @classmethod
+    def joined(cls, blocks: Iterable[Self]) -> Self:
+        """Return the residual of consecutive row blocks together."""
+        blocks = list(blocks)
+        return cls(
+            np.concatenate([block.power for block in blocks]), LagSums.joined(block.lags for block in blocks)
+        )
+
 
 def remove_clutter(
     matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int, out: NDArray[Any]
@@ -69,17 +78,28 @@ def remove_clutter(
         Receives the residual.
     """
     clutter, clutter_h = model.band(0, low)
-    compiled = matrix.values.size >= COMPILED_ENTRIES
 
-    def removed(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
+    def removed(rows: slice) -> Residual:
         target = out[rows]
         np.subtract(matrix.values[rows], clutter[rows] @ clutter_h, out=target)
-        observed = _holes(matrix, rows, target)
-        lags = LagSums.of_rows(target, observed, n_lags, compiled, matrix.used)
-        return row_squared_norms(target) / matrix.n_used_frames, lags
+        return _measured(matrix, rows, target, n_lags)
 
-    powers, lags = zip(*matrix.map_row_blocks(removed), strict=True)
-    return Residual(np.concatenate(powers), LagSums.joined(lags))
+    return Residual.joined(matrix.map_row_blocks(removed))
+
+
+def measure(residual: CasoratiMatrix, n_lags: int) -> Residual:
+    """Measure a stack that was filtered in another way than by :func:`remove_clutter`.
+
+    Parameters
+    ----------
+    residual : CasoratiMatrix
+        The filtered stack, 0 where an entry is unobserved.
+    n_lags : int
+        Number of lags, lag 0 included.
+    """
+    return Residual.joined(
+        residual.map_row_blocks(lambda rows: _measured(residual, rows, residual.values[rows], n_lags))
+    )
 
 
 def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, n_lags: int) -> LagSums:
@@ -96,11 +116,9 @@ def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, 
     n_lags : int
         Number of lags, lag 0 included.
     """
-    compiled = residual.values.size >= COMPILED_ENTRIES
 
     def lags(rows: slice) -> LagSums:
-        block = residual.values[rows] - _change(model, cutoffs, rows)
-        return LagSums.of_rows(block, _holes(residual, rows, block), n_lags, compiled, residual.used)
+        return _lags(residual, rows, residual.values[rows] - _change(model, cutoffs, rows), n_lags)
 
     return LagSums.joined(residual.map_row_blocks(lags))
 
@@ -161,6 +179,18 @@ def keep_band(
         return power
 
     return np.concatenate(list(residual.map_row_blocks(filtered)))
+
+
+def _measured(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: int) -> Residual:
+    lags = _lags(matrix, rows, block, n_lags)
+    return Residual(row_squared_norms(block) / matrix.n_used_frames, lags)
+
+
+def _lags(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: int) -> LagSums:
+    """Return the lagged products of some filtered rows, in which unobserved entries are set to 0."""
+    observed = _holes(matrix, rows, block)
+    compiled = matrix.values.size >= COMPILED_ENTRIES
+    return LagSums.of_rows(block, observed, n_lags, compiled, matrix.used)
 
 
 def _holes(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any]) -> NDArray[np.bool_] | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.pipeline.blood.clutter_projection import MOST_LAGS, clutter_projection
+from usdenoise.pipeline.blood.clutter_projection import MOST_LAGS, clutter_projection, filter_projection
 
 
 def slow_vectors(n_frames, k):
@@ -55,3 +55,19 @@ def test_a_filter_that_takes_nearly_all_frames_is_bounded():
     projection = clutter_projection(right)
     assert projection.n_lags == 2
     assert np.abs(projection.recovery).max() <= 1 / 0.45 + 1e-12
+
+
+def test_a_projection_is_one_filter_of_many():
+    right = np.linalg.qr(np.vander(np.linspace(-1, 1, 150), 5))[0]
+    wanted = clutter_projection(right)
+    found = filter_projection(np.eye(150) - right @ right.T)
+    np.testing.assert_allclose(found.white, wanted.white, atol=1e-12)
+    np.testing.assert_allclose(found.recovery, wanted.recovery, atol=1e-10)
+    np.testing.assert_allclose(found.leftover, wanted.leftover, atol=1e-10)
+
+
+def test_white_noise_has_the_lags_that_a_high_pass_gives_it():
+    # x[t] - x[t - 1] / 2: lags of white noise 1.25 and -0.5.
+    n = 400
+    projection = filter_projection(np.eye(n) - np.eye(n, k=1) / 2)
+    np.testing.assert_allclose(projection.white[:2], [1.25, -0.5], atol=0.01)

@@ -25,6 +25,21 @@ def test_curves_equal_loops(dtype):
             assert curves.dvars[t] == pytest.approx(np.sqrt(np.mean(np.abs(step) ** 2)), rel=1e-5)
 
 
+def test_the_carpet_is_the_power_of_bands_over_their_medians():
+    rng = np.random.default_rng(3)
+    values = (rng.standard_normal((512, 50)) * np.repeat([1.0, 100.0], 256)[:, None]).astype(np.float32)
+    values[:, 20] *= 10
+    values[-8:] = 0
+    sample = frame_sample(casorati_matrix(values), 512)
+    carpet = frame_curves(sample, np.zeros((512, 0), np.float32), np.zeros((50, 2))).carpet
+    assert carpet.shape == (64, 50)
+    for band in range(63):
+        power = np.mean(values[8 * band : 8 * band + 8].astype(float) ** 2, axis=0)
+        np.testing.assert_allclose(carpet[band], power / np.median(power), rtol=1e-5)
+    assert not carpet[63].any()
+    assert (carpet[:63].argmax(axis=1) == 20).all()
+
+
 def test_without_clutter_everything_is_outside():
     matrix = low_rank_and_noise(np.complex64)
     curves = frame_curves(

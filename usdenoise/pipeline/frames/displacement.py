@@ -39,8 +39,6 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    from scipy import fft
-
     n_axes = len(shape)
     most = LARGEST_IMAGE[n_axes]
     middle = tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
@@ -55,7 +53,7 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
     def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
         envelope = np.moveaxis(np.abs(image[..., frames]).astype(np.float32), -1, 0)
         envelope = envelope - envelope.mean(axis=axes, keepdims=True)
-        transformed: NDArray[Any] = fft.rfftn(envelope * window, axes=axes)
+        transformed: NDArray[Any] = np.fft.rfftn(envelope * window, axes=axes)
         return transformed
 
     some = np.arange(0, matrix.n_frames, max(1, matrix.n_frames // REFERENCE_FRAMES))
@@ -67,7 +65,7 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
         cross = spectra(frames) * reference.conj()
         size_of = np.abs(cross)
         cross *= weight / np.maximum(size_of, np.finfo(np.float32).tiny)
-        return _peaks(fft.irfftn(cross, s=size, axes=axes))
+        return _peaks(np.fft.irfftn(cross, s=size, axes=axes))
 
     return np.concatenate(list(matrix.executor.map(peaks, blocks)))
 

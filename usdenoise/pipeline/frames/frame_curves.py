@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from usdenoise.stack.casorati import CasoratiMatrix
 
+CARPET_BANDS = 64
+"""Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
+
 
 @dataclass(frozen=True)
 class FrameCurves:
@@ -24,12 +27,16 @@ class FrameCurves:
         Mean power outside the clutter components, fitted to the frame.
     displacement : (n_frames, n_axes) float64 array
         Displacement against the mean frame in pixels, before a registration.
+    carpet : (n_bands, n_frames) float32 array
+        Power outside the clutter components in bands of neighbouring pixels, the shallowest first, over the median of
+        the band; 0 in a band without power. (Carpet plots: Power, NeuroImage 154, 2017.)
     """
 
     intensity: NDArray[np.float64]
     dvars: NDArray[np.float64]
     outside: NDArray[np.float64]
     displacement: NDArray[np.float64]
+    carpet: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,20 @@ def frame_curves(
     basis = np.linalg.qr(clutter[sample.rows])[0] if clutter.shape[1] else clutter[sample.rows]
     outside = values - basis @ (basis.conj().T @ values)
     steps = np.sqrt(_mean_power(np.diff(values, axis=1)))
-    return FrameCurves(_mean_power(values), np.append(np.nan, steps), _mean_power(outside), displacement)
+    bands = np.array_split(outside, min(CARPET_BANDS, len(outside)))
+    return FrameCurves(
+        intensity=_mean_power(values),
+        dvars=np.append(np.nan, steps),
+        outside=_mean_power(outside),
+        displacement=displacement,
+        carpet=_carpet(np.stack([_mean_power(band) for band in bands])),
+    )
+
+
+def _carpet(power: NDArray[np.float64]) -> NDArray[np.float32]:
+    medians = np.median(power, axis=1, keepdims=True)
+    relative = np.divide(power, medians, out=np.zeros_like(power), where=medians > 0)
+    return relative.astype(np.float32)
 
 
 def _mean_power(values: NDArray[Any]) -> NDArray[np.float64]:

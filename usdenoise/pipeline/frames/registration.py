@@ -34,8 +34,6 @@ def register(matrix: CasoratiMatrix, shape: tuple[int, ...], displacement: NDArr
     InputError
         If entries are unobserved: a shift would spread them.
     """
-    from scipy import fft
-
     if matrix.observed is not None:
         raise InputError(
             "registration needs every entry, and some are NaN or infinite; leave out --motion, or fill them"
@@ -49,13 +47,13 @@ def register(matrix: CasoratiMatrix, shape: tuple[int, ...], displacement: NDArr
     def shift(frames: slice) -> None:
         block = np.moveaxis(image[..., frames], -1, 0)
         padded = np.pad(block, [(0, 0), *((m, m) for m in margins)], mode="reflect")
-        spectrum = fft.fftn(padded, axes=axes)
+        spectrum = np.fft.fftn(padded, axes=axes)
         for axis, n in enumerate(wide):
             turns = np.fft.fftfreq(n) * displacement[frames, axis, None]
             place = [slice(None), *[None] * len(shape)]
             place[axis + 1] = slice(None)
             spectrum *= np.exp(2j * np.pi * turns)[tuple(place)].astype(spectrum.dtype)
-        shifted: NDArray[Any] = fft.ifftn(spectrum, axes=axes)[inner]
+        shifted: NDArray[Any] = np.fft.ifftn(spectrum, axes=axes)[inner]
         if not np.iscomplexobj(image):
             shifted = shifted.real
         image[..., frames] = np.moveaxis(shifted, 0, -1)

@@ -1,0 +1,103 @@
+"""The figure of the frames: curves over the frames above a carpet plot."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.pictures.figures import DPI, figure_png, on_one_line
+
+CARPET_DB = (-6.0, 12.0)
+"""Levels of the darkest and of the brightest colour of the carpet. Speckle stays in the dark half."""
+
+
+MOST_COLUMNS = 600
+"""Columns of the carpet of a page, about as many as its charts have pixels across."""
+
+
+def frames_figure(
+    curves: Mapping[str, Mapping[str, NDArray[Any]]],
+    carpet: NDArray[Any],
+    flagged: Sequence[int] = (),
+    *,
+    title: str = "",
+) -> Any:
+    """Draw curves over the frames, and below them the carpet: one line for each band of pixels, one column a frame.
+
+    Parameters
+    ----------
+    curves : mapping from str to mapping from str to (n_frames,) array
+        Lines of each panel by its label, and the values of each line by its name.
+    carpet : (n_bands, n_frames) array
+        Power of each band over its median, the shallowest band first.
+    flagged : sequence of int
+        Frames that are marked in red; by default none.
+    title : str
+        Text above the figure; by default none.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
+    from matplotlib.figure import Figure
+
+    heights = [1.0] * len(curves) + [2.6]
+    figure = Figure(figsize=(9, 1.1 * sum(heights)), dpi=DPI, layout="constrained")
+    *upper, lowest = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    for panel, (label, lines) in zip(upper, curves.items(), strict=True):
+        for name, values in lines.items():
+            panel.plot(values, linewidth=0.8, label=name)
+        if len(lines) > 1:
+            panel.legend(fontsize=6, loc="upper right", ncols=len(lines))
+        panel.set_ylabel(label, fontsize=7)
+        panel.tick_params(labelsize=7)
+        for frame in flagged:
+            panel.axvline(frame, color="tab:red", linewidth=0.6, alpha=0.6)
+    drawn = lowest.imshow(
+        carpet_levels(carpet), aspect="auto", cmap="gray", vmin=CARPET_DB[0], vmax=CARPET_DB[1]
+    )
+    lowest.set_yticks([])
+    lowest.tick_params(labelsize=7)
+    lowest.set_ylabel("bands of pixels\nshallow above deep", fontsize=7)
+    lowest.set_xlabel("frame", fontsize=7)
+    for frame in flagged:
+        lowest.plot(frame, -0.5, marker=7, color="tab:red", markersize=5, clip_on=False)
+    bar = figure.colorbar(drawn, ax=lowest)
+    bar.set_label("power outside the clutter\n(dB over the band's median)", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
+    if title:
+        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
+    return figure
+
+
+def carpet_levels(carpet: NDArray[Any]) -> NDArray[np.float32]:
+    """Return a carpet in dB, within CARPET_DB."""
+    with np.errstate(divide="ignore"):
+        levels: NDArray[np.float32] = np.clip(10 * np.log10(carpet), *CARPET_DB)
+    return levels
+
+
+def carpet_png(carpet: NDArray[Any]) -> bytes:
+    """Return a carpet as a grey PNG without axes, at most MOST_COLUMNS wide.
+
+    Parameters
+    ----------
+    carpet : (n_bands, n_frames) array
+        Power of each band over its median. A column that stands for several frames has their maximum.
+    """
+    import imageio.v3 as iio
+
+    n_frames = carpet.shape[1]
+    firsts = np.arange(0, n_frames, max(1, -(-n_frames // MOST_COLUMNS)))
+    levels = carpet_levels(np.maximum.reduceat(carpet, firsts, axis=1))
+    low, high = CARPET_DB
+    grey = np.round(255 * (levels - low) / (high - low)).astype(np.uint8)
+    encoded: bytes = iio.imwrite("<bytes>", grey, extension=".png")
+    return encoded
+
+
+def frames_png(*arguments: Any, **settings: Any) -> bytes:
+    """Return the figure of :func:`frames_figure` as PNG; the parameters are the same."""
+    return figure_png(frames_figure(*arguments, **settings))
