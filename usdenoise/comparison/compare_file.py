@@ -245,7 +245,8 @@ def _grid(
         elif cell is not None:
             others[row["picture"]].append(cell)
     most = max(len(cells) for cells in others.values())
-    width = len(fractions) if several else min(most, MOST_COLUMNS)
+    # Eleven methods have lines of four, four and three, and not of five, five and one.
+    width = len(fractions) if several else -(-most // -(-most // MOST_COLUMNS))
     grid = [[line.get(fraction) for fraction in fractions] for line in lines.values()]
     for start in range(0, most, width):
         for cells in others.values():

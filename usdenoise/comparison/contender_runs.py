@@ -260,8 +260,8 @@ def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None],
         apply(matrix.values, executor)
         grid, projection = _grid(work), filter_projection(kept)
         residual = measure(matrix, projection.n_lags)
-        noise = measure_noise(residual.lags, projection, grid)
-        blood = estimate_blood(residual.lags, projection, noise, grid, with_halves=False)
+        noise = measure_noise(residual.lags, projection, grid, executor)
+        blood = estimate_blood(residual.lags, projection, noise, grid, executor, with_halves=False)
     return Filtered(matrix.values, residual.power, blood.blood_power, note=note)
 
 

@@ -49,12 +49,13 @@ def map_blood(
     grid : Neighbourhood
         Shape of the image.
     """
-    noise = measure_noise(lags, projection, grid)
+    executor = residual.executor
+    noise = measure_noise(lags, projection, grid, executor)
     if low == 0:
-        return MappedBlood(estimate_blood(lags, projection, noise, grid), None)
-    first = estimate_blood(lags, projection, noise, grid, with_halves=False)
+        return MappedBlood(estimate_blood(lags, projection, noise, grid, executor), None)
+    first = estimate_blood(lags, projection, noise, grid, executor, with_halves=False)
     if not shows_blood(first, residual.n_used_frames):
-        return MappedBlood(estimate_blood(lags, projection, noise, grid), None)
+        return MappedBlood(estimate_blood(lags, projection, noise, grid, executor), None)
     cutoffs = local_cutoffs(model, low, first, grid)
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
@@ -63,4 +64,4 @@ def map_blood(
         used=residual.used,
     )
     again = local_lags(residual, model, cutoffs, by_place.n_lags)
-    return MappedBlood(estimate_blood(again, by_place, noise, grid), cutoffs)
+    return MappedBlood(estimate_blood(again, by_place, noise, grid, executor), cutoffs)

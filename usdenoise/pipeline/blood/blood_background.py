@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.executor import Executor
 from usdenoise.pipeline.blood.channels import to_channels
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
@@ -72,7 +73,9 @@ class NoiseLevels:
     average: NDArray[np.float64]
 
 
-def measure_noise(lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood) -> NoiseLevels:
+def measure_noise(
+    lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood, executor: Executor
+) -> NoiseLevels:
     """Measure the power of the noise in the frequencies without blood, and its variance by two halves of the frames.
 
     The variances are medians over a wide window, so that vessels do not count. The difference of the halves holds
@@ -86,17 +89,25 @@ def measure_noise(lag_sums: LagSums, projection: ClutterProjection, grid: Neighb
         The clutter filter.
     grid : Neighbourhood
         Shape of the image.
+    executor : Executor
+        Measures both at the same time.
     """
-    power = noise_map(lag_sums.mean(slice(None), projection.n_frames), projection, grid)
-    difference = to_channels(lag_sums.difference(projection.n_frames), np.iscomplexobj(lag_sums.sums))
-    freedom = difference.shape[1] - 1
-    # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
-    middle = (1 - 2 / (9 * freedom)) ** 3
-    pixel, averaged = (
-        grid.wide_median(np.mean(values[:, 1:] ** 2, axis=1)) / middle
-        for values in (difference, grid.average(difference, CELL_SIGMA))
-    )
-    return NoiseLevels(power, pixel, averaged)
+
+    def power() -> tuple[NDArray[np.float64], ...]:
+        return (noise_map(lag_sums.mean(slice(None), projection.n_frames), projection, grid),)
+
+    def variances() -> tuple[NDArray[np.float64], ...]:
+        difference = to_channels(lag_sums.difference(projection.n_frames), np.iscomplexobj(lag_sums.sums))
+        freedom = difference.shape[1] - 1
+        # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
+        middle = (1 - 2 / (9 * freedom)) ** 3
+        return tuple(
+            grid.wide_median(np.vecdot(values[:, 1:], values[:, 1:]) / freedom) / middle
+            for values in (difference, grid.average(difference, CELL_SIGMA))
+        )
+
+    measured = executor.map(lambda task: task(), (power, variances))
+    return NoiseLevels(*(values for part in measured for values in part))
 
 
 def measure_background(

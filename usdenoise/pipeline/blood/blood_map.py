@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.executor import Executor
 from usdenoise.pipeline.blood.blood_background import (
     CELL_SIGMA,
     NEGLIGIBLE,
@@ -17,6 +18,9 @@ from usdenoise.pipeline.blood.channels import to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
+
+_ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))
+"""Lag sums of all frames, and those of each half."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def estimate_blood(
     projection: ClutterProjection,
     noise: NoiseLevels,
     grid: Neighbourhood,
+    executor: Executor,
     with_halves: bool = True,
 ) -> BloodMap:
     """Return the blood and the noise power of each pixel of a filtered stack.
@@ -75,6 +80,8 @@ def estimate_blood(
         The noise.
     grid : Neighbourhood
         Shape of the image; pixels in the order of the Casorati matrix.
+    executor : Executor
+        Makes the maps of all frames and of the two halves at the same time.
     with_halves : bool
         Whether the maps of two halves are made and compared; by default True.
     """
@@ -84,19 +91,19 @@ def estimate_blood(
         lags = lag_sums.mean(halves, projection.n_frames)
         return to_channels(lags - noise.power[:, None] * projection.white, is_complex)
 
-    pixel = channels(slice(None))
+    pixel = channels(_ALL)
     average = grid.average(pixel, CELL_SIGMA)
     background = measure_background(average, noise, to_channels(projection.leftover, is_complex), grid)
-    whole = _estimate(pixel, average, noise.power, background, projection, grid)
-    agreement = None
-    if with_halves:
-        maps = []
-        for half in (slice(0, 1), slice(1, 2)):
-            pixel = channels(half)
-            average = grid.average(pixel, CELL_SIGMA)
-            estimate = _estimate(pixel, average, noise.power, background.of_half(), projection, grid)
-            maps.append(estimate.blood_power)
-        agreement = _correlation(*maps)
+
+    def estimate(halves: slice) -> _Estimate:
+        if halves == _ALL:
+            return _estimate(pixel, average, noise.power, background, projection, grid)
+        half = channels(halves)
+        around = grid.average(half, CELL_SIGMA)
+        return _estimate(half, around, noise.power, background.of_half(), projection, grid)
+
+    whole, *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
+    agreement = _correlation(*(half.blood_power for half in halves)) if with_halves else None
     return BloodMap(whole.blood_power, noise.power, whole.evidence, whole.kept_share, agreement)
 
 
@@ -117,15 +124,15 @@ def _estimate(
     projection: ClutterProjection,
     grid: Neighbourhood,
 ) -> _Estimate:
-    is_complex = average.shape[1] > projection.n_lags
     cleaned, factors = _cleaned(average, background)
-    power = projection.power_before(to_lags(cleaned, is_complex))
+    units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
+    power = cleaned @ projection.power_before(units)
     evidence = _evidence(background.whiten(cleaned), background.average, factors)
-    total = np.maximum(np.sum(cleaned**2, axis=1), np.maximum(NEGLIGIBLE * background.pixel, TINY))
-    ratio = np.sum(pixel * cleaned, axis=1) / total
+    total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * background.pixel, TINY))
+    ratio = np.vecdot(pixel, cleaned) / total
     # No power is negative, so a pixel has at most its average over the pixel's weight in it.
     ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
-    after = np.maximum(to_lags(cleaned, is_complex)[:, 0].real, 0)
+    after = np.maximum(cleaned @ units[:, 0].real, 0)
     # The products of blood and noise add 2 B N to the variance N^2 of a lag.
     blood_to_noise = after / np.maximum(noise, np.maximum(NEGLIGIBLE * after, TINY))
     variance = background.pixel * (1 + 2 * blood_to_noise) / total
@@ -143,14 +150,15 @@ def _cleaned(
     in which blood varies and the share of each. A pixel's part in a direction is shrunk by a Wiener filter.
     """
     n_channels, noise = average.shape[1], background.average
-    energy = np.sum(background.whiten(average)[:, 1:] ** 2, axis=1)
+    whitened = background.whiten(average)[:, 1:]
+    energy = np.vecdot(whitened, whitened)
     evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
     weights = evidence / noise
     covariance = (average * weights[:, None]).T @ average - np.eye(n_channels) * float(weights @ noise)
     values, directions = np.linalg.eigh(covariance)
     values = np.maximum(values, 0)
     shares = values / max(float(values.sum()), TINY)
-    signal = np.maximum(np.sum(average**2, axis=1) - n_channels * noise, noise)[:, None] * shares
+    signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * shares
     factors = signal / (signal + noise[:, None])
     return ((average @ directions) * factors) @ directions.T, factors
 
@@ -162,9 +170,10 @@ def _evidence(
 
     The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
     """
-    energy = np.sum(seen[:, 1:] ** 2, axis=1)
-    expected = (1 - 1 / seen.shape[1]) * np.sum(factors**2, axis=1) * noise
-    deviation = np.sqrt(2 * np.sum(factors**4, axis=1)) * noise
+    energy = np.vecdot(seen[:, 1:], seen[:, 1:])
+    squares = factors**2
+    expected = (1 - 1 / seen.shape[1]) * squares.sum(axis=1) * noise
+    deviation = np.sqrt(2 * np.vecdot(squares, squares)) * noise
     excess = energy - expected - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
     evidence: NDArray[np.float64] = np.minimum(rounded / np.maximum(energy, TINY), 1)

@@ -45,6 +45,9 @@ def noise_map(
     parts = np.concatenate([lags.real, lags.imag], axis=1)
     kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
     around = (grid.average(parts, SURROUNDINGS_SIGMA) @ spectrum) / kept
-    quiet = (around <= np.median(around, axis=1, keepdims=True)).astype(np.float64)
-    power = np.sum((quiet @ spectrum.T) * parts, axis=1) / (quiet @ kept)
+    # The median: the mean of the two values in the middle.
+    ordered = np.partition(around, (N_FREQUENCIES // 2 - 1, N_FREQUENCIES // 2), axis=1)
+    middle = ordered[:, N_FREQUENCIES // 2 - 1 : N_FREQUENCIES // 2 + 1].mean(axis=1, keepdims=True)
+    quiet = (around <= middle).astype(np.float64)
+    power = np.vecdot(quiet @ spectrum.T, parts) / (quiet @ kept)
     return np.maximum(grid.wide_median(power), 0)
