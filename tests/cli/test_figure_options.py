@@ -37,8 +37,8 @@ def test_figures_come_in_the_formats_that_were_asked_for(stack: Path, tmp_path: 
     assert {"power_doppler_pdf", "velocity_svg", "power_doppler_tif"} <= set(report["output"])
     assert (tmp_path / "out/x_velocity.pdf").read_bytes().startswith(b"%PDF")
     assert "x: power Doppler, no component removed" in (tmp_path / "out/x_power_doppler.svg").read_text()
-    # The page has its pictures in any case.
-    assert (tmp_path / "out/x_report.html").read_text().count("data:image/png;base64,") == 3
+    # The page has its pictures and its carpet in any case.
+    assert (tmp_path / "out/x_report.html").read_text().count("data:image/png;base64,") == 4
 
 
 def test_the_page_can_be_left_out(stack: Path, tmp_path: Path) -> None:

@@ -119,9 +119,8 @@ def _outcome(
     try:
         # Thread.start would wait forever for a thread that finds no memory for its first step.
         _thread.start_new_thread(_follow_parent, ())
-        pipe.send(
-            (EventKind.NEEDS, expected_bytes(path, arguments["reading"], arguments["options"].precision))
-        )
+        needed = expected_bytes(path, arguments["reading"], arguments["options"].precision)
+        pipe.send((EventKind.NEEDS, min(needed, arguments.get("memory") or needed)))
         pipe.recv()
         state = _state(path, arguments["reading"].get("dataset"))
         report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))

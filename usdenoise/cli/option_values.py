@@ -1,6 +1,7 @@
 """Callbacks that check the values of options and convert them from text."""
 
 import math
+import re
 from collections.abc import Callable
 
 import click
@@ -33,6 +34,16 @@ def auto(
             raise click.BadParameter(f"'{value}' is not auto or a number") from None
 
     return convert
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes of a size such as 600M, 2.5G or 1000000000."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    if found is None or not float(found[1]) > 0:
+        raise click.BadParameter(f"'{value}' is not a size, for example 600M or 2.5G")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
 def frames(ctx: click.Context, param: click.Parameter, value: str | None) -> slice | None:

@@ -35,12 +35,18 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
         ("error", _error(report)),
         ("stopped", _stopped(report)),
         ("time", _time(report["timings_s"])),
-        ("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak"),
+        ("memory", _memory(report)),
     ]
     rows += [("wrote", name) for name in report["output"].values()]
     if (page := report["output"].get("report_html")) is not None:
         rows.append(("look", f"usdenoise view {shlex.quote(str(Path(page).parent))}"))
     return rows
+
+
+def _memory(report: Mapping[str, Any]) -> str:
+    peak, on_disk = report["peak_memory_bytes"], report.get("scratch_bytes", 0)
+    beside = f", and {on_disk / 2**30:.3g} GiB in a temporary file" if on_disk else ""
+    return f"{peak / 2**20:.0f} MiB at the peak{beside}"
 
 
 def _windows(sequence: Mapping[str, Any]) -> str:

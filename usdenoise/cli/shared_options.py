@@ -295,7 +295,16 @@ output_options = _stack(
     ),
 )
 
-job_options = _stack(reading_options, estimator_options, output_options, display_options)
+memory_option = option(
+    Group.ESTIMATOR,
+    "--memory",
+    callback=read.size,
+    metavar="SIZE",
+    show_default="what the system has",
+    help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of the "
+    "results.",
+)
+job_options = _stack(reading_options, estimator_options, memory_option, output_options, display_options)
 
 overwrite_option = option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = option(
@@ -360,7 +369,9 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
     output = {name: values.pop(name) for name in _OUTPUT if name in values}
     output["stack"] = not values.pop("no_stack", False)
     output["html"] = not values.pop("no_html", False)
+    resources = {"memory": values.pop("memory")} if "memory" in values else {}
     return {
+        **resources,
         "options": make_options(preset, **values),
         "display": Display(**display),
         "output": Output(**output),

@@ -29,6 +29,11 @@ _PARTS = (
 )
 
 
+MATLAB_5, NPZ = "MATLAB before 7.3", "NumPy .npz"
+READ_WHOLE = (MATLAB_5, NPZ)
+"""Containers whose arrays cannot be read in parts."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """An array that could be the stack.

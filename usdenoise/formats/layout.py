@@ -1,8 +1,10 @@
 """Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
 
 import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,8 +63,33 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     return slice(start, stop, step)
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Where a stack is read to.
+
+    Attributes
+    ----------
+    allocate : callable
+        Takes a shape and a type, and returns an array to be filled; by default in the memory of this process.
+    slab_bytes : int or None
+        Bytes that are read at a time; None, the default, for SLAB_BYTES.
+    """
+
+    allocate: Callable[[Sequence[int], np.dtype[Any]], NDArray[Any]] = np.empty
+    slab_bytes: int | None = None
+
+
+IN_MEMORY = Memory()
+"""The memory of this process."""
+
+
 def read_stack(
-    stored: StoredArray, axes: str, frames: slice | None, dtype: np.dtype[Any], name: str = "iq"
+    stored: StoredArray,
+    axes: str,
+    frames: slice | None,
+    dtype: np.dtype[Any],
+    name: str = "iq",
+    memory: Memory = IN_MEMORY,
 ) -> NDArray[Any]:
     """Read a stack slab by slab into memory ordered as a Casorati matrix.
 
@@ -78,6 +105,8 @@ def read_stack(
         Type of the values that are returned.
     name : str
         Name of the stack, for error messages.
+    memory : Memory
+        Where the stack is read to; by default the memory of this process.
 
     Returns
     -------
@@ -96,10 +125,10 @@ def read_stack(
     picked[time] = frame_slice(frames, stored.shape[time])
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
     canonical = canonical_axes(axes)
-    memory = np.empty([counts[axes.index(letter)] for letter in canonical], dtype)
-    stack = np.moveaxis(spatial_order(memory, canonical, axes), stored.slow, 0)
+    whole = memory.allocate([counts[axes.index(letter)] for letter in canonical], dtype)
+    stack = np.moveaxis(spatial_order(whole, canonical, axes), stored.slow, 0)
     n_slabs = counts[stored.slow]
-    rows = max(1, SLAB_BYTES // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
+    rows = max(1, (memory.slab_bytes or SLAB_BYTES) // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
 
     def place(target: NDArray[Any], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):

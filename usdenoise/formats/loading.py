@@ -14,7 +14,7 @@ from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.damage import readable
 from usdenoise.formats.description import FileDescription, guess_axes
 from usdenoise.formats.input_files import opened
-from usdenoise.formats.layout import frame_slice, read_stack, storage_dtype
+from usdenoise.formats.layout import IN_MEMORY, Memory, frame_slice, read_stack, storage_dtype
 from usdenoise.stack.acquisition import Acquisition, check_axes
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 
@@ -178,7 +178,7 @@ class Source:
         """Time of the first selected frame after the first frame of the file, in units of the frame step."""
         return float(self.frames.start / self.frames.step)
 
-    def read(self, start: int = 0, stop: int | None = None) -> Acquisition:
+    def read(self, start: int = 0, stop: int | None = None, memory: Memory = IN_MEMORY) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
 
         Parameters
@@ -187,12 +187,14 @@ class Source:
             First frame to read; 0 by default.
         stop : int, optional
             Frame after the last one to read; by default the number of selected frames.
+        memory : Memory
+            Where the frames are read to; by default the memory of this process.
         """
         step = self.frames.step
         last = self.n_frames if stop is None else stop
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
         values, stack = self.metadata.values, self.stack
-        iq = read_stack(stack.array, values["axes"], wanted, self.dtype, stack.name)
+        iq = read_stack(stack.array, values["axes"], wanted, self.dtype, stack.name, memory)
         rate = values.get("frame_rate_hz")
         return Acquisition(
             iq,

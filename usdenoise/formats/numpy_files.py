@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import (
     MAX_METADATA_ITEMS,
+    NPZ,
     Contents,
     Found,
     Stack,
@@ -103,7 +104,7 @@ def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
             return arranged(name, array, n_axes, layout=layout, metadata=lambda carried: small)
 
         made = stacks_of(arrays, lambda lower: _number(small, lower), make)
-        yield Contents("NumPy .npz", tuple(stack for stack in made if stack is not None), every)
+        yield Contents(NPZ, tuple(stack for stack in made if stack is not None), every)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -1,10 +1,18 @@
-"""Arrays that one process passes to another as files in a temporary folder."""
+"""Arrays in files that live no longer than a job: passed from one process to another, or in place of memory."""
 
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from usdenoise.errors import OutputError
+from usdenoise.formats.layout import Memory
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -25,3 +33,37 @@ def read_array(path: Path, mapped: bool = False) -> NDArray[Any]:
     """
     array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     return array
+
+
+def memory_on_disk(folder: Path, slab_bytes: int) -> Memory:
+    """Return memory whose pages are those of a file, which the system can write out and take back.
+
+    The file has no name, so that nothing is left of it when the process ends, however it ends. Its whole size is taken
+    on the disk at once: a disk that gets full later would kill the process.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the file.
+    slab_bytes : int
+        Bytes of a stack that are read at a time.
+
+    Returns
+    -------
+    Memory
+        Its `allocate` raises an OutputError if the disk has no room.
+    """
+
+    def allocate(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+        size = math.prod(shape) * dtype.itemsize
+        with tempfile.TemporaryFile(dir=folder) as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                raise OutputError(
+                    f"the stack takes {size / 2**30:.3g} GiB, more than the memory, and {folder} has no room for it "
+                    f"({error.strerror}); choose a folder on another disk with -o, or raise --memory"
+                ) from error
+            return np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(shape)
+
+    return Memory(allocate, slab_bytes)

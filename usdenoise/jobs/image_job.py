@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
-from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.file_state import sha256, unchanged
 from usdenoise.formats.input_files import other_files
+from usdenoise.formats.layout import IN_MEMORY
+from usdenoise.formats.loading import open_stack
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
@@ -29,7 +30,7 @@ from usdenoise.jobs.figure_settings import (
 )
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_columns, frame_panels, write_frame_table
 from usdenoise.jobs.job_frame import Job, StageClock
-from usdenoise.jobs.memory_check import check_address_space
+from usdenoise.jobs.memory_check import check_address_space, stack_memory
 from usdenoise.jobs.page_content import (
     PAGE_PICTURES,
     SIGNED_PRODUCTS,
@@ -58,6 +59,7 @@ from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
+from usdenoise.system.memory import PrivatePeak
 
 POWER_PRODUCTS = {"power": "power_doppler", "blood": "blood_power"}
 """Products that are power images, with the names of their files."""
@@ -125,7 +127,10 @@ class ImageJob:
             others = other_files(job.path, job.reading.get("dataset"))
             with unchanged(job.path, others) as state:
                 digest = run_in_background(_digest, job.path, others)
-                acquisition = load(job.path, dtype=job.options.precision, **job.reading)
+                memory = stack_memory(job.path, job.reading, job.options.precision, job.memory, job.folder)
+                peak = None if memory is IN_MEMORY else PrivatePeak()
+                with open_stack(job.path, dtype=job.options.precision, **job.reading) as stored:
+                    acquisition = stored.read(memory=memory)
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # The drawing libraries load during the iterations: before them, the start needs the processors.
@@ -145,7 +150,7 @@ class ImageJob:
         )
         clock.add(result.timings_s)
         source = {**source_of(job.path, acquisition, digest.result()), **state}
-        return FilteredImage(job, result, source)
+        return FilteredImage(job, result, source, peak)
 
 
 @dataclass(frozen=True)
@@ -155,11 +160,14 @@ class FilteredImage:
     job: Job
     result: DenoiseResult
     source: Mapping[str, Any]
+    peak: PrivatePeak | None
 
     @property
     def report_fields(self) -> Mapping[str, Any]:
-        """Nothing: the report is that of the result."""
-        return {}
+        """The bytes of the stack on the disk; the pages of its file do not count as memory."""
+        if self.peak is None:
+            return {"scratch_bytes": 0}
+        return {"scratch_bytes": self.result.acquisition.iq.nbytes, "peak_memory_bytes": self.peak.end()}
 
     @cached_property
     def products(self) -> dict[str, Product]:

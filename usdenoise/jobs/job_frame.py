@@ -45,6 +45,8 @@ class Job:
         The command line, for the record; None for a library call.
     bids : BidsName or None
         Name of the results in BIDS; None (the default) names them after the acquisition.
+    memory : int or None
+        Bytes that the job may take; None (the default) for what the system has to give.
     """
 
     path: Path
@@ -55,6 +57,7 @@ class Job:
     reading: Mapping[str, Any]
     command: list[str] | None
     bids: BidsName | None = None
+    memory: int | None = None
 
     @property
     def stem(self) -> str:

@@ -110,14 +110,14 @@ class Display:
         Factor of log10 of the power: 10 for decibels of power, 20 for the formula of the paper.
     cutoff_figure : bool
         Whether a figure shows how the low cutoff was chosen, ``<stem>_cutoff.png``.
-    frames_figure : bool
-        Whether a figure shows the frames, ``<stem>_frames.png``: curves over them above a carpet plot.
     color_map : str
         Colours of power, one of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`.
     figure_formats : tuple of str
         Formats of the figures, any of "png", "pdf" and "svg".
     movie_speed : float
         How many times faster than in reality a film plays.
+    frames_figure : bool
+        Whether a figure shows the frames, ``<stem>_frames.png``: curves over them above a carpet plot.
 
     Raises
     ------
@@ -134,10 +134,10 @@ class Display:
     dynamic_range: DynamicRange = None
     db_factor: float = 10.0
     cutoff_figure: bool = False
-    frames_figure: bool = False
     color_map: str = COLOR_MAPS[0]
     figure_formats: tuple[str, ...] = FORMATS[:1]
     movie_speed: float = 1.0
+    frames_figure: bool = False
 
     @property
     def levels(self) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""Whether the memory is enough for a job, before anything large is read."""
+"""Whether the memory is enough for a job, and where its stack goes if not, before anything large is read."""
 
 import math
 from collections.abc import Mapping
@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import UsdenoiseError
+from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.formats.contents import READ_WHOLE
+from usdenoise.formats.layout import IN_MEMORY, SLAB_BYTES, Memory
 from usdenoise.formats.loading import describe
-from usdenoise.system.memory import address_space_bytes, address_space_limit
+from usdenoise.formats.scratch import memory_on_disk
+from usdenoise.system.memory import address_space_bytes, address_space_limit, available_bytes
 
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 """Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
 120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
+
+_SLAB_SHARE = 0.15
+"""Share of the memory that a slab of a stack on the disk takes; two are in memory at a time. In a file that is stored
+frame by frame, a slab is written to a piece of every page of the stack: fewer slabs write each page less often."""
 
 _THREAD_ADDRESSES = 128 << 20
 """Addresses that the allocator and BLAS reserve for a thread; most of them are never touched."""
@@ -45,6 +52,37 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     stored = np.dtype(chosen.dtype)
     one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
     return int(_IDLE_BYTES + _STACKS * math.prod(chosen.shape) * max(one, stored.itemsize))
+
+
+def stack_memory(
+    path: Path, reading: Mapping[str, Any], precision: str, limit: int | None, folder: Path
+) -> Memory:
+    """Return where the stack of a job goes: into a file in `folder` if the job does not fit into the memory.
+
+    Parameters
+    ----------
+    path, reading, precision
+        As for :func:`expected_bytes`.
+    limit : int or None
+        Bytes that the job may take; None for what the system has to give.
+    folder : Path
+        Folder of the results.
+
+    Raises
+    ------
+    InputError
+        If the stack does not fit and its file cannot be read in parts.
+    """
+    most = available_bytes() if limit is None else limit
+    if expected_bytes(path, reading, precision) <= most:
+        return IN_MEMORY
+    container = describe(path, **reading).container
+    if container in READ_WHOLE:
+        raise InputError(
+            f"{path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind {container} cannot be read "
+            "in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
+        )
+    return memory_on_disk(folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
 
 
 def check_address_space(path: Path, reading: Mapping[str, Any], precision: str, threads: int) -> None:

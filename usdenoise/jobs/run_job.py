@@ -23,6 +23,7 @@ def run(
     output: Output | None = None,
     reading: Mapping[str, Any] | None = None,
     bids: str | None = None,
+    memory: int | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
@@ -49,6 +50,9 @@ def run(
         Entities of BIDS, such as "sub-01_task-rest", with which the names of the results begin; "auto" takes them from
         the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.
         Needs ``output.nifti``.
+    memory : int, optional
+        Bytes of memory that the job may take. If the stack does not fit, it goes into a file without a name in the
+        folder of the results, which the system maps into memory page by page. By default what the system has to give.
     overwrite : bool
         Whether existing results may be replaced; by default False.
     command : list of str, optional
@@ -91,6 +95,7 @@ def run(
         reading or {},
         command,
         name,
+        memory,
     )
     window = job.output.window
     kind: JobKind = ImageJob(job) if window is None else SequenceJob(job, window)

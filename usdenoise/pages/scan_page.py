@@ -164,7 +164,7 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "Error of the estimate",
             "not measured" if ratio is None else f"{ratio:.2f} ×",
-            "held-out error over the expected one; up to 1.1 is as good as the full SVD",
+            "held-out error of the sample, before any refit, over the expected one; 1.1 or less is good",
         ),
         (
             "Time",

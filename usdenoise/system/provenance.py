@@ -33,22 +33,25 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_RESOURCES = ("threads", "memory")
+
+
 def requested(**arguments: Any) -> dict[str, Any]:
     """Return the arguments of a job in JSON types. Jobs with equal ones make equal results from the same input.
 
     Parameters
     ----------
     **arguments
-        Dataclasses, mappings and plain values. `threads` is left out, since results do not depend on it.
+        Dataclasses, mappings and plain values. Results do not depend on `threads` and `memory`, which are left out.
     """
-    return {name: _plain(value) for name, value in arguments.items()}
+    return {name: _plain(value) for name, value in arguments.items() if name not in _RESOURCES}
 
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if key != "threads"}
+        return {str(key): _plain(item) for key, item in value.items() if key not in _RESOURCES}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
     if isinstance(value, slice):

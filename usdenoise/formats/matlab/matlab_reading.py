@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import (
+    MATLAB_5,
     MAX_METADATA_ITEMS,
     MAX_TEXT,
     STRUCTS,
@@ -109,7 +110,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             array = _inside(path, nested).get(name)
         return None if array is None else (array, _nearby(path))
 
-    yield Contents("MATLAB before 7.3", tuple(stacks), every, look_up, find)
+    yield Contents(MATLAB_5, tuple(stacks), every, look_up, find)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:

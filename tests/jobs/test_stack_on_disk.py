@@ -1,0 +1,144 @@
+"""Stacks that do not fit into the memory: a file takes their place, and the results are the same."""
+
+import errno
+import json
+import math
+import mmap
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+from click.testing import CliRunner
+
+from usdenoise.cli import main
+from usdenoise.errors import InputError, OutputError
+from usdenoise.formats.layout import IN_MEMORY, read_stack
+from usdenoise.formats.scratch import memory_on_disk
+from usdenoise.formats.stored import StoredArray
+from usdenoise.jobs.memory_check import stack_memory
+from usdenoise.jobs.run_job import run
+from usdenoise.system.memory import PrivatePeak, private_bytes
+from usdenoise.system.provenance import requested
+
+
+def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
+    reports = {
+        name: run(phantom_file, tmp_path / name, memory=memory)
+        for name, memory in (("memory", None), ("disk", 1 << 20))
+    }
+    with h5py.File(phantom_file) as file:
+        size = file["iq"].size * 8
+    assert [reports[name]["scratch_bytes"] for name in ("memory", "disk")] == [0, size]
+    assert reports["disk"]["requested"] == reports["memory"]["requested"]
+    names = {path.name for path in (tmp_path / "memory").iterdir()}
+    assert {path.name for path in (tmp_path / "disk").iterdir()} == names
+    for name in names:
+        one, other = tmp_path / "memory" / name, tmp_path / "disk" / name
+        if name.endswith((".png", ".tif", ".tsv")):
+            assert one.read_bytes() == other.read_bytes(), name
+    with (
+        h5py.File(tmp_path / "memory/small_denoised.h5") as a,
+        h5py.File(tmp_path / "disk/small_denoised.h5") as b,
+    ):
+        assert set(a) == set(b)
+        assert all(np.array_equal(a[name][()], b[name][()]) for name in a)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_each_value_is_read_once_and_no_file_has_a_name(slow: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(slow)
+    values = rng.standard_normal((40, 12, 10)).astype(np.float32)
+    read: list[int] = []
+
+    def part(index: tuple[slice, ...]) -> np.ndarray:
+        read.append(values[index].size)
+        return values[index]
+
+    stored = StoredArray(values.shape, values.dtype, part, slow)
+    stack = read_stack(stored, "tzx", None, values.dtype, memory=memory_on_disk(tmp_path, 1000))
+    assert sum(read) == values.size
+    assert len(read) > 4
+    assert np.array_equal(stack, values)
+    assert list(tmp_path.iterdir()) == []
+    stack[...] = 1
+    assert (stack == 1).all()
+
+
+def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    says = r"takes 8 GiB, more than the memory, and .* has no room for it \(No space left on device\); choose a folder on"
+    with pytest.raises(OutputError, match=says):
+        memory_on_disk(tmp_path, 1000).allocate((1 << 10, 1 << 20), np.dtype(np.complex64))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
+    iq = np.random.default_rng(0).standard_normal((20, 16, 60)) + 0j
+    scipy.io.savemat(tmp_path / "scan.mat", {"IQ": iq})
+    np.savez(tmp_path / "scan.npz", IQ=iq)
+    for name, kind in (("scan.mat", "MATLAB before 7.3"), ("scan.npz", r"NumPy \.npz")):
+        says = (
+            f"{name} does not fit into 1 MiB of memory, and a file of the kind {kind} cannot be read in parts"
+        )
+        with pytest.raises(InputError, match=says):
+            stack_memory(tmp_path / name, {}, "single", 1 << 20, tmp_path)
+        assert stack_memory(tmp_path / name, {}, "single", None, tmp_path) is IN_MEMORY
+
+
+def test_pages_of_files_do_not_count(tmp_path: Path) -> None:
+    size = 64 << 20
+    peak = PrivatePeak()
+    before = private_bytes()
+    assert before > 10 << 20
+    mapped = memory_on_disk(tmp_path, 1000).allocate((size,), np.dtype(np.uint8))
+    mapped[:: mmap.PAGESIZE] = 1
+    assert abs(private_bytes() - before) < size // 4
+    taken = np.ones(size, np.uint8)
+    del taken
+    held = np.ones(size // 2, np.uint8)
+    assert peak.end() >= before + held.nbytes * 0.9
+
+
+def test_the_memory_is_not_among_what_results_depend_on() -> None:
+    assert requested(options={"rank": 4}, memory=1 << 30) == {"options": {"rank": 4}}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("600M", 600 << 20),
+        ("2.5G", 5 << 29),
+        ("1000000", 10**6),
+        ("64 ", 64),
+        ("1gib", 1 << 30),
+        ("3kB", 3072),
+    ],
+)
+def test_sizes(text: str, size: int, phantom_file: Path, tmp_path: Path) -> None:
+    if size < 1 << 29:
+        arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", text, "--no-html", "--json"]
+        report = json.loads(CliRunner().invoke(main, arguments).stdout)
+        assert report["scratch_bytes"] == math.prod(report["input"]["shape"]) * 8 * (size < 256 << 20)
+    from usdenoise.cli.option_values import size as read_size
+
+    assert read_size(None, None, text) == size  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1G", "0", "1X", "5 M"])
+def test_what_is_no_size_is_wrong_usage(text: str, phantom_file: Path) -> None:
+    result = CliRunner().invoke(main, ["run", str(phantom_file), "--memory", text])
+    assert result.exit_code == 2
+    assert f"'{text}' is not a size, for example 600M or 2.5G" in result.stderr
+
+
+def test_the_summary_says_what_is_on_the_disk(phantom_file: Path, tmp_path: Path) -> None:
+    arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", "1M", "--no-html"]
+    said = CliRunner().invoke(main, arguments).stdout
+    assert "MiB at the peak, and 0.00" in said
+    assert "GiB in a temporary file" in said
