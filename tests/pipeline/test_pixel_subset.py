@@ -6,7 +6,9 @@ import pytest
 from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.completion.starts import gaussian
-from usdenoise.pipeline.pixel_subset import draw_pixel_subset
+from usdenoise.pipeline.pixel_subset import draw_pixel_subset, sufficient_subset
+from usdenoise.pipeline.sampled_pixels import automatic_rank
+from usdenoise.stack.random_streams import RandomStream
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
@@ -46,3 +48,30 @@ def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
     assert subset.singular_values[-5:] == pytest.approx(singular[-5:], rel=1e-3)
     overlap = np.abs(np.sum(subset.right[:, :6].conj() * right[:, :6], axis=0))
     assert overlap == pytest.approx(np.ones(6), abs=1e-4)
+
+
+def falling(n_frames, n_tissue, n_pixels=700, seed=0):
+    """White noise, and components that fall by 0.3 dB each, 10 dB over the noise at the end."""
+    rng = np.random.default_rng(seed)
+    left = np.linalg.qr(rng.standard_normal((n_pixels, n_tissue)))[0]
+    right = np.linalg.qr(rng.standard_normal((n_frames, n_tissue)))[0]
+    last = 3 * (np.sqrt(n_pixels) + np.sqrt(n_frames))
+    scales = last * 10 ** (0.3 * np.arange(n_tissue)[::-1] / 20)
+    return ((left * scales) @ right.T + rng.standard_normal((n_pixels, n_frames))).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("n_frames", "n_tissue", "n_pixels"), [(2600, 160, 512), (2600, 60, 256), (2300, 160, 256)]
+)
+def test_a_long_stack_has_pixels_for_its_spectrum(n_frames, n_tissue, n_pixels):
+    matrix = casorati_matrix(falling(n_frames, n_tissue))
+    first = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(0))
+    subset = sufficient_subset(matrix, first, needed=0, automatic=True, seed=0)
+    assert subset.n_pixels == n_pixels
+    assert subset.rank_limit == 100 * n_pixels // 256
+    assert (subset is first) == (n_pixels == 256)
+    assert automatic_rank(subset, matrix.shape, matrix.values.size) == min(n_tissue + 16, subset.rank_limit)
+    # A given rank needs twice as many pixels, whatever the spectrum is.
+    assert sufficient_subset(matrix, first, needed=60, automatic=False, seed=0) is first
+    assert sufficient_subset(matrix, first, needed=129, automatic=False, seed=0).n_pixels == 512
+    assert sufficient_subset(matrix, first, needed=500, automatic=False, seed=0).n_pixels == 700

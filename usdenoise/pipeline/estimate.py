@@ -16,7 +16,7 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.pipeline.fit_sample import fit_sample
 from usdenoise.pipeline.options import DenoiseOptions, flag
-from usdenoise.pipeline.pixel_subset import PixelSubset
+from usdenoise.pipeline.pixel_subset import PixelSubset, sufficient_subset
 from usdenoise.pipeline.refit import Refit, refit
 from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
 from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
@@ -111,6 +111,9 @@ def estimate_components(
     matrix = entries.matrix
     release_freed_memory()
     n_observed = matrix.n_pixels * matrix.n_used_frames - entries.n_unobserved
+    if options.method != "svd" and options.init == "pixels":
+        automatic = isinstance(options.rank, str)
+        subset = sufficient_subset(matrix, subset, _given_rank(options), automatic, options.seed)
     rank = _rank(options, subset, matrix.used_shape, n_observed)
     if options.method == "svd":
         check_rank_fits(matrix.used_shape, rank)
@@ -191,6 +194,13 @@ def _zero_in(matrix: CasoratiMatrix, solution: Solution) -> Solution:
     if matrix.left_out is not None:
         solution.factors[1][matrix.left_out] = 0
     return solution
+
+
+def _given_rank(options: DenoiseOptions) -> int:
+    """Return the components that the given rank and cutoffs need; 0 where all are automatic."""
+    low, *others = options.low_cutoff, options.high_cutoff, options.rank
+    numbers = [number for number in others if not isinstance(number, str)]
+    return max([*numbers, 0 if isinstance(low, str) else low + 1, 0])
 
 
 def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:

@@ -14,7 +14,6 @@ from usdenoise.completion.preconditioners import identity
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.completion.stopping import StoppingRule
-from usdenoise.errors import OptionError
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.pipeline.options import DenoiseOptions
@@ -104,11 +103,6 @@ def _start(
     """Return the first factors, and the number of passes over the sample that they took."""
     if options.init != "pixels":
         return _STARTS[options.init](problem, rank, rng), 0
-    if rank > subset.right.shape[1]:
-        raise OptionError(
-            f"rank {rank} is above the {subset.right.shape[1]} components that the start from "
-            f"{subset.n_pixels} pixels has; lower --rank or give --init spectral"
-        )
     # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
     rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
     # The noise level is 0 where all pixels of the subset are zero.

@@ -12,9 +12,6 @@ LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
 """Samples of each frame. tests/benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
 picture to 0.998 or better (docs/quality.md)."""
 
-RANK_LIMIT = 100
-"""Largest automatic rank: clutter has a few dozen components, and components above the rank stay in the residual."""
-
 COMPONENTS_BEYOND_NOISE = 16
 """Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
 the cutoff is chosen by the components on both sides of it."""
@@ -69,12 +66,12 @@ def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_samples: int) 
     Returns
     -------
     int
-        At most RANK_LIMIT, half of the smaller dimension, and the rank that the samples determine.
+        At most the limit of the subset, half of the smaller dimension, and the rank that the samples determine.
     """
     n_pixels, n_frames = shape
     both = n_pixels + n_frames
     # r (m + n - r) unknowns are at most as many as the samples.
     by_unknowns = (both - np.sqrt(max(both**2 - 4.0 * n_samples, 0.0))) / 2
     by_pixel = n_samples / (SAMPLES_PER_PIXEL_AND_COMPONENT * max(n_pixels, n_frames))
-    highest = max(1, min(RANK_LIMIT, int(by_unknowns), int(by_pixel), min(shape) // 2))
+    highest = max(1, min(subset.rank_limit, int(by_unknowns), int(by_pixel), min(shape) // 2))
     return int(min(subset.n_above_noise + COMPONENTS_BEYOND_NOISE, highest, subset.right.shape[1]))
