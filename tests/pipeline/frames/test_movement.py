@@ -95,6 +95,17 @@ def test_a_step_is_told_from_a_drift_and_from_a_jerk():
     assert (still.sentence, still.advice, still.step_pixels) == ("", None, 0.0)
 
 
+@pytest.mark.parametrize("length", [14, 20, 24])
+def test_a_jerk_that_goes_back_is_no_step(length):
+    n = np.arange(200)
+    inside = np.clip((n - 90) / length, 0, 1)
+    jerk = np.outer(1.5 * np.sin(np.pi * inside) ** 2, [0.8, 0.6])
+    noise = np.random.default_rng(1).normal(0, 0.02, (200, 2))
+    found = describe_movement(jerk + noise, everything(200))
+    assert found.steps == ()
+    assert "the image moves by up to 1." in found.sentence
+
+
 def test_noise_has_no_place():
     noise = np.random.default_rng(0).uniform(-8, 8, (200, 2))
     assert describe_movement(noise, everything(200)).sentence == ""

@@ -13,8 +13,11 @@ STEP, STEP_FRAMES = 0.5, 8
 """Displacement in pixels between the medians of eight frames before and after a step, by which a probe has slipped."""
 
 SUDDEN = 0.6
-"""Share of a step that happens from one frame to the next or the one after it: a drift is slower."""
+"""Share of a step that happens from one frame to the next or the one after it, and that is left over LASTING_FRAMES: a
+drift is slower, and a jerk goes back."""
 
+LASTING_FRAMES = 32
+"""Frames before and after a step whose medians differ by it. A jerk of 20 frames is less than half of them."""
 
 ERRATIC = 0.25
 """Median displacement from one frame to the next, in pixels, from which the places are not believed: noise has no place."""
@@ -99,7 +102,12 @@ def _steps(displacement: NDArray[np.float64]) -> tuple[tuple[int, ...], float]:
         near = np.arange(max(frame - width // 2, 1), min(frame + width // 2, n))
         frame = int(near[np.argmax(np.linalg.norm(displacement[near] - displacement[near - 1], axis=1))])
         sudden = displacement[min(frame + 1, n - 1)] - displacement[frame - 1]
-        if sudden @ jumps[k] >= SUDDEN * sizes[k] ** 2:
+        before, after = (
+            displacement[max(frame - LASTING_FRAMES, 0) : frame],
+            displacement[frame:][:LASTING_FRAMES],
+        )
+        lasting = np.median(after, axis=0) - np.median(before, axis=0)
+        if min(sudden @ jumps[k], lasting @ jumps[k]) >= SUDDEN * sizes[k] ** 2:
             steps.append(frame)
             largest = max(largest, float(sizes[k]))
     return tuple(sorted(steps)), largest
