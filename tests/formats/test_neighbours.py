@@ -1,4 +1,4 @@
-"""Files of ConfUSIus and xarray go in and come out: opened with these packages themselves."""
+"""Files of ConfUSIus and xarray are read and written; the tests open them with the real packages."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The sentences on what is doubtful."""
+"""The warnings about a result, in sentences."""
 
 from typing import Any
 

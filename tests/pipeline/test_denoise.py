@@ -263,3 +263,16 @@ def test_holes_are_filled_with_all_components(stack, monkeypatch):
     broken[3, 4, 5] = np.nan
     monkeypatch.setattr("usdenoise.pipeline.estimate.COARSE_PIXELS", 320)
     assert usdenoise.denoise(broken, axes="tzx", low_cutoff=5, rank=30).model.rank == 30
+
+
+def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
+    rng = np.random.default_rng(4)
+    shape = (30, 20, 100)
+    clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
+    stack = clutter.reshape(shape) + rng.standard_normal(shape)
+    holes = rng.random(shape) < 0.03
+    complete = usdenoise.denoise(stack, axes="zxt", rank=5, low_cutoff=3).fit_quality
+    holed = usdenoise.denoise(np.where(holes, np.nan, stack), axes="zxt", rank=5, low_cutoff=3).fit_quality
+    assert complete.residual_rms == pytest.approx(1.0, rel=0.05)
+    assert holed.residual_rms == pytest.approx(1.0, rel=0.05)
+    assert holed.held_out_ratio == pytest.approx(complete.held_out_ratio, rel=0.1)

@@ -72,7 +72,7 @@ def scan_page(
     frame_charts : sequence of Chart
         Curves over the frames; by default none.
     remarks : sequence of str
-        Sentences on what is doubtful; by default none.
+        Warnings, in sentences; by default none.
     carpet : Carpet, optional
         Image over the frames; by default none.
 

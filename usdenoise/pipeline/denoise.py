@@ -281,9 +281,11 @@ def _judge(
     """Judge the fit of all components, by the energy that they leave."""
     entries, singular_values = frames.entries, components.singular_values
     shape = entries.matrix.used_shape
-    if band.keeps_residual and entries.matrix.is_complete and components.gained_energy is not None:
-        # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors.
-        left_over = power.sum() * shape[1] - np.sum(singular_values[band.low :] ** 2)
+    if not entries.matrix.is_complete or (band.keeps_residual and components.gained_energy is not None):
+        # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
+        # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
+        observed = 1 - entries.n_unobserved / (shape[0] * shape[1])
+        left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
     else:
         left_over = entries.energy.sum() - np.sum(singular_values**2)
     return judge_fit(
