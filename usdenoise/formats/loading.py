@@ -77,6 +77,7 @@ def load(
     frame_rate_hz: float | None = None,
     spacing_mm: tuple[float, ...] | None = None,
     allow_external: bool = False,
+    memory: Memory = IN_MEMORY,
     **unknown: Any,
 ) -> Acquisition:
     """Read an acquisition from a file or a folder.
@@ -102,6 +103,9 @@ def load(
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
     allow_external : bool
         Whether files outside the folder of the acquisition may be read; by default False.
+    memory : Memory, optional
+        Where the stack is read to; by default the memory of this process.
+        :func:`usdenoise.formats.scratch.memory_on_disk` takes a file instead.
     **unknown
         No other option is known: another name raises an OptionError that lists these.
 
@@ -144,7 +148,7 @@ def load(
         "allow_external": allow_external,
     }
     with open_stack(path, dtype=dtype, **options, **unknown) as source:
-        return source.read()
+        return source.read(memory=memory)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
+from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.file_state import sha256, unchanged
 from usdenoise.formats.input_files import other_files
 from usdenoise.formats.layout import IN_MEMORY
-from usdenoise.formats.loading import open_stack
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
@@ -129,8 +129,7 @@ class ImageJob:
                 digest = run_in_background(_digest, job.path, others)
                 memory = stack_memory(job.path, job.reading, job.options.precision, job.memory, job.folder)
                 peak = None if memory is IN_MEMORY else PrivatePeak()
-                with open_stack(job.path, dtype=job.options.precision, **job.reading) as stored:
-                    acquisition = stored.read(memory=memory)
+                acquisition = load(job.path, dtype=job.options.precision, memory=memory, **job.reading)
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # The drawing libraries load during the iterations: before them, the start needs the processors.
