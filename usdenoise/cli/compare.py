@@ -232,12 +232,14 @@ _COLUMNS = {
 
 def _table(rows: list[dict[str, Any]], several: bool) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells, without the columns in which all rows are empty."""
+    from usdenoise.comparison.comparison_rows import Picture
+
     shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
     headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
     cells = []
     for row in rows:
-        is_map = row["picture"] == "blood map"
-        line = ["  blood map" if is_map else row["method"]]
+        is_map = row["picture"] == Picture.BLOOD_MAP.value
+        line = [f"  {row['picture']}" if is_map else row["method"]]
         if several:
             line.append("" if row["sampling"] is None else f"{row['sampling']:g}")
         for key in shown:

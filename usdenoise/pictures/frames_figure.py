@@ -85,7 +85,7 @@ def carpet_png(carpet: NDArray[Any]) -> bytes:
     Parameters
     ----------
     carpet : (n_bands, n_frames) array
-        Power of each band over its median. A column that stands for several frames has their maximum.
+        Power of each band over its median. Where a column covers several frames, it shows their maximum.
     """
     import imageio.v3 as iio
 
