@@ -1,17 +1,18 @@
 """Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.stored import StoredArray
+from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
 from usdenoise.stack.precision import checked_conversion
 
@@ -90,6 +91,7 @@ def read_stack(
     dtype: np.dtype[Any],
     name: str = "iq",
     memory: Memory = IN_MEMORY,
+    on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
     """Read a stack slab by slab into memory ordered as a Casorati matrix.
 
@@ -107,6 +109,8 @@ def read_stack(
         Name of the stack, for error messages.
     memory : Memory
         Where the stack is read to; by default the memory of this process.
+    on_part : callable, optional
+        Called with the bytes of the result that are read, and those of all of it, after each slab.
 
     Returns
     -------
@@ -126,9 +130,8 @@ def read_stack(
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
     canonical = canonical_axes(axes)
     whole = memory.allocate([counts[axes.index(letter)] for letter in canonical], dtype)
-    stack = np.moveaxis(spatial_order(whole, canonical, axes), stored.slow, 0)
-    n_slabs = counts[stored.slow]
-    rows = max(1, (memory.slab_bytes or SLAB_BYTES) // max(1, math.prod(counts) // n_slabs * dtype.itemsize))
+    stack = spatial_order(whole, canonical, axes)
+    slab = slab_shape(stored, axes, (memory.slab_bytes or SLAB_BYTES) // dtype.itemsize)
 
     def place(target: NDArray[Any], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
@@ -137,21 +140,73 @@ def read_stack(
     # A thread in the background copies one slab into the matrix while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
-        for start in range(0, n_slabs, rows):
-            stop = min(start + rows, n_slabs)
-            along = picked[stored.slow]
-            index = [*picked]
-            index[stored.slow] = slice(
-                along.start + start * along.step, along.start + (stop - 1) * along.step + 1, along.step
-            )
-            slab = np.moveaxis(stored.read(tuple(index)), stored.slow, 0)
+        done = 0
+        for index, target in slabs(picked, slab):
+            values = np.moveaxis(stored.read(index), stored.slow, 0)
+            done += values.size * dtype.itemsize
+            if on_part is not None:
+                on_part(done, whole.nbytes)
             if placed is not None:
                 placed.result()
             # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-            placed = background.submit(copy_context().run, place, stack[start:stop], slab)
+            placed = background.submit(
+                copy_context().run, place, np.moveaxis(stack[target], stored.slow, 0), values
+            )
         if placed is not None:
             placed.result()
-    return np.moveaxis(stack, 0, stored.slow)
+    return stack
+
+
+def slab_shape(stored: StoredArray, axes: str, most: int) -> tuple[int, ...]:
+    """Return the shape of the slabs in which an array is read: whole chunks, or consecutive parts of a file without.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        The array.
+    axes : str
+        Axis letters of the array.
+    most : int
+        Entries of a slab, about. A slab has one chunk at least, or one step along the slowest axis.
+    """
+    if stored.chunks is None:
+        rest = math.prod(stored.shape) // max(1, stored.shape[stored.slow])
+        slab = [*stored.shape]
+        slab[stored.slow] = min(max(1, most // max(1, rest)), stored.shape[stored.slow])
+        return tuple(slab)
+    slab = [min(chunk, n) for chunk, n in zip(stored.chunks, stored.shape, strict=True)]
+    # Frames first: in memory those of a pixel lie side by side.
+    for axis in sorted(range(len(slab)), key=lambda axis: (axes[axis] != "t", -axis)):
+        times = min(max(1, most // max(1, math.prod(slab))), -(-stored.shape[axis] // slab[axis]))
+        slab[axis] = min(slab[axis] * times, stored.shape[axis])
+    return tuple(slab)
+
+
+def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index, tuple[slice, ...]]]:
+    """Yield the parts of a selection slab by slab: the index in the file, and the place in what is selected.
+
+    Parameters
+    ----------
+    picked : sequence of slice
+        Selected entries along each axis: start, stop and a positive step.
+    slab : sequence of int
+        Shape of a slab; slabs start at multiples of it in the file.
+    """
+
+    def parts(along: slice, length: int) -> Iterator[tuple[slice, slice]]:
+        done = 0
+        for start in range(along.start // length * length, along.stop, length):
+            first = along.start + done * along.step
+            count = len(range(first, min(start + length, along.stop), along.step))
+            if count:
+                yield (
+                    slice(first, first + (count - 1) * along.step + 1, along.step),
+                    slice(done, done + count),
+                )
+            done += count
+
+    for place in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):
+        yield tuple(index for index, _ in place), tuple(target for _, target in place)
 
 
 def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:

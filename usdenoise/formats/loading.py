@@ -1,12 +1,13 @@
 """Loading an acquisition: recognise the container, choose the stack, read it and record what was assumed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, check_names
 from usdenoise.formats.choice import check_not_power, choose
@@ -78,6 +79,7 @@ def load(
     spacing_mm: tuple[float, ...] | None = None,
     allow_external: bool = False,
     memory: Memory = IN_MEMORY,
+    on_part: Callable[[int, int], None] | None = None,
     **unknown: Any,
 ) -> Acquisition:
     """Read an acquisition from a file or a folder.
@@ -106,6 +108,8 @@ def load(
     memory : Memory, optional
         Where the stack is read to; by default the memory of this process.
         :func:`usdenoise.formats.scratch.memory_on_disk` takes a file instead.
+    on_part : callable, optional
+        Called with the bytes that are read so far, and those of the whole stack.
     **unknown
         No other option is known: another name raises an OptionError that lists these.
 
@@ -148,7 +152,7 @@ def load(
         "allow_external": allow_external,
     }
     with open_stack(path, dtype=dtype, **options, **unknown) as source:
-        return source.read(memory=memory)
+        return source.read(memory=memory, on_part=on_part)
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,13 @@ class Source:
         """Time of the first selected frame after the first frame of the file, in units of the frame step."""
         return float(self.frames.start / self.frames.step)
 
-    def read(self, start: int = 0, stop: int | None = None, memory: Memory = IN_MEMORY) -> Acquisition:
+    def read(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        memory: Memory = IN_MEMORY,
+        on_part: Callable[[int, int], None] | None = None,
+    ) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
 
         Parameters
@@ -193,12 +203,29 @@ class Source:
             Frame after the last one to read; by default the number of selected frames.
         memory : Memory
             Where the frames are read to; by default the memory of this process.
+        on_part : callable, optional
+            As for :func:`load`.
         """
         step = self.frames.step
         last = self.n_frames if stop is None else stop
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
-        values, stack = self.metadata.values, self.stack
-        iq = read_stack(stack.array, values["axes"], wanted, self.dtype, stack.name, memory)
+        stack = self.stack
+        iq = read_stack(
+            stack.array, self.metadata.values["axes"], wanted, self.dtype, stack.name, memory, on_part
+        )
+        return self.acquisition(iq, wanted)
+
+    def acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
+        """Return some frames of the stack with its metadata.
+
+        Parameters
+        ----------
+        iq : array
+            Their values, also as a Dask array.
+        frames : slice
+            Which frames of the file they are.
+        """
+        values, stack, step = self.metadata.values, self.stack, self.frames.step
         rate = values.get("frame_rate_hz")
         return Acquisition(
             iq,
@@ -213,7 +240,7 @@ class Source:
             assumptions=self._assumptions(),
             attributes=self.metadata.attributes,
             coordinates={
-                letter: made[wanted] if letter == "t" else made
+                letter: made[frames] if letter == "t" else made
                 for letter, made in self.metadata.coordinates.items()
             },
             form=stack.form,

@@ -31,12 +31,15 @@ class StoredArray:
         Takes an :data:`Index` and returns the values in it.
     slow : int, default 0
         Axis across which to read slab by slab: a slab of it is consecutive bytes of the file, or nearly so.
+    chunks : tuple of int or None, default None
+        Shape of the chunks that the file reads as a whole; None where it has none, or they are not known.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     read: Callable[[Index], NDArray[Any]]
     slow: int = 0
+    chunks: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -83,6 +86,7 @@ def reversed_axes(array: StoredArray) -> StoredArray:
         array.dtype,
         lambda index: array.read(index[::-1]).transpose(),
         len(array.shape) - 1 - array.slow,
+        None if array.chunks is None else array.chunks[::-1],
     )
 
 
@@ -97,13 +101,18 @@ def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
         return array.read(tuple(whole)).reshape([_count(part) for part in index])
 
     slow = kept.index(array.slow) if array.slow in kept else 0 if array.slow < min(kept) else len(kept) - 1
-    return StoredArray(tuple(array.shape[axis] for axis in kept), array.dtype, read, slow)
+    chunks = None if array.chunks is None else tuple(array.chunks[axis] for axis in kept)
+    return StoredArray(tuple(array.shape[axis] for axis in kept), array.dtype, read, slow, chunks)
 
 
 def with_last_axis(array: StoredArray) -> StoredArray:
     """Return the array with one more axis, of length 1, as the last one."""
     return StoredArray(
-        (*array.shape, 1), array.dtype, lambda index: array.read(index[:-1])[..., None], array.slow
+        (*array.shape, 1),
+        array.dtype,
+        lambda index: array.read(index[:-1])[..., None],
+        array.slow,
+        None if array.chunks is None else (*array.chunks, 1),
     )
 
 
@@ -118,7 +127,7 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
             values *= scale
         return values
 
-    return StoredArray(real.shape, dtype, read, real.slow)
+    return StoredArray(real.shape, dtype, read, real.slow, real.chunks)
 
 
 def paired(array: StoredArray, axis: int) -> StoredArray:
@@ -134,7 +143,8 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
 
     shape = array.shape[:axis] + array.shape[axis + 1 :]
     slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
-    return StoredArray(shape, dtype, read, slow)
+    chunks = None if array.chunks is None else array.chunks[:axis] + array.chunks[axis + 1 :]
+    return StoredArray(shape, dtype, read, slow, chunks)
 
 
 def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:

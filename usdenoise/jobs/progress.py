@@ -12,6 +12,9 @@ class Watcher(Protocol):
     def stage(self, name: str) -> None:
         """Note that a stage begins: "load", "solve" or "write"."""
 
+    def read(self, done: int, total: int) -> None:
+        """Note how many bytes of the acquisition are read, of how many."""
+
     def loaded(self, acquisition: Acquisition) -> None:
         """Note that the acquisition, or the first frames of a sequence, were read."""
 
@@ -23,6 +26,9 @@ class Silence:
     """A watcher that does nothing."""
 
     def stage(self, name: str) -> None:
+        """Do nothing."""
+
+    def read(self, done: int, total: int) -> None:
         """Do nothing."""
 
     def loaded(self, acquisition: Acquisition) -> None:

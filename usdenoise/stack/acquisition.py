@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.stored_form import StoredForm
 
 SPATIAL_LETTERS = "zxy"
@@ -45,7 +46,7 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
     Raises
     ------
     InputError
-        If the data are not numeric, have another number of axes, or are empty.
+        If the data are not numeric, have another number of axes, or are empty, or their shape is not known.
     """
     if dtype.kind not in "fciu":
         raise InputError(f"'{name}' holds {dtype} values, not numbers; pick the stack with --dataset")
@@ -53,6 +54,10 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
         raise InputError(
             f"'{name}' is {len(shape)}-D {_shape(shape)}, but a stack has 3 axes (2-D + time) "
             "or 4 (3-D + time); pick another one with --dataset"
+        )
+    if any(np.isnan(n) for n in shape):
+        raise InputError(
+            f"the sizes of the chunks of '{name}' are not known; call compute_chunk_sizes() on it first"
         )
     if 0 in shape:
         raise InputError(f"'{name}' is empty {_shape(shape)}; check how the file was written")
@@ -206,13 +211,16 @@ def time_axis_of(
 
 
 def without_mask(values: Any) -> NDArray[Any]:
-    """Return an array as it is, or a masked array as a plain one with NaN for the masked entries.
+    """Return an array as it is, Dask arrays too, or a masked array as a plain one with NaN for the masked entries.
 
     Parameters
     ----------
     values : array or masked array
         Masked integers become float64.
     """
+    if is_dask_array(values):
+        lazy: NDArray[Any] = values
+        return lazy
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     kept = np.array(values.data, dtype=None if values.dtype.kind in "fc" else np.float64)

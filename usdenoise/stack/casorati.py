@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from functools import singledispatch
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,10 +145,25 @@ class CasoratiMatrix:
         """Yield the result of a function for each row block, in order."""
         return self.executor.map(function, block_rows(self.shape))
 
-    def rows(self, rows: slice | NDArray[np.intp]) -> Self:
+    def rows(self, rows: slice | NDArray[np.intp]) -> "CasoratiMatrix":
         """Return the matrix of some rows: a view for a slice, a copy for an array of row numbers."""
         observed = None if self.observed is None else self.observed[rows]
         return replace(self, values=self.values[rows], observed=observed)
+
+    def largest_part(self) -> float:
+        """Return the largest magnitude of a real or imaginary part."""
+        parts = self.values.view(self.values.real.dtype)
+        return max(float(parts.max()), -float(parts.min()))
+
+    def in_memory(self) -> "CasoratiMatrix":
+        """Return the matrix with its values in the memory of this process, where they are."""
+        return self
+
+
+@singledispatch
+def filtered_stack(matrix: CasoratiMatrix, like: Acquisition) -> NDArray[Any]:
+    """Return the values of a matrix as a stack in the axis order and shape of `like`; a view."""
+    return from_casorati(matrix.values, like)
 
 
 @dataclass(frozen=True)

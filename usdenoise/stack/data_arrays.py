@@ -11,6 +11,7 @@ from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.labels import Label
+from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import Metadata, interpret, labelled_metadata, with_options
 from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
 
@@ -102,7 +103,7 @@ def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
     """
     about = describe_data_array(data, axes)
     values = about.values
-    iq = np.asarray(data.values)
+    iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
     return Acquisition(
         iq.reshape([iq.shape[axis] for axis in _kept(iq.shape, iq.ndim)]),
         values["axes"],

@@ -221,7 +221,7 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
     dtype = np.dtype(dataset.dtype)
     order, read_stored = _member_order(dtype), BoundedReader(dataset)
     if order is None:
-        return StoredArray(dataset.shape or (), dtype, read_stored)
+        return StoredArray(dataset.shape or (), dtype, read_stored, chunks=dataset.chunks)
     value_dtype = complex_dtype(dtype[order[0]])
 
     def read(index: Index) -> NDArray[Any]:
@@ -230,7 +230,7 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
         values.real, values.imag = pairs[order[0]], pairs[order[1]]
         return values
 
-    return StoredArray(dataset.shape or (), value_dtype, read)
+    return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks)
 
 
 def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:

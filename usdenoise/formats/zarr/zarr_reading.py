@@ -114,7 +114,8 @@ def _stored(path: Path, array: Any) -> StoredArray:
                 "write the file again in smaller chunks"
             ) from error
 
-    return StoredArray(tuple(array.shape), np.dtype(array.dtype), read)
+    chunks = tuple(array.shards or array.chunks)
+    return StoredArray(tuple(array.shape), np.dtype(array.dtype), read, chunks=chunks)
 
 
 def _check_stored(path: Path, name: str, array: Any) -> None:

@@ -1,0 +1,77 @@
+"""Slabs in which stacks are read: they cover a selection once, and read whole chunks."""
+
+from collections import Counter
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import usdenoise
+from usdenoise.formats import layout
+from usdenoise.formats.hdf5 import hdf5_reading
+from usdenoise.formats.layout import slab_shape, slabs
+from usdenoise.formats.stored import StoredArray
+
+lengths = st.tuples(st.integers(2, 30), st.integers(1, 9), st.integers(1, 9))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    shape=lengths,
+    chunks=st.none() | lengths,
+    most=st.integers(1, 400),
+    start=st.integers(0, 10),
+    step=st.integers(1, 7),
+    slow=st.integers(0, 2),
+)
+def test_slabs_cover_what_is_selected_once(shape, chunks, most, start, step, slow):
+    values = np.arange(np.prod(shape)).reshape(shape)
+    stored = StoredArray(shape, values.dtype, lambda index: values[index], slow, chunks)
+    slab = slab_shape(stored, "tzx", most)
+    picked = [slice(min(start, shape[0] - 1), shape[0], step), *(slice(0, n, 1) for n in shape[1:])]
+    expected = values[tuple(picked)]
+    found, seen = np.full(expected.shape, -1), np.zeros(expected.shape, int)
+    for index, target in slabs(picked, slab):
+        found[target] = stored.read(index)
+        seen[target] += 1
+    assert np.array_equal(found, expected)
+    assert (seen == 1).all()
+    if chunks is None:
+        least = np.prod(shape) // shape[slow]
+    else:
+        least = np.prod(np.minimum(chunks, shape))
+        assert all(
+            n % min(c, length) == 0 or n == length for n, c, length in zip(slab, chunks, shape, strict=True)
+        )
+    assert np.prod(slab) <= max(most, least)
+
+
+@pytest.mark.parametrize("chunks", [(60, 8, 3), (7, 20, 24), (25, 9, 5)])
+@pytest.mark.parametrize("frames", [None, slice(5, 50, 3)])
+def test_a_chunk_of_a_file_is_read_once(tmp_path, monkeypatch, chunks, frames):
+    rng = np.random.default_rng(0)
+    stack = rng.standard_normal((60, 20, 24)).astype(np.float32)
+    with h5py.File(tmp_path / "stack.h5", "w") as file:
+        file.create_dataset("iq", data=stack, chunks=chunks, compression="gzip")
+    reads, told = Counter(), []
+
+    def note(done, total):
+        told.append((done, total))
+
+    class Counted(hdf5_reading.BoundedReader):
+        def __call__(self, index):
+            reads.update(self._chunks(index))
+            return super().__call__(index)
+
+    monkeypatch.setattr(hdf5_reading, "BoundedReader", Counted)
+    monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
+    # A named dataset is not looked at before it is read.
+    loaded = usdenoise.load(tmp_path / "stack.h5", dataset="iq", axes="tzx", frames=frames, on_part=note)
+    assert np.array_equal(loaded.iq, stack[frames or slice(None)])
+    assert told == sorted(told)
+    assert told[-1] == (loaded.iq.nbytes, loaded.iq.nbytes)
+    assert len(told) > 4
+    assert set(reads.values()) == {1}
+    assert len(reads) > 4
