@@ -11,6 +11,7 @@ from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition, time_axis_of
+from usdenoise.stack.lazy_arrays import is_dask_array
 
 _ROWS_A_BLOCK = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.
@@ -128,7 +129,8 @@ def doppler_frequency(
     Returns
     -------
     float32 array of the spatial shape
-        Frequency within (-0.5, 0.5] cycles per frame; 0 where there is no signal.
+        Frequency within (-0.5, 0.5] cycles per frame; 0 where there is no signal. For a Dask array it is
+        a Dask array, too.
 
     Raises
     ------
@@ -141,8 +143,17 @@ def doppler_frequency(
         return lagged
 
     iq, time = time_axis_of(stack, axis, axes)
-    lagged: NDArray[np.complex128] = _by_pixel(lag_one, iq, time, "axial velocity", left_out)
-    return (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
+    if is_dask_array(iq) and np.iscomplexobj(iq):
+        frames = np.moveaxis(iq, time, -1)
+        if left_out is not None:
+            frames = np.where(left_out, 0, frames)
+        lagged: NDArray[np.complex128] = (frames[..., 1:] * frames[..., :-1].conj()).sum(
+            axis=-1, dtype=np.complex128
+        )
+    else:
+        lagged = _by_pixel(lag_one, iq, time, "axial velocity", left_out)
+    cycles: NDArray[np.float32] = (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
+    return cycles
 
 
 def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> Product:
@@ -294,7 +305,7 @@ def _by_pixel(
         raise OptionError(
             f"{what} needs complex IQ, and this stack is real; leave it out of --products, or give the IQ"
         )
-    frames_last = np.moveaxis(iq, axis, -1)
+    frames_last = np.moveaxis(np.asarray(iq), axis, -1)
     pixels = frames_last.reshape(-1, frames_last.shape[-1])
     blocks = row_blocks(len(pixels), _ROWS_A_BLOCK)
 

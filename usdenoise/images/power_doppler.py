@@ -63,7 +63,7 @@ def power_doppler(
     [12.5, 2.0]
     """
     values, time = time_axis_of(stack, axis, axes)
-    frames = np.moveaxis(values, time, 0)
+    frames = np.moveaxis(np.asarray(values), time, 0)
     total = np.zeros(frames.shape[1:], np.float64)
     for frame in frames:
         total += frame.real.astype(np.float64) ** 2

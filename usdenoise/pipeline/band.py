@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Self
 
 import numpy as np
@@ -59,32 +60,38 @@ class Residual:
         )
 
 
+@singledispatch
 def remove_clutter(
-    matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int, out: NDArray[Any]
-) -> Residual:
-    """Write the data minus the components [0, low), 0 where an entry is unobserved, and measure what is left.
+    matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int
+) -> tuple[CasoratiMatrix, Residual]:
+    """Take the components [0, low) out of the data, and measure what is left.
 
     Parameters
     ----------
     matrix : CasoratiMatrix
-        The data; its values may be `out`.
+        The data. Its values become the residual.
     model : LowRank
         The components.
     low : int
         Low cutoff.
     n_lags : int
         Number of lags, lag 0 included; 0 for none.
-    out : (n_pixels, n_frames) array
-        Receives the residual.
+
+    Returns
+    -------
+    matrix : CasoratiMatrix
+        The residual, 0 where an entry is unobserved.
+    residual : Residual
+        What was measured on it.
     """
     clutter, clutter_h = model.band(0, low)
 
     def removed(rows: slice) -> Residual:
-        target = out[rows]
-        np.subtract(matrix.values[rows], clutter[rows] @ clutter_h, out=target)
+        target = matrix.values[rows]
+        target -= clutter[rows] @ clutter_h
         return _measured(matrix, rows, target, n_lags)
 
-    return Residual.joined(matrix.map_row_blocks(removed))
+    return matrix, Residual.joined(matrix.map_row_blocks(removed))
 
 
 def measure(residual: CasoratiMatrix, n_lags: int) -> Residual:
@@ -102,6 +109,7 @@ def measure(residual: CasoratiMatrix, n_lags: int) -> Residual:
     )
 
 
+@singledispatch
 def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, n_lags: int) -> LagSums:
     """Return the lagged products of a residual from which every pixel's own share of the components is taken.
 
@@ -123,22 +131,23 @@ def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, 
     return LagSums.joined(residual.map_row_blocks(lags))
 
 
+@singledispatch
 def keep_band(
     residual: CasoratiMatrix,
     model: LowRank,
     band: Band,
     power: NDArray[np.float64],
     cutoffs: LocalCutoffs | None = None,
-) -> NDArray[np.float64]:
-    """Turn a residual into the band that is kept, in place, and return its power Doppler.
+) -> tuple[CasoratiMatrix, NDArray[np.float64]]:
+    """Turn a residual into the band that is kept, and measure its power Doppler.
 
     Frames that are left out are filled by the model, and do not count in the power.
 
     Parameters
     ----------
     residual : CasoratiMatrix
-        From :func:`remove_clutter`, with the low cutoff of the band. Where the band is without the residual, its
-        values may be anything.
+        From :func:`remove_clutter`, with the low cutoff of the band. Its values become the band. Where the band is
+        without the residual, they may be anything.
     model : LowRank
         The components. Those of the band fill unobserved entries.
     band : Band
@@ -151,12 +160,14 @@ def keep_band(
 
     Returns
     -------
-    (n_pixels,) float64 array
-        Mean of |s|^2 over frames of what is kept.
+    kept : CasoratiMatrix
+        What is kept.
+    power : (n_pixels,) float64 array
+        Mean of |s|^2 over its frames.
     """
     left_out = residual.left_out
-    if band.keeps_residual and residual.is_complete and cutoffs is None and left_out is None:
-        return power
+    if is_residual(residual, band, cutoffs):
+        return residual, power
     first = band.low if cutoffs is None else min(cutoffs.first, band.low)
     kept, kept_h = model.band(first, band.high)
 
@@ -178,7 +189,12 @@ def keep_band(
             target[:, left_out] = own @ kept_h[:, left_out]
         return power
 
-    return np.concatenate(list(residual.map_row_blocks(filtered)))
+    return residual, np.concatenate(list(residual.map_row_blocks(filtered)))
+
+
+def is_residual(matrix: CasoratiMatrix, band: Band, cutoffs: LocalCutoffs | None) -> bool:
+    """Return whether the residual of a matrix is all that a band keeps, and nothing has to be filled."""
+    return band.keeps_residual and matrix.is_complete and cutoffs is None and matrix.left_out is None
 
 
 def _measured(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: int) -> Residual:

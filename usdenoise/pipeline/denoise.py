@@ -18,6 +18,7 @@ from usdenoise.pipeline.blood.clutter_projection import clutter_projection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.picture_quality import judge_picture
 from usdenoise.pipeline.blood_by_place import map_blood
+from usdenoise.pipeline.chunks.chunk_passes import check_chunks
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.pipeline.estimate import Components, Estimate, estimate_components, fit_all_pixels
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit
@@ -34,10 +35,11 @@ from usdenoise.stack.casorati import (
     EntryCheck,
     casorati,
     check_entries,
-    from_casorati,
+    filtered_stack,
     image_from_pixels,
 )
 from usdenoise.stack.data_arrays import from_data_array, is_data_array
+from usdenoise.stack.lazy_arrays import is_dask_array
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
@@ -66,8 +68,10 @@ def denoise(
 
     Parameters
     ----------
-    acquisition : Acquisition, array or xarray.DataArray
-        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels.
+    acquisition : Acquisition, array, dask.array.Array or xarray.DataArray
+        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels. A Dask array,
+        also one in a DataArray or an Acquisition, is worked through chunk by chunk on the scheduler that is active, and the
+        filtered stack is a Dask array with the same chunks.
     axes : str, optional
         One letter for each axis of an array, for example "tzx"; z depth, x lateral, y elevation, t time.
     preset : str, optional
@@ -98,7 +102,8 @@ def denoise(
         If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside SCALES, or
         if entries are unobserved and the method is "svd".
     OptionError
-        If the options contradict each other or the stack, or an argument has the wrong type.
+        If the options contradict each other or the stack, an argument has the wrong type, or the stack is a Dask array and
+        an option needs all of it in memory.
     DivergedError
         If the solver leaves the finite numbers.
 
@@ -119,7 +124,7 @@ def denoise(
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
-        entries = _checked_entries(stack, chosen.precision, executor, in_place)
+        entries = _checked_entries(stack, chosen, executor, in_place)
         shape = stack.shape_in(canonical_axes(stack.spatial_axes))
         frames = check_frames(entries, shape, chosen)
         entries, search = frames.entries, frames.search
@@ -131,14 +136,15 @@ def denoise(
         solved = time.perf_counter()
         band = cutoffs.band
         projection = clutter_projection(model.right[:, : band.low], used=matrix.used)
-        residual = remove_clutter(matrix, model, band.low, projection.n_lags, out=matrix.values)
-        blood = map_blood(matrix, model, projection, residual.lags, band.low, Neighbourhood(shape))
+        rest, residual = remove_clutter(matrix, model, band.low, projection.n_lags)
+        blood = map_blood(rest, model, projection, residual.lags, band.low, Neighbourhood(shape))
         curves = frames.curves(model, band.low)
         model = interpolated(model, matrix.left_out)
-        power = keep_band(matrix, model, band, residual.power, blood.cutoffs if chosen.local_cutoff else None)
+        local = blood.cutoffs if chosen.local_cutoff else None
+        kept, power = keep_band(rest, model, band, residual.power, local)
     quality = _judge(frames, estimate, components, band, residual.power)
     result = DenoiseResult(
-        acquisition=replace(stack, iq=from_casorati(matrix.values, stack)),
+        acquisition=replace(stack, iq=filtered_stack(kept, stack)),
         power_doppler=image_from_pixels(power, stack).astype(np.float32),
         blood_power=image_from_pixels(blood.map.blood_power, stack).astype(np.float32),
         noise_power=image_from_pixels(blood.map.noise_power, stack).astype(np.float32),
@@ -212,25 +218,30 @@ def _as_factors(start: Any) -> Factors:
     return tuple(start)
 
 
-def _checked_entries(stack: Acquisition, precision: str, executor: Executor, in_place: bool) -> EntryCheck:
+def _checked_entries(
+    stack: Acquisition, options: DenoiseOptions, executor: Executor, in_place: bool
+) -> EntryCheck:
     """Return the Casorati matrix with unobserved entries set to 0, after a check of its scale."""
-    values = casorati(stack, STORAGE[precision, np.iscomplexobj(stack.iq)])
-    if not in_place and np.may_share_memory(values, stack.iq):
-        values = values.copy()
-    entries = check_entries(values, executor)
-    if entries.n_unobserved == values.size:
+    dtype = STORAGE[options.precision, np.iscomplexobj(stack.iq)]
+    if is_dask_array(stack.iq):
+        entries = check_chunks(stack, dtype, options, executor)
+    else:
+        values = casorati(stack, dtype)
+        if not in_place and np.may_share_memory(values, stack.iq):
+            values = values.copy()
+        entries = check_entries(values, executor)
+    if entries.n_unobserved == stack.iq.size:
         raise InputError(f"'{stack.name}' has no finite entry; check how the file was written")
     _check_scale(entries, stack.name)
     return entries
 
 
 def _check_scale(entries: EntryCheck, name: str) -> None:
-    values, most = entries.matrix.values, float(entries.energy.max())
+    most = float(entries.energy.max())
     # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
-    if SCALES[0] ** 2 <= most / (2 * values.shape[1]) and most <= SCALES[1] ** 2:
+    if SCALES[0] ** 2 <= most / (2 * entries.matrix.n_frames) and most <= SCALES[1] ** 2:
         return
-    parts = values.view(values.real.dtype)
-    largest = max(float(parts.max()), -float(parts.min()))
+    largest = entries.matrix.largest_part()
     if largest == 0:
         raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
     if not SCALES[0] <= largest <= SCALES[1]:

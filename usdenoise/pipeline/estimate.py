@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,10 @@ from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError, OptionError
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.pipeline.fit_sample import fit_sample
 from usdenoise.pipeline.options import DenoiseOptions, flag
 from usdenoise.pipeline.pixel_subset import PixelSubset, sufficient_subset
-from usdenoise.pipeline.refit import Refit, refit
+from usdenoise.pipeline.refit import Prior, Refit, refit
 from usdenoise.pipeline.sampled_pixels import automatic_rank, draw_sampled_pixels
 from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
 from usdenoise.stack.random_streams import RandomStream
@@ -134,7 +132,7 @@ def estimate_components(
         model = LowRank.from_factors(*solution.factors)
         return Estimate(model, 1, noise_rms, n_sampled, n_sampled / n_pixels, solution)
     stride = _coarse_stride(matrix, rank, options, all_components)
-    fitted = _refitted(matrix, stride, orthonormal(solution.factors[1]), options)
+    fitted = _refitted(matrix, stride, LowRank.from_factors(*solution.factors), noise_rms, options)
     return Estimate(
         fitted.model, stride, noise_rms, n_sampled, n_sampled / n_pixels, solution, fitted.gained_energy
     )
@@ -231,11 +229,11 @@ def _sampled_pixels(
     if start is not None and matrix.left_out is not None and len(start[1]) == matrix.n_frames:
         start = (start[0], np.where(matrix.left_out[:, None], 0, start[1]))
     if options.refit == "none":
-        return matrix, start
+        return matrix.in_memory(), start
     rng = RandomStream.SAMPLED_PIXELS.generator(options.seed)
     rows = draw_sampled_pixels(matrix, rank, options.sampling, rng)
     if rows is None:
-        return matrix, start
+        return matrix.in_memory(), start
     if start is not None and len(start[0]) == matrix.n_pixels:
         start = (start[0][rows], start[1])
     return matrix.rows(rows), start
@@ -254,15 +252,19 @@ def _coarse_stride(matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, a
     return _stride(matrix, COARSE_PIXELS)
 
 
-def _refitted(matrix: CasoratiMatrix, stride: int, right: NDArray[Any], options: DenoiseOptions) -> Refit:
-    """Return the components of every `stride`-th pixel, from the temporal subspace of the sample."""
+def _refitted(
+    matrix: CasoratiMatrix, stride: int, sampled: LowRank, noise_rms: float, options: DenoiseOptions
+) -> Refit:
+    """Return the components of every `stride`-th pixel, from those of the sampled pixels."""
+    right = sampled.right
+    prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
     if matrix.is_complete and stride == 1:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
         first = matrix.rows(slice(None, None, _stride(matrix, FIRST_REFIT_PIXELS)))
         right = refit(first, right).model.right
     # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
     rotate_again = isinstance(options.low_cutoff, str) or stride > 1
-    return refit(matrix.rows(slice(None, None, stride)), right, rotate_again)
+    return refit(matrix.rows(slice(None, None, stride)), right, rotate_again, prior)
 
 
 def _stride(matrix: CasoratiMatrix, n_wanted: int) -> int:

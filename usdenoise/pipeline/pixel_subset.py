@@ -148,7 +148,7 @@ def draw_pixel_subset(
     order = rng.permutation(matrix.n_pixels)
     filled = np.zeros(matrix.n_frames)
     if matrix.observed is None:
-        rows = _used(matrix, _wide(matrix.values[np.sort(order[:count])]))
+        rows = _used(matrix, _wide(matrix.rows(np.sort(order[:count])).values))
         singular, right = _spectrum(rows, matrix.executor)
     else:
         # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.

@@ -24,7 +24,7 @@ class DenoiseResult:
     Attributes
     ----------
     acquisition : Acquisition
-        The filtered stack, in the axis order of the input.
+        The filtered stack, in the axis order of the input. From a Dask array it is a Dask array, not made yet.
     power_doppler : float32 array
         Mean power over frames, in the squared units of the stack; spatial axes in the order of the input.
     blood_power : float32 array

@@ -44,11 +44,15 @@ def draw_sampled_pixels(
     array of row numbers, increasing, or None
         None where all pixels are needed.
     """
-    samples_per_frame = max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank)
-    count = math.ceil(samples_per_frame / sampling)
+    count = sampled_pixel_count(rank, sampling)
     observed = matrix.observed
     alive = np.arange(matrix.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
     return None if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
+
+
+def sampled_pixel_count(rank: int, sampling: float) -> int:
+    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
+    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
 
 
 def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +198,7 @@ def find_bad_frames(
     if n_frames < LEAST_FRAMES:
         return result([], Treatment.KEPT, subset)
     step = max(1, matrix.n_pixels // SAMPLE_PIXELS)
-    found = {bad.frame: bad for bad in _damaged(matrix.rows(slice(None, None, step)))}
+    found = {bad.frame: bad for bad in _damaged(matrix.rows(slice(None, None, step)).in_memory())}
     most = LARGEST_SHARE * n_frames
     clean = _subset(matrix, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
@@ -226,16 +227,22 @@ def leave_out(entries: EntryCheck, left_out: NDArray[np.bool_] | None) -> EntryC
     if left_out is None:
         return entries
     matrix = replace(entries.matrix, left_out=left_out)
-    energy = entries.energy.copy()
-    columns = np.flatnonzero(left_out)
+    energy = np.maximum(entries.energy - clear_frames(matrix, np.flatnonzero(left_out)), 0)
+    return replace(entries, matrix=matrix, energy=energy)
+
+
+@singledispatch
+def clear_frames(matrix: CasoratiMatrix, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Set some frames to 0, and return the energy that they had in each row."""
+    energy = np.zeros(matrix.n_pixels)
 
     def clear(rows: slice) -> None:
-        energy[rows] -= row_squared_norms(np.ascontiguousarray(matrix.values[rows][:, columns]))
+        energy[rows] = row_squared_norms(np.ascontiguousarray(matrix.values[rows][:, columns]))
         matrix.values[rows.start : rows.stop, columns] = 0
 
     for _ in matrix.map_row_blocks(clear):
         pass
-    return replace(entries, matrix=matrix, energy=np.maximum(energy, 0))
+    return energy
 
 
 def _subset(matrix: CasoratiMatrix, frames: Collection[int], seed: int) -> PixelSubset:

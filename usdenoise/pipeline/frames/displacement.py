@@ -1,10 +1,12 @@
 """Displacement of the image in every frame, by phase correlation of the envelopes."""
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.casorati import CasoratiMatrix
 
@@ -21,6 +23,7 @@ PEAK_SIGMA = 1.5
 the Gaussian's transform, so that its logarithm is a parabola through three pixels, which gives fractions of a pixel."""
 
 
+@singledispatch
 def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return the displacement of each frame against a mean frame, in pixels.
 
@@ -39,12 +42,29 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    n_axes = len(shape)
-    most = LARGEST_IMAGE[n_axes]
-    middle = tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
-    image = matrix.values.reshape(*shape, matrix.n_frames)[middle]
-    size = image.shape[:-1]
-    axes = tuple(range(1, n_axes + 1))
+    return image_displacements(
+        matrix.values.reshape(*shape, matrix.n_frames)[middle(shape, LARGEST_IMAGE[len(shape)])],
+        matrix.executor,
+    )
+
+
+def middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
+    """Return the middle part of an image, at most `most` pixels along an axis."""
+    return tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
+
+
+def image_displacements(image: NDArray[Any], executor: Executor) -> NDArray[np.float64]:
+    """Return the displacement of each frame of an image; see :func:`displacements`.
+
+    Parameters
+    ----------
+    image : array
+        Spatial axes, then time.
+    executor : Executor
+        Maps over parts of the frames.
+    """
+    size, n_frames = image.shape[:-1], image.shape[-1]
+    axes = tuple(range(1, len(size) + 1))
     window = np.ones(size, np.float32)
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
         window = window * axis.astype(np.float32)
@@ -56,10 +76,10 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
         transformed: NDArray[Any] = np.fft.rfftn(envelope * window, axes=axes)
         return transformed
 
-    some = np.arange(0, matrix.n_frames, max(1, matrix.n_frames // REFERENCE_FRAMES))
+    some = np.arange(0, n_frames, max(1, n_frames // REFERENCE_FRAMES))
     parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
-    reference = sum(matrix.executor.map(lambda frames: spectra(frames).sum(axis=0), parts))
-    blocks = list(row_blocks(matrix.n_frames, FRAMES_A_BLOCK))
+    reference = sum(executor.map(lambda frames: spectra(frames).sum(axis=0), parts))
+    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
 
     def peaks(frames: slice) -> NDArray[np.float64]:
         cross = spectra(frames) * reference.conj()
@@ -67,7 +87,7 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
         cross *= weight / np.maximum(size_of, np.finfo(np.float32).tiny)
         return _peaks(np.fft.irfftn(cross, s=size, axes=axes))
 
-    return np.concatenate(list(matrix.executor.map(peaks, blocks)))
+    return np.concatenate(list(executor.map(peaks, blocks)))
 
 
 def _gaussian_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:

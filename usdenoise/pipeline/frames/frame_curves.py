@@ -58,7 +58,7 @@ class FrameSample:
 def frame_sample(matrix: CasoratiMatrix, n_pixels: int) -> FrameSample:
     """Return a copy of about `n_pixels` pixels, evenly spread over the image."""
     rows = slice(None, None, max(1, matrix.n_pixels // n_pixels))
-    return FrameSample(rows, matrix.values[rows].copy())
+    return FrameSample(rows, matrix.rows(rows).in_memory().values.copy())
 
 
 def frame_curves(
