@@ -132,7 +132,7 @@ def test_the_effective_options_are_in_the_report(done: tuple[Path, Any]) -> None
 
 def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
     paths = [scans / "scan2.h5", scans / "scan3.h5", scans / "gone.h5"]
-    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--json", "-q")
+    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--json", "-q")
     assert process.returncode == 1
     gone, good, bad, last = map(json.loads, process.stdout.splitlines())
     # A file that is not there when its turn comes is a row, too.
@@ -146,7 +146,7 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
 
 def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:
     paths = [scans / "scan3.h5", scans / "scan10.h5"]
-    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--stop-on-error")
+    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--stop-on-error")
     assert process.returncode == 1
     assert [row["status"] for row in rows(tmp_path / "out").values()] == ["failed", "not run"]
 

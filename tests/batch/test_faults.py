@@ -153,7 +153,7 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
 )
 def test_batch_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, stage))
+    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, stage))
     wait_for_line(process, {"solve": "iteration 0 scan2"}.get(stage, f"stage {stage} scan2"))
     if stage == "write":
         wait_for(lambda: half_written(out / "scan2"))
@@ -206,7 +206,7 @@ def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) 
 
 def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, "write"))
+    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, "write"))
     wait_for_line(process, "stage write scan2")
     wait_for(lambda: half_written(out / "scan2"))
     process.kill()
@@ -223,7 +223,7 @@ def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> 
 
 def test_a_second_batch_says_who_holds_the_folder(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = start("batch", scans, "-o", out, *QUICK, "-v", **standing_still(tmp_path, "load"))
+    first = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, "load"))
     wait_for_line(first, "stage load scan2")
     only_ones(
         shell("batch", scans, "-o", out, *QUICK),
@@ -359,7 +359,7 @@ def test_too_little_memory_is_a_row(scans: Path, large: Path, tmp_path: Path) ->
 def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_scan(scans / "scan3.h5", 3)
-    process = start("batch", scans, "-o", out, *QUICK, "--json", "-q")
+    process = start("batch", scans, "-o", out, *QUICK, "--jobs", 1, "--json", "-q")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["scan"] == "scan1.h5"
     process.stdout.close()

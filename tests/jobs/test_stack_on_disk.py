@@ -5,6 +5,11 @@ import json
 import math
 import mmap
 import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -142,3 +147,54 @@ def test_the_summary_says_what_is_on_the_disk(phantom_file: Path, tmp_path: Path
     said = CliRunner().invoke(main, arguments).stdout
     assert "MiB at the peak, and 0.00" in said
     assert "GiB in a temporary file" in said
+
+
+def run_in_a_process(path: Path, out: Path, limit: int | None = None) -> "subprocess.Popen[str]":
+    def prepare() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "usdenoise", "run", str(path), "-o", str(out), "--memory", "1M", "-q"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=prepare,
+    )
+
+
+def test_killed_at_ten_moments_nothing_is_left(phantom_file: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with run_in_a_process(phantom_file, tmp_path / "whole") as process:
+        assert process.wait() == 0
+    whole = time.monotonic() - began
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    rng = np.random.default_rng(0)
+    for moment in whole * (np.arange(10) + rng.random(10)) / 10:
+        out = tmp_path / "killed"
+        with run_in_a_process(phantom_file, out) as process:
+            time.sleep(moment)
+            process.kill()
+            process.wait()
+        left = {path.name for path in out.glob("*")}
+        visible = {name for name in left if "partial" not in name}
+        # All results get their names at the end, one right after the other, the report last.
+        assert not visible or visible <= names, left
+        assert "small_report.json" not in visible or visible == names
+        if visible:
+            shutil.rmtree(out)
+    with run_in_a_process(phantom_file, out) as process:
+        assert process.wait() == 0, process.stderr
+    assert {path.name for path in out.iterdir()} == names
+
+
+def test_a_disk_that_gets_full_while_the_results_are_written(phantom_file: Path, tmp_path: Path) -> None:
+    """A limit on the size of files lets the temporary stack through, and not the file of the results."""
+    with h5py.File(phantom_file) as file:
+        size = file["iq"].size * 8
+    with run_in_a_process(phantom_file, tmp_path / "out", limit=size + 2048) as process:
+        error = process.communicate()[1]
+    assert process.returncode == 1
+    assert "could not be written" in error
+    assert "File too large" in error
+    assert "Traceback" not in error
+    assert list((tmp_path / "out").glob("*")) == []

@@ -12,7 +12,7 @@ from typing import Any
 
 from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.scan_process import GRACE_S, EventKind, work
+from usdenoise.batch.scan_process import GRACE_S, LAST_KINDS, EventKind, work
 from usdenoise.batch.table import Failure
 from usdenoise.errors import OUT_OF_MEMORY, is_out_of_memory
 from usdenoise.system import memory
@@ -50,7 +50,7 @@ class Event:
     @property
     def is_last(self) -> bool:
         """Whether the process has ended or is about to end."""
-        return self.kind in (EventKind.DONE, EventKind.FAILED, EventKind.LOST)
+        return self.kind in LAST_KINDS
 
 
 @dataclass
@@ -178,7 +178,7 @@ class Pool:
             worker.process.join(GRACE_S)
             self._forget(worker)
             return self._event(
-                worker, EventKind.LOST, (Failure.KILLED, _how_it_ended(worker.process.exitcode))
+                worker, EventKind.LOST, (Failure.KILLED, how_it_ended(worker.process.exitcode))
             )
         if kind == EventKind.NEEDS:
             worker.needs = values[0]
@@ -213,7 +213,8 @@ def _unstarted(scan: Scan, error: Exception) -> Event:
     return Event(scan, EventKind.LOST, values, 0.0)
 
 
-def _how_it_ended(exit_code: int | None) -> str:
+def how_it_ended(exit_code: int | None) -> str:
+    """Return a sentence on the end of a process without a last message."""
     if exit_code is not None and exit_code < 0:
         try:
             name = signal.Signals(-exit_code).name

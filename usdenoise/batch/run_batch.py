@@ -3,11 +3,13 @@
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from usdenoise.batch.dask_pool import DaskPool
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import FolderLock
 from usdenoise.batch.outliers import marks_of
@@ -19,6 +21,7 @@ from usdenoise.batch.table import Row, Status, outcome, scan_row, write_sheet, w
 from usdenoise.errors import InputError
 from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
+from usdenoise.jobs.workers import dask_client
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.provenance import requested
@@ -122,7 +125,8 @@ def run_batch(
     *,
     arguments: Mapping[str, Any] | None = None,
     patterns: Sequence[str] = (),
-    jobs: int = 1,
+    jobs: int | None = None,
+    dask: str | None = None,
     overwrite: bool = False,
     retry_failed: bool = False,
     stop_on_error: bool = False,
@@ -145,8 +149,12 @@ def run_batch(
         reading. The number of threads is divided among the processes. By default, those of `run_job.run`.
     patterns : sequence of str
         Shell patterns for the names of files in folders. By default, the suffixes of the known formats decide.
-    jobs : int
-        Largest number of processes at a time. Fewer run where the memory is short.
+    jobs : int, optional
+        Largest number of processes at a time. Fewer run where the memory is short. By default one for each processor, or
+        for each scan where there are fewer.
+    dask : str, optional
+        Dask workers for the scans in place of processes: a number of workers to start, or the address of a scheduler
+        whose workers see the same files.
     overwrite : bool
         Whether to run scans that have complete results.
     retry_failed : bool
@@ -191,7 +199,7 @@ def run_batch(
     asked = requested(**complete)
     # The scans come first: without any, no folder may be made.
     scans = _scans(paths, folder, patterns)
-    with FolderLock(folder) as lock:
+    with FolderLock(folder) as lock, ExitStack() as stack:
         lock.acquire()
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         # A scan that is skipped may have been killed as well, when its results were to be replaced.
@@ -199,7 +207,8 @@ def run_batch(
             remove_leftovers(scan.folder)
         watcher.planned(decisions)
         rows: dict[Scan, Row] = {}
-        pool = Pool(jobs, {**complete, "options": _share(complete["options"], jobs)}, command)
+        jobs = jobs or _jobs(complete["options"], decisions)
+        pool = stack.enter_context(_pool(jobs, dask, complete, command))
         output = {
             "table": str(folder / BatchFile.TABLE),
             "record": str(folder / BatchFile.RECORD),
@@ -264,6 +273,24 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**defaults, **(arguments or {})}
 
 
+@contextmanager
+def _pool(
+    jobs: int, dask: str | None, arguments: Mapping[str, Any], command: list[str] | None
+) -> Iterator[Pool | DaskPool]:
+    """Yield what the scans are given to: processes here, or Dask workers."""
+    if dask is None:
+        yield Pool(jobs, {**arguments, "options": _share(arguments["options"], jobs)}, command)
+        return
+    with dask_client(dask) as client:
+        yield DaskPool(client, arguments, command)
+
+
+def _jobs(options: DenoiseOptions, decisions: Mapping[Scan, Decision]) -> int:
+    """Return how many scans are worked on at a time: scans side by side are faster than threads in one scan."""
+    n_scans = sum(decision.action == Action.RUN for decision in decisions.values())
+    return max(1, min(options.threads or available_threads(), n_scans))
+
+
 def _share(options: DenoiseOptions, jobs: int) -> DenoiseOptions:
     return replace(options, threads=max(1, (options.threads or available_threads()) // jobs))
 
@@ -271,7 +298,7 @@ def _share(options: DenoiseOptions, jobs: int) -> DenoiseOptions:
 def _run(
     decisions: Mapping[Scan, Decision],
     rows: dict[Scan, Row],
-    pool: Pool,
+    pool: Pool | DaskPool,
     stop_on_error: bool,
     watcher: Watcher,
     index: IndexPage,

@@ -60,6 +60,10 @@ class EventKind(StrEnum):
     """The process ended without a last message (kind of failure, sentence); sent by the pool."""
 
 
+LAST_KINDS = (EventKind.DONE, EventKind.FAILED, EventKind.LOST)
+"""Kinds of the last message of a scan."""
+
+
 class _Messenger:
     """A watcher that sends the progress of a job to the batch."""
 
@@ -68,6 +72,9 @@ class _Messenger:
 
     def stage(self, name: str) -> None:
         self._pipe.send((EventKind.STAGE, name))
+
+    def read(self, done: int, total: int) -> None:
+        """Do nothing: the batch shows stages."""
 
     def loaded(self, acquisition: Acquisition) -> None:
         """Do nothing: the report of the scan lists the assumptions."""

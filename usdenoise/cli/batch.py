@@ -54,10 +54,9 @@ if TYPE_CHECKING:
     Group.BATCH,
     "--jobs",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
     metavar="N",
-    help="Scans to work on at a time. Fewer run when memory is short.",
+    show_default="one for each processor",
+    help="Scans to work on at a time, without --dask. Fewer run when memory is short.",
 )
 @option(
     Group.BATCH,
@@ -89,7 +88,7 @@ def command(
     paths: tuple[Path, ...],
     output: Path,
     patterns: tuple[str, ...],
-    jobs: int,
+    jobs: int | None,
     stop_on_error: bool,
     retry_failed: bool,
     dry_run: bool,
@@ -107,8 +106,10 @@ def command(
     run at a time. The page index.html, the tables batch.csv and batch.json and the picture contact_sheet.png are
     written to the top of DIR; the page can be opened while the batch runs.
     """
+    arguments = shared.job_arguments(preset, values)
+    dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {
-        "arguments": shared.job_arguments(preset, values),
+        "arguments": arguments,
         "patterns": patterns,
         "overwrite": overwrite,
         "retry_failed": retry_failed,
@@ -124,6 +125,7 @@ def command(
             output,
             **selection,
             jobs=jobs,
+            dask=dask,
             stop_on_error=stop_on_error,
             command=["usdenoise", *sys.argv[1:]],
             watcher=view,

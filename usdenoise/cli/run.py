@@ -25,10 +25,17 @@ class _Narrator:
         self._console = console
         self._iterations = iterations
         self._left = TimeLeft(path)
+        self._reads = False
 
     def stage(self, name: str) -> None:
         self._console.begin(name, self._iterations if name == "solve" else None)
         self._console.advance(0, self._left.text)
+
+    def read(self, done: int, total: int) -> None:
+        if not self._reads:
+            self._reads = True
+            self._console.begin("load", total)
+        self._console.advance(done, f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB")
 
     def loaded(self, acquisition: "Acquisition") -> None:
         for assumption in acquisition.assumptions:

@@ -26,6 +26,7 @@ _DISPLAY = (
     "movie_speed",
 )
 _OUTPUT = ("products", "keep_factors", "compression", "window", "stride", "movie", "nifti")
+_RESOURCES = ("memory", "dask")
 _DEFAULTS = {field.name: field.default for field in fields(DenoiseOptions)}
 
 
@@ -304,7 +305,16 @@ memory_option = option(
     help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of the "
     "results.",
 )
-job_options = _stack(reading_options, estimator_options, memory_option, output_options, display_options)
+dask_option = option(
+    Group.ESTIMATOR,
+    "--dask",
+    metavar="N|ADDRESS",
+    help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, which see "
+    "the same files.",
+)
+job_options = _stack(
+    reading_options, estimator_options, memory_option, dask_option, output_options, display_options
+)
 
 overwrite_option = option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = option(
@@ -369,7 +379,7 @@ def job_arguments(preset: str | None, values: dict[str, Any]) -> dict[str, Any]:
     output = {name: values.pop(name) for name in _OUTPUT if name in values}
     output["stack"] = not values.pop("no_stack", False)
     output["html"] = not values.pop("no_html", False)
-    resources = {"memory": values.pop("memory")} if "memory" in values else {}
+    resources = {name: values.pop(name) for name in _RESOURCES if name in values}
     return {
         **resources,
         "options": make_options(preset, **values),

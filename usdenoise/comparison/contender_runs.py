@@ -341,10 +341,10 @@ def _keep(
     high = model.rank if isinstance(work.high, str) else work.high
     band = Band(low, high, work.high == "none")
     projection = clutter_projection(model.right[:, :low])
-    residual = remove_clutter(matrix, model, low, projection.n_lags, out=matrix.values)
-    blood = map_blood(matrix, model, projection, residual.lags, low, _grid(work)).map
-    power = keep_band(matrix, model, band, residual.power)
-    return Filtered(matrix.values, power, blood.blood_power, rank=model.rank, low=low, **more)
+    rest, residual = remove_clutter(matrix, model, low, projection.n_lags)
+    blood = map_blood(rest, model, projection, residual.lags, low, _grid(work)).map
+    kept, power = keep_band(rest, model, band, residual.power)
+    return Filtered(kept.values, power, blood.blood_power, rank=model.rank, low=low, **more)
 
 
 def _grid(work: Work) -> Neighbourhood:

@@ -1,7 +1,8 @@
 """A job whose result is one image: the filtered stack, its power Doppler and other products."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.file_state import sha256, unchanged
 from usdenoise.formats.input_files import other_files
-from usdenoise.formats.layout import IN_MEMORY
+from usdenoise.formats.layout import IN_MEMORY, Memory
+from usdenoise.formats.lazy_loading import load_lazily
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
@@ -41,6 +43,7 @@ from usdenoise.jobs.page_content import (
 )
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import source_of
+from usdenoise.jobs.workers import dask_client
 from usdenoise.pictures.cutoff_figure import cutoff_figure, cutoff_png
 from usdenoise.pictures.doppler_pictures import (
     directional_figure,
@@ -52,11 +55,13 @@ from usdenoise.pictures.doppler_pictures import (
 )
 from usdenoise.pictures.figures import encoded, load_libraries, shortened
 from usdenoise.pictures.frames_figure import frames_figure, frames_png
+from usdenoise.pipeline.chunks.chunk_grid import fetch
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import PrivatePeak
@@ -129,7 +134,16 @@ class ImageJob:
                 digest = run_in_background(_digest, job.path, others)
                 memory = stack_memory(job.path, job.reading, job.options.precision, job.memory, job.folder)
                 peak = None if memory is IN_MEMORY else PrivatePeak()
-                acquisition = load(job.path, dtype=job.options.precision, memory=memory, **job.reading)
+                if job.dask is None:
+                    acquisition = load(
+                        job.path,
+                        dtype=job.options.precision,
+                        memory=memory,
+                        on_part=watcher.read,
+                        **job.reading,
+                    )
+                else:
+                    acquisition = load_lazily(job.path, dtype=job.options.precision, **job.reading)
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # The drawing libraries load during the iterations: before them, the start needs the processors.
@@ -140,14 +154,17 @@ class ImageJob:
                 run_in_background(waiting.pop())
             watcher.iteration(line)
 
-        result = denoise(
-            acquisition,
-            options=job.options,
-            in_place=True,
-            all_components=job.output.keep_factors,
-            on_iteration=iteration,
-        )
-        clock.add(result.timings_s)
+        with nullcontext() if job.dask is None else dask_client(job.dask):
+            result = denoise(
+                acquisition,
+                options=job.options,
+                in_place=True,
+                all_components=job.output.keep_factors,
+                on_iteration=iteration,
+            )
+            clock.add(result.timings_s)
+            with clock.stage("filter"):
+                result = fetched(result, memory)
         source = {**source_of(job.path, acquisition, digest.result()), **state}
         return FilteredImage(job, result, source, peak)
 
@@ -322,6 +339,25 @@ class FilteredImage:
     def write_others(self, places: Mapping[str, Path]) -> None:
         """Write the table of the frames."""
         write_frame_table(places, frame_columns(self.result))
+
+
+def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:
+    """Return a result whose filtered stack is here, in the memory order of the Casorati matrix; itself if it is already.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        A result whose stack may be a Dask array.
+    memory : Memory
+        Where the stack goes to.
+    """
+    stack = result.acquisition
+    if not is_dask_array(stack.iq):
+        return result
+    canonical = canonical_axes(stack.axes)
+    iq = spatial_order(memory.allocate(stack.shape_in(canonical), stack.iq.dtype), canonical, stack.axes)
+    fetch(stack.iq, iq)
+    return replace(result, acquisition=replace(stack, iq=iq))
 
 
 def _digest(path: Path, others: Sequence[str]) -> str:

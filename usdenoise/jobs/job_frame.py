@@ -47,6 +47,9 @@ class Job:
         Name of the results in BIDS; None (the default) names them after the acquisition.
     memory : int or None
         Bytes that the job may take; None (the default) for what the system has to give.
+    dask : str or None
+        Dask workers that filter the stack: a number of processes, or the address of a scheduler; None (the default) for
+        none.
     """
 
     path: Path
@@ -58,6 +61,7 @@ class Job:
     command: list[str] | None
     bids: BidsName | None = None
     memory: int | None = None
+    dask: str | None = None
 
     @property
     def stem(self) -> str:

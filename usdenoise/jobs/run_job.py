@@ -24,6 +24,7 @@ def run(
     reading: Mapping[str, Any] | None = None,
     bids: str | None = None,
     memory: int | None = None,
+    dask: str | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
@@ -53,6 +54,10 @@ def run(
     memory : int, optional
         Bytes of memory that the job may take. If the stack does not fit, it goes into a file without a name in the
         folder of the results, which the system maps into memory page by page. By default what the system has to give.
+    dask : str, optional
+        Dask workers that read and filter the stack chunk by chunk: a number of worker processes to start, or the address
+        of a scheduler whose workers see the same files. By default everything is done here. A script must call this
+        function under ``if __name__ == "__main__":`` then, because it starts processes.
     overwrite : bool
         Whether existing results may be replaced; by default False.
     command : list of str, optional
@@ -96,8 +101,11 @@ def run(
         command,
         name,
         memory,
+        dask,
     )
     window = job.output.window
+    if dask is not None and window is not None:
+        raise OptionError("windows are filtered here, one after the other; leave out --window or --dask")
     kind: JobKind = ImageJob(job) if window is None else SequenceJob(job, window)
     report = carry_out(job, kind, overwrite, watcher or Silence())
     if name is not None:
