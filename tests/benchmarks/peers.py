@@ -110,7 +110,7 @@ def _own(stack, low, factorise):
     matrix = stack.reshape(-1, stack.shape[-1])
     with ThreadExecutor() as executor:
         data = CasoratiMatrix(matrix, None, executor)
-        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0, out=matrix).power
+        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0)[1].power
 
 
 def power(filtered, axis):

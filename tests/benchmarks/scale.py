@@ -1,0 +1,128 @@
+"""Memory and time against the size of a stack, in memory, from the disk and on Dask workers: docs/scale.md.
+
+    python -m tests.benchmarks.scale FOLDER [--ways memory,disk,dask] [--against pixels,frames,rank,chunks]
+
+The stacks are three components of tissue over white noise, complex64, as Zarr without compression in FOLDER, 0.3 GB at
+most. Each way runs in a process of its own. Peaks do not count pages of files; with Dask they are those of the caller and
+of the largest of two workers. The power images of all ways are compared before a time is printed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+SIZES = {
+    "pixels": [(64, 32, 2400), (64, 64, 2400), (128, 64, 2400), (128, 128, 2400)],
+    "frames": [(128, 64, 600), (128, 64, 1200), (128, 64, 2400), (128, 64, 4800)],
+    "rank": [(128, 64, 2400)],
+    "chunks": [(128, 64, 2400)],
+}
+RANKS = (12, 25, 50, 100)
+CHUNKS = {
+    "frames": (10**9, 10**9, 100),
+    "pixels": (16, 16, 10**9),
+    "both": (32, 32, 600),
+    "whole": (10**9,) * 3,
+}
+
+ONE = """
+import json, sys, time
+from pathlib import Path
+import numpy as np, usdenoise
+path, way, rank, out = sys.argv[1:]
+options = {} if rank == "auto" else {"rank": int(rank)}
+started = time.perf_counter()
+if way == "dask":
+    import dask.array as da
+    from usdenoise.jobs.workers import dask_client
+if __name__ == "__main__":
+    if way == "dask":
+        with dask_client("2") as client:
+            import os
+            began = time.perf_counter()
+            stack = da.from_zarr(path, "iq")
+            result = usdenoise.denoise(stack, axes="zxt", **options)
+            seconds = time.perf_counter() - began
+            peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
+            workers = max(peaks.values()) / 1024
+    else:
+        from usdenoise.formats.layout import IN_MEMORY
+        from usdenoise.formats.scratch import memory_on_disk
+        from usdenoise.system.memory import PrivatePeak
+        memory = IN_MEMORY if way == "memory" else memory_on_disk(Path(out).parent, 64 << 20)
+        peak = PrivatePeak()
+        began = time.perf_counter()
+        stack = usdenoise.load(path, axes="zxt", memory=memory)
+        result = usdenoise.denoise(stack, in_place=True, **options)
+        seconds = time.perf_counter() - began
+        workers = peak.end() / 2**20
+    status = Path("/proc/self/status").read_text()
+    # Unlike ru_maxrss, this starts from nothing in a new program.
+    own = int(status.split("VmHWM:")[1].split()[0]) / 1024 if way == "dask" else workers
+    np.save(out, result.power_doppler)
+    print(json.dumps({"s": seconds, "own": own, "worker": workers, "rank": result.options.rank}))
+"""
+
+
+def make(path, shape, chunks, seed=0):
+    """A stack of three components of tissue, 40 dB over noise."""
+    rng = np.random.default_rng(seed)
+    n, t = shape[0] * shape[1], shape[2]
+    chunks = tuple(min(a, b) for a, b in zip(chunks, shape, strict=True))
+    array = zarr.open_group(path, mode="w").create_array(
+        "iq", shape=shape, chunks=chunks, dtype=np.complex64, compressors=None
+    )
+    time = np.arange(t) / t
+    waves = np.stack([np.ones(t), time, np.sin(9 * time)])
+    left = rng.standard_normal((n, 3)) * [100, 30, 10]
+    for start in range(0, shape[0], 16):
+        rows = slice(start * shape[1], min(start + 16, shape[0]) * shape[1])
+        block = left[rows] @ waves + rng.standard_normal((rows.stop - rows.start, t, 2)) @ [1, 1j]
+        array[start : start + 16] = block.reshape(-1, *shape[1:])
+
+
+def measure(folder, path, way, rank):
+    out = folder / f"{way}.npy"
+    made = subprocess.run(
+        [sys.executable, "-c", ONE, str(path), way, str(rank), str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        raise SystemExit(made.stderr[-2000:])
+    return json.loads(made.stdout.splitlines()[-1]), np.load(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--ways", default="memory,disk,dask")
+    parser.add_argument("--against", default=",".join(SIZES))
+    arguments = parser.parse_args()
+    folder = arguments.folder
+    for name in arguments.against.split(","):
+        for shape in SIZES[name]:
+            for layout in CHUNKS if name == "chunks" else ["both"]:
+                path = folder / "scale.zarr"
+                make(path, shape, CHUNKS[layout])
+                for rank in RANKS if name == "rank" else ["auto"]:
+                    reference = None
+                    for way in arguments.ways.split(","):
+                        found, power = measure(folder, path, way, rank)
+                        reference = power if reference is None else reference
+                        assert np.linalg.norm(power - reference) < 1e-4 * np.linalg.norm(reference)
+                        print(
+                            f"{name}: {shape}, chunks {layout}, rank {found['rank']}, {way}: {found['s']:.2f} s, "
+                            f"own peak {found['own']:.0f} MiB, worker {found['worker']:.0f} MiB",
+                            flush=True,
+                        )
+
+
+if __name__ == "__main__":
+    main()
