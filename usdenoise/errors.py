@@ -77,7 +77,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception of the language or of a library means that there was no more memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    texts = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+    texts = (
+        "can't start new thread",
+        "failed to map segment",
+        "Cannot allocate memory",
+        # What the interpreter says when its own import finds no memory for the exception.
+        "error return without exception set",
+    )
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 

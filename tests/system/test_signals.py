@@ -1,6 +1,7 @@
 """Being told to stop, and finishing first what must not be cut in two."""
 
 import _thread
+import errno
 import importlib
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from usdenoise.batch import scan_process
+from usdenoise.errors import is_out_of_memory
 from usdenoise.system import signals
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
@@ -224,3 +226,22 @@ def test_a_failed_program_says_one_sentence_whatever_fails_at_its_end() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == "usdenoise: absent.h5 does not exist; check the path\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+        ImportError("libjpeg.so: failed to map segment from shared object"),
+        SystemError("error return without exception set"),
+    ],
+)
+def test_all_ways_to_say_that_there_is_no_memory(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+def test_other_errors_are_not_out_of_memory() -> None:
+    assert not is_out_of_memory(SystemError("bad argument to internal function"))
+    assert not is_out_of_memory(OSError(errno.EACCES, "Permission denied"))

@@ -1,6 +1,7 @@
 """Linear power Doppler as float32 TIFF."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -74,4 +75,6 @@ def read_tiff(path: Path) -> NDArray[np.float32]:
     """
     import imageio.v3 as iio
 
+    # Without memory for its plugin, imageio would say that the plugin is not installed.
+    import_module("imageio.plugins.pillow")
     return np.stack(list(iio.imiter(path, extension=".tif", plugin="pillow"))).astype(np.float32)
