@@ -1,9 +1,12 @@
 """Averages over a pixel's neighbours, and medians over a wide window at its depth."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from usdenoise.linalg.row_blocks import row_blocks
 
 DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
@@ -16,6 +19,13 @@ COARSE = 3
 
 SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
 """Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
+
+REACH = 9.0
+"""Standard deviations beyond which a Gaussian weight, at most 3e-18 of the largest, is 0. Many of those beyond would be
+subnormal numbers, with which a product takes four times as long."""
+
+PIXELS_A_BLOCK = 32
+"""Pixels along an axis that are smoothed together, from those in their reach."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class Neighbourhood:
     def _smoothed(self, values: NDArray[np.float64], sigmas: tuple[float, ...]) -> NDArray[np.float64]:
         image = values.reshape(*self.shape, -1)
         for axis, sigma in enumerate(sigmas):
-            image = _along(_gaussian(self.shape[axis], sigma), image, axis)
+            image = _smoothed_along(image, sigma, axis)
         return image.reshape(values.shape)
 
 
@@ -84,14 +94,30 @@ def _interpolation(n: int, nodes: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def _gaussian(n: int, sigma: float) -> NDArray[np.float64]:
-    offset = np.arange(n)[:, None] - np.arange(n)
-    weights = np.exp(-0.5 * (offset / sigma) ** 2)
+    """Return the (n, n) matrix of Gaussian weights; each row sums to 1."""
+    offset = np.abs(np.arange(n)[:, None] - np.arange(n))
+    weights = np.where(offset <= REACH * sigma, np.exp(-0.5 * (offset / sigma) ** 2), 0.0)
     matrix: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return matrix
 
 
+def _smoothed_along(image: NDArray[np.float64], sigma: float, axis: int) -> NDArray[np.float64]:
+    """Return the Gaussian averages of an image along one of its axes."""
+    n, reach = image.shape[axis], math.ceil(REACH * sigma)
+    matrix, lines = _gaussian(n, sigma), _lines(image, axis)
+    smoothed = np.empty_like(lines)
+    for part in row_blocks(n, PIXELS_A_BLOCK):
+        near = slice(max(part.start - reach, 0), part.stop + reach)
+        np.matmul(matrix[part, near], lines[:, near], out=smoothed[:, part])
+    return smoothed.reshape(image.shape)
+
+
 def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Return the product of a matrix with an image of any number of axes, along one of them."""
-    lines = image.reshape(-1, image.shape[axis], int(np.prod(image.shape[axis + 1 :])))
-    product: NDArray[np.float64] = matrix @ lines
+    product: NDArray[np.float64] = matrix @ _lines(image, axis)
     return product.reshape(*image.shape[:axis], len(matrix), *image.shape[axis + 1 :])
+
+
+def _lines(image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Return an image as (what is before an axis, the axis, what is after it); a view."""
+    return image.reshape(-1, image.shape[axis], math.prod(image.shape[axis + 1 :]))
