@@ -36,7 +36,9 @@ def test_a_signal_at_any_moment_of_the_start(command: str, delay_s: float, tmp_p
     source = tmp_path / "scans" / ("scan1.h5" if command == "run" else "")
     more = ("--jobs", 2) if command == "batch" else ()
     number = NUMBERS[DELAYS.index(delay_s) % 2]
-    process = start(command, source, "-o", tmp_path / "out", "--iterations", 2000, "--patience", 0, "-q", *more)
+    process = start(
+        command, source, "-o", tmp_path / "out", "--iterations", 2000, "--patience", 0, "-q", *more
+    )
     wait_for_handlers(process)
     time.sleep(delay_s)
     # Every second signal goes to the whole group, as Ctrl-C in a terminal.

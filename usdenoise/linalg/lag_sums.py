@@ -1,18 +1,17 @@
 """Sums of lagged products along the rows of a matrix, by halves of the columns."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 QUARTERS = 4
 """The columns are cut into four parts. The first and the third one are half 0, the others half 1."""
 
-COMPILED_ENTRIES = 1 << 23
-"""From this many entries on the compiled loop is used: loading the compiler takes 0.5 s, and it saves 20 ns an entry."""
 
-
-def lag_sums(rows: NDArray[Any], n_lags: int, compiled: bool = False) -> NDArray[Any]:
+def lag_sums(rows: NDArray[Any], n_lags: int) -> NDArray[Any]:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -21,8 +20,6 @@ def lag_sums(rows: NDArray[Any], n_lags: int, compiled: bool = False) -> NDArray
         Contiguous along the rows; real or complex.
     n_lags : int
         Number of lags: 0 to n_lags - 1. At most n.
-    compiled : bool
-        Whether to use the compiled loop; by default False.
 
     Returns
     -------
@@ -31,22 +28,18 @@ def lag_sums(rows: NDArray[Any], n_lags: int, compiled: bool = False) -> NDArray
         precision of the rows, and the quarters are added in double precision.
     """
     m, n = rows.shape
-    double = np.complex128 if np.iscomplexobj(rows) else np.float64
-    sums = np.zeros((2, m, n_lags), double)
-    edges = quarter_edges(n)
-    if compiled:
-        from usdenoise.linalg.lag_kernels import add_complex, add_real
-
-        if np.iscomplexobj(rows):
-            add_complex(rows.view(rows.real.dtype), edges, sums)
-        else:
-            add_real(rows, edges, sums)
+    sums = np.zeros((2, m, n_lags), np.result_type(rows.dtype, np.float64))
+    if n_lags == 0:
         return sums
-    for quarter in range(QUARTERS):
-        for lag in range(n_lags):
-            first, last = edges[quarter], min(edges[quarter + 1], n - lag)
-            if first < last:
-                sums[quarter % 2, :, lag] += np.vecdot(rows[:, first:last], rows[:, first + lag : last + lag])
+    for quarter, (first, last) in enumerate(pairwise(quarter_edges(n))):
+        part = rows[:, first : last + n_lags - 1]
+        # Beyond the end there are zeros.
+        missing = last + n_lags - 1 - n
+        if missing > 0:
+            part = np.pad(part, ((0, 0), (0, missing)))
+        # All lags in one call: with many short ones, threads would wait for each other.
+        lagged = sliding_window_view(part, last - first, axis=1)
+        sums[quarter % 2] += np.vecdot(part[:, None, : last - first], lagged)
     return sums
 
 

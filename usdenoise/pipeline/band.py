@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.lag_sums import COMPILED_ENTRIES
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import row_squared_norms
 from usdenoise.pipeline.blood.lags import LagSums
@@ -205,8 +204,7 @@ def _measured(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: 
 def _lags(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: int) -> LagSums:
     """Return the lagged products of some filtered rows, in which unobserved entries are set to 0."""
     observed = _holes(matrix, rows, block)
-    compiled = matrix.values.size >= COMPILED_ENTRIES
-    return LagSums.of_rows(block, observed, n_lags, compiled, matrix.used)
+    return LagSums.of_rows(block, observed, n_lags, matrix.used)
 
 
 def _holes(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any]) -> NDArray[np.bool_] | None:

@@ -63,7 +63,9 @@ def check_equal(found, expected):
         assert np.array_equal(found.observed, expected.observed)
     assert difference(found.power_doppler, expected.power_doppler) < rel
     # Where there is next to no blood, its power is a small difference of the noise power.
-    assert difference(found.blood_power + found.noise_power, expected.blood_power + expected.noise_power) < rel
+    assert (
+        difference(found.blood_power + found.noise_power, expected.blood_power + expected.noise_power) < rel
+    )
     assert difference(found.noise_power, expected.noise_power) < rel
     assert found.singular_values == pytest.approx(expected.singular_values, rel=1e-3)
     assert difference(found.acquisition.iq, expected.acquisition.iq) < 1e-3

@@ -18,8 +18,8 @@ class LagSums:
     ----------
     sums : (2, n_pixels, L + 1) array
         Sum of f[t + l] conj(f[t]) over the pairs of frames of a half in which both entries are observed.
-    counts : (2, n_pixels, L + 1) array
-        Number of these pairs.
+    counts : (2, n_pixels, L + 1) or (2, 1, L + 1) array
+        Number of these pairs; one row where it is the same in all pixels.
     """
 
     sums: NDArray[np.complex128] | NDArray[np.float64]
@@ -31,7 +31,6 @@ class LagSums:
         rows: NDArray[Any],
         observed: NDArray[np.bool_] | None,
         n_lags: int,
-        compiled: bool,
         used: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Return the lagged products of some rows of a filtered stack.
@@ -44,28 +43,28 @@ class LagSums:
             Observed entries; None when all are.
         n_lags : int
             Number of lags, lag 0 included.
-        compiled : bool
-            Whether to use the compiled loop.
         used : (n_frames,) boolean array, optional
             Frames that count, those whose entries are not all 0; by default all.
         """
-        sums = lag_sums(rows, n_lags, compiled)
+        sums = lag_sums(rows, n_lags)
         if observed is None:
-            counts = np.broadcast_to(pair_counts(rows.shape[1], n_lags, used)[:, None], sums.shape)
+            counts = pair_counts(rows.shape[1], n_lags, used)[:, None]
         else:
             if used is not None:
                 observed = observed & used
-            counts = lag_sums(observed.astype(np.float32), n_lags, compiled)
+            counts = lag_sums(observed.astype(np.float32), n_lags)
         return cls(sums, counts)
 
     @classmethod
     def joined(cls, blocks: Iterable[Self]) -> Self:
         """Return the lagged products of consecutive row blocks together."""
         blocks = list(blocks)
-        return cls(
-            np.concatenate([block.sums for block in blocks], axis=1),
-            np.concatenate([block.counts for block in blocks], axis=1),
-        )
+        counts = blocks[0].counts
+        if not all(np.array_equal(block.counts, counts) for block in blocks) or len(counts[0]) > 1:
+            counts = np.concatenate(
+                [np.broadcast_to(block.counts, block.sums.shape) for block in blocks], axis=1
+            )
+        return cls(np.concatenate([block.sums for block in blocks], axis=1), counts)
 
     def mean(self, halves: slice, n_frames: int) -> NDArray[np.complex128]:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs."""
