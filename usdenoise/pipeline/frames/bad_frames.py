@@ -272,15 +272,17 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
 def _damaged(sample: CasoratiMatrix) -> list[BadFrame]:
     """Return the frames that are zero, constant, copies or saturated in a sample of the pixels."""
     values = sample.values
-    parts = values.view(values.real.dtype).reshape(len(values), -1, 2 if np.iscomplexobj(values) else 1)
-    largest = np.abs(parts).max(axis=2)
-    extreme = (parts == parts.max()) | (parts == parts.min())
-    saturated = extreme.any(axis=2).mean(axis=0)
+    parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
+    highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)
+    extreme = np.zeros(values.shape, bool)
+    for part in parts:
+        extreme |= (part == highest) | (part == lowest)
+    saturated = extreme.mean(axis=0)
     usual = float(np.median(saturated))
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is no zero frame: it is unobserved already, and the model fills it.
     seen = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    zero = (largest.max(axis=0) == 0) & seen
+    zero = ~values.any(axis=0) & seen
     constant = (values == values[:1]).all(axis=0) & ~zero & seen
     same = np.append(False, (values[:, 1:] == values[:, :-1]).all(axis=0)) & ~zero & ~constant & seen
     if len(values) == 1:
