@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 
 from tests.conftest import all_frames
 from usdenoise import Acquisition, denoise
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pictures import film as movie
+from usdenoise.pipeline import windows
 from usdenoise.pipeline.fit_quality import FAR
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.windows import Window, cut_into_windows, filter_windows, shortest_window
@@ -131,9 +133,9 @@ def test_a_warm_start_is_as_good_or_is_not_taken(small_phantom: tuple[Phantom, T
     def read(start: int, stop: int) -> Acquisition:
         return Acquisition(still[start:stop].copy(), "tzx")
 
-    # The second block is the first one again: its subspace is known.
+    # The second window has the frames of the first one in another order: its subspace is known.
     options = DenoiseOptions(rank=12, low_cutoff=4, init="spectral", iterations=8)
-    before, after = filter_windows(read, cut_into_windows(120, 60), options)
+    before, after = filter_windows(read, cut_into_windows(119, 60, 59), options)
     assert (before.warm, after.warm) == (False, True)
     first, second = before.result, after.result
     assert second.held_out_rmse is not None
@@ -145,10 +147,47 @@ def test_a_warm_start_is_as_good_or_is_not_taken(small_phantom: tuple[Phantom, T
         return Acquisition(moved[start:stop].copy(), "tzx")
 
     options = DenoiseOptions(rank=12, low_cutoff=4)
-    for filtered in filter_windows(read_moved, cut_into_windows(120, 60), options):
+    for filtered in filter_windows(read_moved, cut_into_windows(119, 60, 59), options):
         ratio = filtered.result.fit_quality.held_out_ratio
         assert ratio is not None
         assert ratio <= FAR
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_windows_without_common_frames_are_those_of_denoise(
+    at_once: int, small_phantom: tuple[Phantom, Terms], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iq = small_phantom[1].iq
+    read_from, lines = [], []
+    monkeypatch.setattr(windows, "TOGETHER_ENTRIES", at_once * iq[:40].size)
+
+    def read(start: int, stop: int) -> Acquisition:
+        read_from.append(threading.get_ident())
+        return Acquisition(iq[start:stop].copy(), "tzx")
+
+    options = DenoiseOptions(threads=2)
+    found = list(filter_windows(read, cut_into_windows(120, 40), options, lines.append))
+    alone = [denoise(iq[start : start + 40], axes="tzx", options=options) for start in (0, 40, 80)]
+    for window, expected in zip(found, alone, strict=True):
+        assert not window.warm
+        np.testing.assert_array_equal(window.result.acquisition.iq, expected.acquisition.iq)
+        np.testing.assert_array_equal(window.result.blood_power, expected.blood_power)
+    assert set(read_from) == {threading.get_ident()}
+    traces = [line for expected in alone if expected.solution for line in expected.solution.trace]
+    assert [line.objective for line in lines] == [line.objective for line in traces]
+
+
+def test_an_error_in_a_window_ends_the_others(small_phantom: tuple[Phantom, Terms]) -> None:
+    iq = small_phantom[1].iq[:80].copy()
+    iq[40:] = 0
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(iq[start:stop], "tzx", name="half")
+
+    filtered = filter_windows(read, cut_into_windows(80, 20), DenoiseOptions(threads=2))
+    next(filtered)
+    with pytest.raises(InputError, match="'half' is zero everywhere"):
+        list(filtered)
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".h5"])
@@ -306,15 +345,17 @@ def sequence_in_a_child(
     return found, blocks
 
 
+@pytest.mark.parametrize("stride", [100, 80])
 def test_a_sequence_does_not_depend_on_threads_or_processors(
-    long_stack: NDArray[np.complex64], tmp_path: Path
+    stride: int, long_stack: NDArray[np.complex64], tmp_path: Path
 ) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("iq", data=long_stack[:300]).attrs["axes"] = "tzx"
-    found, blocks = sequence_in_a_child(path, tmp_path / "all")
+    overlap = ("--stride", str(stride))
+    found, blocks = sequence_in_a_child(path, tmp_path / "all", *overlap)
     # The subspace that is carried over is what depended on the threads of BLAS.
-    assert any(block["warm_start"] for block in blocks)
+    assert any(block["warm_start"] for block in blocks) == (stride < 100)
     for number, (arguments, processors, environment) in enumerate(
         [
             ((), 1, {}),
@@ -323,21 +364,21 @@ def test_a_sequence_does_not_depend_on_threads_or_processors(
         ]
     ):
         again = sequence_in_a_child(
-            path, tmp_path / str(number), *arguments, processors=processors, **environment
+            path, tmp_path / str(number), *overlap, *arguments, processors=processors, **environment
         )
         assert again == (found, blocks), (arguments, processors, environment)
 
 
 @pytest.mark.parametrize("hole", [np.nan, np.inf])
 def test_unobserved_entries_do_not_spoil_a_warm_start(hole: float, long_stack: NDArray[np.complex64]) -> None:
-    iq = np.concatenate([long_stack[:60]] * 2)
-    iq[60:][np.random.default_rng(0).random((60, 32, 24)) < 0.02] = hole
+    iq = np.concatenate([long_stack[:60]] * 2)[:-1]
+    iq[60:][np.random.default_rng(0).random((59, 32, 24)) < 0.02] = hole
 
     def read(start: int, stop: int) -> Acquisition:
         return Acquisition(iq[start:stop].copy(), "tzx")
 
     options = DenoiseOptions(rank=12, low_cutoff=4)
-    before, after = filter_windows(read, cut_into_windows(120, 60), options)
+    before, after = filter_windows(read, cut_into_windows(119, 60, 59), options)
     assert after.warm
     assert after.result.n_unobserved > 0
     # The model fills the holes, and the other entries are those of the window before.

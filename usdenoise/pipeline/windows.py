@@ -1,7 +1,10 @@
 """Filter a long acquisition in windows of frames, each with a clutter subspace of its own."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,9 +23,14 @@ from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
+from usdenoise.system.blas_threads import available_threads
 
 _FITTED_SHARE = 0.98
 """Share of the sampled entries that is fitted, with a margin: 1 % is held out."""
+
+TOGETHER_ENTRIES = 1 << 24
+"""Entries of all windows that are filtered at a time, if there are several: larger windows have enough work for all
+threads, and their memory adds up."""
 
 
 @dataclass(frozen=True)
@@ -144,32 +152,86 @@ def filter_windows(
     options: DenoiseOptions,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Iterator[FilteredWindow]:
-    """Filter window after window. The subspace of each is the warm start of the next.
+    """Filter each window of an acquisition.
+
+    Where windows overlap, the subspace of each is the warm start of the next. A warm start that leads to a held-out
+    error far above the allowed one is given up: that window and all later ones start from their own pixels. Windows
+    without common frames start from their own pixels, and small ones are filtered several at a time.
 
     A window that is too short for the rank that was given is filtered together with frames before it, and only its
-    own frames are returned. A warm start that leads to a held-out error far above the allowed one is given up: that
-    window and all later ones start from their own pixels.
+    own frames are returned.
 
     Parameters
     ----------
     read : callable
-        Returns the frames [start, stop) as an acquisition.
+        Returns the frames [start, stop) as an acquisition. It is called in one thread.
     windows : list of Window
         From :func:`cut_into_windows`.
     options : DenoiseOptions
         Options of each window; automatic ones are chosen for each.
     on_iteration : callable, optional
-        Called with each line of the trace of each window.
+        Called with each line of the trace of each window, in the order of time.
 
     Yields
     ------
     FilteredWindow
-        In the order of time.
+        In the order of time. The result does not depend on the number of threads.
     """
+    if any(later.start < earlier.stop for earlier, later in pairwise(windows)):
+        return _filter_in_turn(read, windows, options, on_iteration)
+    return _filter_side_by_side(read, windows, options, on_iteration)
+
+
+def _filter_side_by_side(
+    read: Callable[[int, int], Acquisition],
+    windows: list[Window],
+    options: DenoiseOptions,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Iterator[FilteredWindow]:
+    """Filter windows that have no common frames, the next ones while the result of one is waited for."""
+    threads = options.threads or available_threads()
+
+    def filtered(window: Window, first: int, acquisition: Acquisition, at_once: int) -> FilteredWindow:
+        own = replace(_options_of(options, first, window.stop), threads=max(1, threads // at_once))
+        result = denoise(acquisition, options=own, in_place=True)
+        return _filtered(window, result, False, first)
+
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[FilteredWindow]] = deque()
+
+        def next_one() -> FilteredWindow:
+            done = waiting.popleft().result()
+            if on_iteration is not None and done.result.solution is not None:
+                for line in done.result.solution.trace:
+                    on_iteration(line)
+            return done
+
+        try:
+            for window in windows:
+                first = _first_frame(window, options)
+                acquisition = read(first, window.stop)
+                at_once = min(max(1, TOGETHER_ENTRIES // acquisition.iq.size), threads, len(windows))
+                while len(waiting) >= at_once:
+                    yield next_one()
+                waiting.append(pool.submit(filtered, window, first, acquisition, at_once))
+                del acquisition
+            while waiting:
+                yield next_one()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _filter_in_turn(
+    read: Callable[[int, int], Acquisition],
+    windows: list[Window],
+    options: DenoiseOptions,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Iterator[FilteredWindow]:
+    """Filter window after window, each from the subspace of the one before."""
     before: DenoiseResult | None = None
     tries_warm = options.method != "svd"
     for window in windows:
-        first = min(window.start, max(0, window.stop - _least_frames(options)))
+        first = _first_frame(window, options)
         own = _options_of(options, first, window.stop)
         result: DenoiseResult | None = None
         given_up: dict[str, float] = {}
@@ -189,8 +251,17 @@ def filter_windows(
             )
             result = replace(result, timings_s=_added(result.timings_s, given_up))
         before = result
-        whole = result.acquisition.n_frames == window.n_frames
-        yield FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm, first)
+        yield _filtered(window, result, warm, first)
+
+
+def _filtered(window: Window, result: DenoiseResult, warm: bool, first: int) -> FilteredWindow:
+    whole = result.acquisition.n_frames == window.n_frames
+    return FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm, first)
+
+
+def _first_frame(window: Window, options: DenoiseOptions) -> int:
+    """Return the first frame of the estimate of a window: before it, where it is too short."""
+    return min(window.start, max(0, window.stop - _least_frames(options)))
 
 
 def _options_of(options: DenoiseOptions, first: int, stop: int) -> DenoiseOptions:

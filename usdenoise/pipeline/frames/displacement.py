@@ -76,25 +76,24 @@ def image_displacements(image: NDArray[Any], executor: Executor) -> NDArray[np.f
         transformed: NDArray[Any] = np.fft.rfftn(envelope * window, axes=axes)
         return transformed
 
-    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
-    step = max(1, n_frames // REFERENCE_FRAMES)
-    if step == 1:
-        made = list(executor.map(spectra, blocks))
-        reference = sum(part.sum(axis=0) for part in made)
-    else:
-        some = np.arange(0, n_frames, step)
-        parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
-        reference = sum(executor.map(lambda frames: spectra(frames).sum(axis=0), parts))
-        made = [None] * len(blocks)
-
-    def peaks(number: int) -> NDArray[np.float64]:
-        spectrum = spectra(blocks[number]) if made[number] is None else made[number]
+    def peaks(spectrum: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
         cross = spectrum * reference.conj()
         size_of = np.abs(cross)
         cross *= weight / np.maximum(size_of, np.finfo(np.float32).tiny)
         return _peaks(np.fft.irfftn(cross, s=size, axes=axes))
 
-    return np.concatenate(list(executor.map(peaks, range(len(blocks)))))
+    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
+    step = n_frames // REFERENCE_FRAMES
+    if step < 2:
+        made = list(executor.map(spectra, blocks))
+        mean = np.sum([spectrum.sum(axis=0) for spectrum in made], axis=0)
+        found = executor.map(lambda spectrum: peaks(spectrum, mean), made)
+    else:
+        some = np.arange(0, n_frames, step)
+        parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
+        mean = np.sum(list(executor.map(lambda frames: spectra(frames).sum(axis=0), parts)), axis=0)
+        found = executor.map(lambda frames: peaks(spectra(frames), mean), blocks)
+    return np.concatenate(list(found))
 
 
 def _gaussian_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
