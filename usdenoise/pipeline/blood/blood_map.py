@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.pipeline.blood.blood_background import (
     CELL_SIGMA,
     NEGLIGIBLE,
@@ -21,6 +22,9 @@ from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
 _ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))
 """Lag sums of all frames, and those of each half."""
+
+PIXELS_A_BLOCK = 2048
+"""Pixels that are worked on together: half a megabyte for each array of their channels, which the caches hold."""
 
 
 @dataclass(frozen=True)
@@ -124,40 +128,64 @@ def _estimate(
     projection: ClutterProjection,
     grid: Neighbourhood,
 ) -> _Estimate:
-    cleaned, factors = _cleaned(average, background)
+    directions, shares = _blood_directions(average, background)
     units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
-    power = cleaned @ projection.power_before(units)
-    evidence = _evidence(background.whiten(cleaned), background.average, factors)
-    total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * background.pixel, TINY))
-    ratio = np.vecdot(pixel, cleaned) / total
-    # No power is negative, so a pixel has at most its average over the pixel's weight in it.
-    ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
-    after = np.maximum(cleaned @ units[:, 0].real, 0)
-    # The products of blood and noise add 2 B N to the variance N^2 of a lag.
-    blood_to_noise = after / np.maximum(noise, np.maximum(NEGLIGIBLE * after, TINY))
-    variance = background.pixel * (1 + 2 * blood_to_noise) / total
-    ratio = _shrunk(ratio, variance, evidence * np.maximum(power, 0) ** 2)
-    blood = ratio * np.maximum(power, 0) * evidence
+    before, after_filter = projection.power_before(units), units[:, 0].real
+
+    def of_pixels(rows: slice) -> NDArray[np.float64]:
+        around = background.rows(rows)
+        cleaned, factors = _cleaned(average[rows], around, directions, shares)
+        power = np.maximum(cleaned @ before, 0)
+        evidence = _evidence(around.whiten(cleaned), around.average, factors)
+        total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * around.pixel, TINY))
+        ratio = np.vecdot(pixel[rows], cleaned) / total
+        # No power is negative, so a pixel has at most its average over the pixel's weight in it.
+        ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
+        after = np.maximum(cleaned @ after_filter, 0)
+        # The products of blood and noise add 2 B N to the variance N^2 of a lag.
+        blood_to_noise = after / np.maximum(noise[rows], np.maximum(NEGLIGIBLE * after, TINY))
+        variance = around.pixel * (1 + 2 * blood_to_noise) / total
+        return np.stack([power, evidence, ratio, variance, after])
+
+    parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
+    power, evidence, ratio, variance, after = np.concatenate(parts, axis=1)
+    blood = _shrunk(ratio, variance, evidence * power**2) * power * evidence
     return _Estimate(blood, evidence, after / np.maximum(np.maximum(power, after), TINY))
 
 
-def _cleaned(
+def _blood_directions(
     average: NDArray[np.float64], background: Background
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the directions of the channels in which blood varies, (C, C), and the share of each, (C,).
+
+    They are those of the covariance of the channels, over the pixels with evidence and without that of the noise.
+    """
+    n_channels = average.shape[1]
+    covariance = np.zeros((n_channels, n_channels))
+    for rows in row_blocks(len(average), PIXELS_A_BLOCK):
+        around, block = background.rows(rows), average[rows]
+        noise = around.average
+        whitened = around.whiten(block)[:, 1:]
+        energy = np.vecdot(whitened, whitened)
+        evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
+        covariance += (block * (evidence / noise)[:, None]).T @ block
+        covariance[np.diag_indices(n_channels)] -= evidence.sum()
+    values, directions = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0)
+    return directions, values / max(float(values.sum()), TINY)
+
+
+def _cleaned(
+    average: NDArray[np.float64],
+    background: Background,
+    directions: NDArray[np.float64],
+    shares: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return averages whose channels are shrunk to the directions that blood has, and the factors of the shrinking.
 
-    The covariance of the channels, over the pixels with evidence and without that of the noise, has the directions
-    in which blood varies and the share of each. A pixel's part in a direction is shrunk by a Wiener filter.
+    A pixel's part in a direction is shrunk by a Wiener filter.
     """
     n_channels, noise = average.shape[1], background.average
-    whitened = background.whiten(average)[:, 1:]
-    energy = np.vecdot(whitened, whitened)
-    evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
-    weights = evidence / noise
-    covariance = (average * weights[:, None]).T @ average - np.eye(n_channels) * float(weights @ noise)
-    values, directions = np.linalg.eigh(covariance)
-    values = np.maximum(values, 0)
-    shares = values / max(float(values.sum()), TINY)
     signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * shares
     factors = signal / (signal + noise[:, None])
     return ((average @ directions) * factors) @ directions.T, factors

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
@@ -11,6 +12,9 @@ N_FREQUENCIES = 64
 
 SURROUNDINGS_SIGMA = 6.0
 """Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
+
+PIXELS_A_BLOCK = 2048
+"""Pixels whose spectra are made together: a megabyte, which the caches hold."""
 
 
 def noise_map(
@@ -44,10 +48,13 @@ def noise_map(
     spectrum = np.concatenate([transform.real, -transform.imag])
     parts = np.concatenate([lags.real, lags.imag], axis=1)
     kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
-    around = (grid.average(parts, SURROUNDINGS_SIGMA) @ spectrum) / kept
-    # The median: the mean of the two values in the middle.
-    ordered = np.partition(around, (N_FREQUENCIES // 2 - 1, N_FREQUENCIES // 2), axis=1)
-    middle = ordered[:, N_FREQUENCIES // 2 - 1 : N_FREQUENCIES // 2 + 1].mean(axis=1, keepdims=True)
-    quiet = (around <= middle).astype(np.float64)
-    power = np.vecdot(quiet @ spectrum.T, parts) / (quiet @ kept)
+    surroundings = grid.average(parts, SURROUNDINGS_SIGMA)
+    power = np.empty(len(lags))
+    for rows in row_blocks(len(lags), PIXELS_A_BLOCK):
+        around = (surroundings[rows] @ spectrum) / kept
+        # The median: the mean of the two values in the middle.
+        ordered = np.partition(around, (N_FREQUENCIES // 2 - 1, N_FREQUENCIES // 2), axis=1)
+        middle = ordered[:, N_FREQUENCIES // 2 - 1 : N_FREQUENCIES // 2 + 1].mean(axis=1, keepdims=True)
+        quiet = (around <= middle).astype(np.float64)
+        power[rows] = np.vecdot(quiet @ spectrum.T, parts[rows]) / (quiet @ kept)
     return np.maximum(grid.wide_median(power), 0)
