@@ -101,7 +101,7 @@ def measure_noise(
         return (noise_map(lag_sums.mean(slice(None), projection.n_frames), projection, grid),)
 
     def variances() -> tuple[NDArray[np.float64], ...]:
-        difference = to_channels(lag_sums.difference(projection.n_frames), np.iscomplexobj(lag_sums.sums))
+        difference = to_channels(lag_sums.difference(projection.n_frames), lag_sums.is_complex)
         freedom = difference.shape[1] - 1
         # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
         middle = (1 - 2 / (9 * freedom)) ** 3

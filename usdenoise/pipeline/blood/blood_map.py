@@ -89,11 +89,13 @@ def estimate_blood(
     with_halves : bool
         Whether the maps of two halves are made and compared; by default True.
     """
-    is_complex = np.iscomplexobj(lag_sums.sums)
+    is_complex = lag_sums.is_complex
+    white = projection.white if is_complex else projection.white.real
 
     def channels(halves: slice) -> NDArray[np.float64]:
         lags = lag_sums.mean(halves, projection.n_frames)
-        return to_channels(lags - noise.power[:, None] * projection.white, is_complex)
+        lags -= noise.power[:, None] * white
+        return to_channels(lags, is_complex)
 
     pixel = channels(_ALL)
     average = grid.average(pixel, CELL_SIGMA)

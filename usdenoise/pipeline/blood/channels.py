@@ -1,10 +1,12 @@
 """Lags of an autocorrelation as real channels in which white noise has the same variance."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 
-def to_channels(lags: NDArray[np.complex128], is_complex: bool) -> NDArray[np.float64]:
+def to_channels(lags: NDArray[Any], is_complex: bool) -> NDArray[np.float64]:
     """Return the lags as real channels: lag 0 first, then the other lags.
 
     With white noise of power N over n frames, lag 0 has the variance N^2 / n where the stack is complex, and the
@@ -13,15 +15,21 @@ def to_channels(lags: NDArray[np.complex128], is_complex: bool) -> NDArray[np.fl
 
     Parameters
     ----------
-    lags : (..., L + 1) complex array
+    lags : (..., L + 1) array
         Lags 0 to L.
     is_complex : bool
         Whether the stack is complex: 2 L + 1 channels, otherwise L + 1.
     """
+    others = lags.shape[-1] - 1
     if not is_complex:
-        return np.concatenate([lags[..., :1].real / np.sqrt(2), lags[..., 1:].real], axis=-1)
-    others = np.sqrt(2) * lags[..., 1:]
-    return np.concatenate([lags[..., :1].real, others.real, others.imag], axis=-1)
+        channels = lags.real.astype(np.float64)
+        channels[..., 0] /= np.sqrt(2)
+        return channels
+    channels = np.empty((*lags.shape[:-1], 1 + 2 * others))
+    channels[..., 0] = lags[..., 0].real
+    np.multiply(lags[..., 1:].real, np.sqrt(2), out=channels[..., 1 : 1 + others])
+    np.multiply(lags[..., 1:].imag, np.sqrt(2), out=channels[..., 1 + others :])
+    return channels
 
 
 def to_lags(channels: NDArray[np.float64], is_complex: bool) -> NDArray[np.complex128]:

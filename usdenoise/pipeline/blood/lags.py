@@ -66,16 +66,25 @@ class LagSums:
             )
         return cls(np.concatenate([block.sums for block in blocks], axis=1), counts)
 
-    def mean(self, halves: slice, n_frames: int) -> NDArray[np.complex128]:
-        """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs."""
-        sums, counts = self.sums[halves].sum(axis=0), self.counts[halves].sum(axis=0)
-        fade = 1 - np.arange(sums.shape[-1]) / n_frames
-        means: NDArray[np.complex128] = (sums * (fade / np.maximum(counts, 1))).astype(np.complex128)
+    @property
+    def is_complex(self) -> bool:
+        """Whether the stack is complex."""
+        return np.iscomplexobj(self.sums)
+
+    def mean(self, halves: slice, n_frames: int) -> NDArray[Any]:
+        """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
+
+        They are complex128 or float64, as the sums are.
+        """
+        means: NDArray[Any] = self.sums[halves].sum(axis=0)
+        fade = 1 - np.arange(means.shape[-1]) / n_frames
+        means *= fade / np.maximum(self.counts[halves].sum(axis=0), 1)
         return means
 
-    def difference(self, n_frames: int) -> NDArray[np.complex128]:
+    def difference(self, n_frames: int) -> NDArray[Any]:
         """Return the scaled difference of the halves, whose noise has the variance of that of the mean."""
-        first, second = self.mean(slice(0, 1), n_frames), self.mean(slice(1, 2), n_frames)
+        scaled = self.mean(slice(0, 1), n_frames)
+        scaled -= self.mean(slice(1, 2), n_frames)
         a, b = self.counts
-        scaled: NDArray[np.complex128] = (first - second) * (np.sqrt(a * b) / np.maximum(a + b, 1))
+        scaled *= np.sqrt(a * b) / np.maximum(a + b, 1)
         return scaled

@@ -1,5 +1,7 @@
 """The noise power of every pixel, from the Doppler frequencies at which its surroundings have no blood."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +19,7 @@ PIXELS_A_BLOCK = 2048
 """Pixels whose spectra are made together: a megabyte, which the caches hold."""
 
 
-def noise_map(
-    lags: NDArray[np.complex128], projection: ClutterProjection, grid: Neighbourhood
-) -> NDArray[np.float64]:
+def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood) -> NDArray[np.float64]:
     """Return the noise power before the clutter filter for each pixel.
 
     Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
@@ -29,7 +29,7 @@ def noise_map(
 
     Parameters
     ----------
-    lags : (n_pixels, L + 1) array
+    lags : (n_pixels, L + 1) complex or real array
         Lags r_l of the filtered stack.
     projection : ClutterProjection
         The clutter filter.
@@ -46,8 +46,11 @@ def noise_map(
     transform = (np.exp(-2j * np.pi * frequencies[:, None] * np.arange(n_lags)) * taper).T
     # The real spectrum of lags is a real product with their real and imaginary parts.
     spectrum = np.concatenate([transform.real, -transform.imag])
-    parts = np.concatenate([lags.real, lags.imag], axis=1)
     kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
+    if np.iscomplexobj(lags):
+        parts = np.concatenate([lags.real, lags.imag], axis=1)
+    else:
+        parts, spectrum = lags, transform.real
     surroundings = grid.average(parts, SURROUNDINGS_SIGMA)
     power = np.empty(len(lags))
     for rows in row_blocks(len(lags), PIXELS_A_BLOCK):
