@@ -29,6 +29,7 @@ from usdenoise.formats.input_files import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.memory import use_one_heap
 from usdenoise.system.signals import ALL_ENDING, Terminated, none_is_lost, raise_terminated
 
 GRACE_S = 5.0
@@ -105,6 +106,7 @@ def work(
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_once)
+    use_one_heap()
     try:
         # The pool starts processes with these signals blocked.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL_ENDING)

@@ -112,7 +112,9 @@ def command(
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.run_job import run
+    from usdenoise.system.memory import use_one_heap
 
+    use_one_heap()
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
     with Console(quiet, verbose) as console:

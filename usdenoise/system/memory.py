@@ -16,6 +16,9 @@ _WATCH_S = 0.02
 _ADDRESS_SPACE, _RESIDENT = 0, 1
 """Columns of /proc/PID/statm."""
 
+_ARENA_MAX = -8
+"""Number of the setting M_ARENA_MAX of glibc's mallopt."""
+
 
 def available_bytes(root: Path = Path("/")) -> float:
     """Return the memory that can be taken without swapping, by the system and by the control group.
@@ -93,6 +96,15 @@ def release_freed_memory() -> None:
     """Return freed memory to the system, where the C library can; otherwise it keeps some of it for later."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def use_one_heap() -> None:
+    """Let all threads of this process take memory from one heap, where the C library would give each its own.
+
+    What a thread frees in a heap of its own is not given to others. This is a setting of the process, for programs.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
 def _group_bytes(root: Path) -> float:
