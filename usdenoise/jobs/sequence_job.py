@@ -53,7 +53,7 @@ _TOTALS = ("iterations", "passes", "n_unobserved", "n_sampled")
 
 
 class SequenceJob:
-    """The kind of job that writes a sequence of images. Only one window is in memory at a time.
+    """The kind of job that writes a sequence of images. Only a few windows are in memory at a time.
 
     Parameters
     ----------
@@ -363,7 +363,6 @@ def _record(filtered: FilteredWindow) -> dict[str, Any]:
         "first_frame": window.start,
         "n_frames": window.n_frames,
         "complete": window.complete,
-        "warm_start": filtered.warm,
         "rank": result.options.rank,
         "low_cutoff": result.options.low_cutoff,
         "cutoff_certainty": result.cutoff_certainty.value,

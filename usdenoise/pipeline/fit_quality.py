@@ -9,9 +9,6 @@ CLOSE = 1.1
 """Ratio of the held-out error to the allowed one up to which an estimate counts as exact: the error of exact fits
 scatters by a few per cent between seeds (docs/quality.md)."""
 
-FAR = 1.5
-"""Ratio from which a warm start is given up."""
-
 REFITTED, NEARLY_REFITTED = 0.5, 5.0
 """Energy gained by the last pass of the refit, over the energy left, up to which the components are those of the full
 SVD, or close to them. Each pass gains far less than the one before. On 30 runs, random starts with two iterations among

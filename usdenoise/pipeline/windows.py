@@ -4,25 +4,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import power_doppler
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import block_rows
-from usdenoise.pipeline.denoise import STORAGE, denoise
-from usdenoise.pipeline.fit_quality import FAR
+from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.casorati import casorati
 from usdenoise.system.blas_threads import available_threads
 
 _FITTED_SHARE = 0.98
@@ -69,16 +60,13 @@ class FilteredWindow:
     window : Window
         Its frames.
     result : DenoiseResult
-        The filtered stack of these frames. Its timings cover a warm start that was given up, too.
-    warm : bool
-        Whether the estimate started from that of the window before.
+        The filtered stack of these frames.
     first : int
         Number of the first frame of the estimate: before the window where that is too short by itself.
     """
 
     window: Window
     result: DenoiseResult
-    warm: bool
     first: int
 
     @property
@@ -152,14 +140,10 @@ def filter_windows(
     options: DenoiseOptions,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Iterator[FilteredWindow]:
-    """Filter each window of an acquisition.
+    """Filter each window of an acquisition by itself, several small ones at a time.
 
-    Where windows overlap, the subspace of each is the warm start of the next. A warm start that leads to a held-out
-    error far above the allowed one is given up: that window and all later ones start from their own pixels. Windows
-    without common frames start from their own pixels, and small ones are filtered several at a time.
-
-    A window that is too short for the rank that was given is filtered together with frames before it, and only its
-    own frames are returned.
+    The next windows are filtered while the result of one is used. A window that is too short for the rank that was
+    given is filtered together with frames before it, and only its own frames are returned.
 
     Parameters
     ----------
@@ -177,91 +161,37 @@ def filter_windows(
     FilteredWindow
         In the order of time. The result does not depend on the number of threads.
     """
-    if any(later.start < earlier.stop for earlier, later in pairwise(windows)):
-        return _filter_in_turn(read, windows, options, on_iteration)
-    return _filter_side_by_side(read, windows, options, on_iteration)
-
-
-def _filter_side_by_side(
-    read: Callable[[int, int], Acquisition],
-    windows: list[Window],
-    options: DenoiseOptions,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> Iterator[FilteredWindow]:
-    """Filter windows that have no common frames, the next ones while the result of one is waited for."""
     threads = options.threads or available_threads()
 
     def filtered(window: Window, first: int, acquisition: Acquisition, at_once: int) -> FilteredWindow:
         own = replace(_options_of(options, first, window.stop), threads=max(1, threads // at_once))
         result = denoise(acquisition, options=own, in_place=True)
-        return _filtered(window, result, False, first)
+        whole = result.acquisition.n_frames == window.n_frames
+        return FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), first)
 
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[FilteredWindow]] = deque()
+    waiting: deque[Future[FilteredWindow]] = deque()
 
-        def next_one() -> FilteredWindow:
-            done = waiting.popleft().result()
-            if on_iteration is not None and done.result.solution is not None:
-                for line in done.result.solution.trace:
-                    on_iteration(line)
-            return done
+    def next_one() -> FilteredWindow:
+        done = waiting.popleft().result()
+        if on_iteration is not None and done.result.solution is not None:
+            for line in done.result.solution.trace:
+                on_iteration(line)
+        return done
 
-        try:
-            for window in windows:
-                first = _first_frame(window, options)
-                acquisition = read(first, window.stop)
-                at_once = min(max(1, TOGETHER_ENTRIES // acquisition.iq.size), threads, len(windows))
-                while len(waiting) >= at_once:
-                    yield next_one()
-                waiting.append(pool.submit(filtered, window, first, acquisition, at_once))
-                del acquisition
-            while waiting:
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for window in windows:
+            first = min(window.start, max(0, window.stop - _least_frames(options)))
+            acquisition = read(first, window.stop)
+            at_once = min(max(1, TOGETHER_ENTRIES // acquisition.iq.size), threads, len(windows))
+            while len(waiting) >= at_once:
                 yield next_one()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _filter_in_turn(
-    read: Callable[[int, int], Acquisition],
-    windows: list[Window],
-    options: DenoiseOptions,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> Iterator[FilteredWindow]:
-    """Filter window after window, each from the subspace of the one before."""
-    before: DenoiseResult | None = None
-    tries_warm = options.method != "svd"
-    for window in windows:
-        first = _first_frame(window, options)
-        own = _options_of(options, first, window.stop)
-        result: DenoiseResult | None = None
-        given_up: dict[str, float] = {}
-        if before is not None and tries_warm and window.complete:
-            result = _filter_warm(read(first, window.stop), before, own, on_iteration)
-            # Tissue may have moved too far for the old subspace.
-            if not _is_fitted(result):
-                tries_warm, given_up, result = False, result.timings_s, None
-        warm = result is not None
-        if result is None:
-            result = denoise(
-                read(first, window.stop),
-                options=own,
-                in_place=True,
-                all_components=True,
-                on_iteration=on_iteration,
-            )
-            result = replace(result, timings_s=_added(result.timings_s, given_up))
-        before = result
-        yield _filtered(window, result, warm, first)
-
-
-def _filtered(window: Window, result: DenoiseResult, warm: bool, first: int) -> FilteredWindow:
-    whole = result.acquisition.n_frames == window.n_frames
-    return FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), warm, first)
-
-
-def _first_frame(window: Window, options: DenoiseOptions) -> int:
-    """Return the first frame of the estimate of a window: before it, where it is too short."""
-    return min(window.start, max(0, window.stop - _least_frames(options)))
+            waiting.append(pool.submit(filtered, window, first, acquisition, at_once))
+            del acquisition
+        while waiting:
+            yield next_one()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _options_of(options: DenoiseOptions, first: int, stop: int) -> DenoiseOptions:
@@ -270,51 +200,6 @@ def _options_of(options: DenoiseOptions, first: int, stop: int) -> DenoiseOption
         return options
     own = tuple(frame - first for frame in options.bad_frames if first <= frame < stop)
     return replace(options, bad_frames=own or "keep")
-
-
-def _filter_warm(
-    acquisition: Acquisition,
-    before: DenoiseResult,
-    options: DenoiseOptions,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> DenoiseResult:
-    return denoise(
-        acquisition,
-        # The start has to have the rank of the estimate, so the rank is that of the window before.
-        options=replace(options, rank=before.options.rank),
-        start=_carried(before.model, acquisition, options),
-        in_place=True,
-        all_components=True,
-        on_iteration=on_iteration,
-    )
-
-
-def _is_fitted(result: DenoiseResult) -> bool:
-    ratio = result.fit_quality.held_out_ratio
-    return ratio is not None and ratio <= FAR
-
-
-def _added(timings: dict[str, float], more: dict[str, float]) -> dict[str, float]:
-    return {stage: seconds + more.get(stage, 0.0) for stage, seconds in timings.items()}
-
-
-def _carried(model: LowRank, acquisition: Acquisition, options: DenoiseOptions) -> Factors:
-    """Return the spatial subspace of the window before, with the coefficients of these frames in it."""
-    matrix = casorati(acquisition, STORAGE[options.precision, np.iscomplexobj(acquisition.iq)])
-
-    def product(rows: slice) -> NDArray[Any]:
-        block = matrix[rows]
-        if not np.isfinite(block).all():
-            block = np.nan_to_num(block, posinf=0, neginf=0)
-        # (U^H M)^H is M^H U; this order reads the block along its rows.
-        part: NDArray[Any] = model.left[rows].conj().T @ block
-        return part
-
-    with ThreadExecutor(options.threads) as executor:
-        moment: Any = sum(executor.map(product, block_rows(matrix.shape)))
-    size = np.sqrt(np.maximum(model.singular_values, np.finfo(np.float32).tiny)).astype(model.left.real.dtype)
-    # Balanced: both factors get the square root of the size of the component.
-    return model.left * size, (moment.conj().T / size).astype(matrix.dtype)
 
 
 def _least_frames(options: DenoiseOptions) -> int:
