@@ -140,12 +140,18 @@ def test_windows_are_those_of_denoise(
         return Acquisition(iq[start:stop].copy(), "tzx")
 
     options = DenoiseOptions(threads=2)
-    found = list(filter_windows(read, cut_into_windows(120, 40, stride), options, lines.append))
+    found, n_read = [], []
+    for window in filter_windows(read, cut_into_windows(120, 40, stride), options, lines.append):
+        found.append(window)
+        n_read.append(len(read_from))
+    # A large window is read when the one before is done, and small ones before that.
+    assert (n_read == list(range(1, len(found) + 1))) == (at_once == 1)
     starts = range(0, 81, stride)
     alone = [denoise(iq[start : start + 40], axes="tzx", options=options) for start in starts]
     for window, expected in zip(found, alone, strict=True):
         np.testing.assert_array_equal(window.result.acquisition.iq, expected.acquisition.iq)
         np.testing.assert_array_equal(window.result.blood_power, expected.blood_power)
+        assert window.result.options == expected.options
     assert set(read_from) == {threading.get_ident()}
     traces = [line for expected in alone if expected.solution for line in expected.solution.trace]
     assert [line.objective for line in lines] == [line.objective for line in traces]

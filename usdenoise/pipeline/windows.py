@@ -20,7 +20,7 @@ _FITTED_SHARE = 0.98
 """Share of the sampled entries that is fitted, with a margin: 1 % is held out."""
 
 TOGETHER_ENTRIES = 1 << 24
-"""Entries of all windows that are filtered at a time, if there are several: larger windows have enough work for all
+"""Entries of the windows that are in memory at a time, if there are several: larger windows have enough work for all
 threads, and their memory adds up."""
 
 
@@ -163,9 +163,11 @@ def filter_windows(
     """
     threads = options.threads or available_threads()
 
-    def filtered(window: Window, first: int, acquisition: Acquisition, at_once: int) -> FilteredWindow:
-        own = replace(_options_of(options, first, window.stop), threads=max(1, threads // at_once))
+    def filtered(window: Window, first: int, acquisition: Acquisition, n_held: int) -> FilteredWindow:
+        share = max(1, threads // n_held)
+        own = replace(_options_of(options, first, window.stop), threads=share)
         result = denoise(acquisition, options=own, in_place=True)
+        result = replace(result, options=replace(result.options, threads=options.threads))
         whole = result.acquisition.n_frames == window.n_frames
         return FilteredWindow(window, result if whole else _last_frames(result, window.n_frames), first)
 
@@ -178,15 +180,16 @@ def filter_windows(
                 on_iteration(line)
         return done
 
-    pool = ThreadPoolExecutor(threads)
+    pool, n_held = ThreadPoolExecutor(threads), 1
     try:
         for window in windows:
+            while len(waiting) >= n_held:
+                yield next_one()
             first = min(window.start, max(0, window.stop - _least_frames(options)))
             acquisition = read(first, window.stop)
-            at_once = min(max(1, TOGETHER_ENTRIES // acquisition.iq.size), threads, len(windows))
-            while len(waiting) >= at_once:
-                yield next_one()
-            waiting.append(pool.submit(filtered, window, first, acquisition, at_once))
+            # One for each thread, and one that is read meanwhile.
+            n_held = min(max(1, TOGETHER_ENTRIES // acquisition.iq.size), threads + 1, len(windows))
+            waiting.append(pool.submit(filtered, window, first, acquisition, n_held))
             del acquisition
         while waiting:
             yield next_one()
