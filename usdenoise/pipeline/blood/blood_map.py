@@ -15,16 +15,13 @@ from usdenoise.pipeline.blood.blood_background import (
     NoiseLevels,
     measure_background,
 )
-from usdenoise.pipeline.blood.channels import to_channels, to_lags
+from usdenoise.pipeline.blood.channels import PIXELS_A_BLOCK, to_channels, to_lags
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
 _ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))
 """Lag sums of all frames, and those of each half."""
-
-PIXELS_A_BLOCK = 2048
-"""Pixels that are worked on together: half a megabyte for each array of their channels, which the caches hold."""
 
 
 @dataclass(frozen=True)

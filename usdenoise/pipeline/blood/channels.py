@@ -5,6 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+PIXELS_A_BLOCK = 2048
+"""Pixels whose lags, channels or spectra are worked on together: an array of them is at most a megabyte, which the caches
+hold."""
+
 
 def to_channels(lags: NDArray[Any], is_complex: bool) -> NDArray[np.float64]:
     """Return the lags as real channels: lag 0 first, then the other lags.

@@ -24,7 +24,7 @@ REACH = 9.0
 """Standard deviations beyond which a Gaussian weight, at most 3e-18 of the largest, is 0. Many of those beyond would be
 subnormal numbers, with which a product takes four times as long."""
 
-PIXELS_A_BLOCK = 32
+AVERAGED_TOGETHER = 32
 """Pixels along an axis that are smoothed together, from those in their reach."""
 
 
@@ -106,7 +106,7 @@ def _smoothed_along(image: NDArray[np.float64], sigma: float, axis: int) -> NDAr
     n, reach = image.shape[axis], math.ceil(REACH * sigma)
     matrix, lines = _gaussian(n, sigma), _lines(image, axis)
     smoothed = np.empty_like(lines)
-    for part in row_blocks(n, PIXELS_A_BLOCK):
+    for part in row_blocks(n, AVERAGED_TOGETHER):
         near = slice(max(part.start - reach, 0), part.stop + reach)
         np.matmul(matrix[part, near], lines[:, near], out=smoothed[:, part])
     return smoothed.reshape(image.shape)

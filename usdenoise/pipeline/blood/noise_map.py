@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.pipeline.blood.channels import PIXELS_A_BLOCK
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
@@ -14,9 +15,6 @@ N_FREQUENCIES = 64
 
 SURROUNDINGS_SIGMA = 6.0
 """Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
-
-PIXELS_A_BLOCK = 2048
-"""Pixels whose spectra are made together: a megabyte, which the caches hold."""
 
 
 def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood) -> NDArray[np.float64]:
