@@ -10,6 +10,7 @@ from tests.conftest import all_frames
 from usdenoise.errors import OptionError
 from usdenoise.images.metrics import correlation, detection_auc
 from usdenoise.phantom import PhantomSettings
+from usdenoise.pipeline.blood import blood_map, noise_map
 from usdenoise.pipeline.blood.picture_quality import PictureQuality
 
 NOISY = PhantomSettings(
@@ -128,6 +129,15 @@ def test_the_map_is_the_same_for_any_number_of_threads_and_any_band(noisy):
         other = usdenoise.denoise(stack, axes="zxt", **more)
         assert other.blood_power.tobytes() == result.blood_power.tobytes(), more
         assert other.noise_power.tobytes() == result.noise_power.tobytes(), more
+
+
+def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
+    _, terms, _, result = noisy
+    for module in (blood_map, noise_map):
+        monkeypatch.setattr(module, "PIXELS_A_BLOCK", 299)
+    again = usdenoise.denoise(stack_of(terms), axes="zxt")
+    np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)
+    np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())
 
 
 def test_the_verdict_on_the_picture_has_its_figures(noisy):

@@ -6,7 +6,7 @@ import pytest
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
 
-@pytest.mark.parametrize("shape", [(9,), (12, 7), (6, 5, 4)])
+@pytest.mark.parametrize("shape", [(9,), (12, 7), (70, 45), (6, 5, 4)])
 def test_average_is_the_gaussian_mean_over_the_image(shape):
     values = np.random.default_rng(0).standard_normal((int(np.prod(shape)), 2))
     average = Neighbourhood(shape).average(values, 0.85)

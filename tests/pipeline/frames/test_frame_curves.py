@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
+from usdenoise.pipeline.frames import frame_curves as frame_curves_module
 from usdenoise.pipeline.frames.filling import interpolated
 from usdenoise.pipeline.frames.frame_curves import frame_curves, frame_sample
 
 
+@pytest.mark.parametrize("frames_a_block", [7, 128])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-def test_curves_equal_loops(dtype):
+def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
+    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
     sample = frame_sample(casorati_matrix(matrix), len(matrix))
