@@ -130,6 +130,8 @@ def test_sizes(text: str, size: int, phantom_file: Path, tmp_path: Path) -> None
         arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", text, "--no-html", "--json"]
         report = json.loads(CliRunner().invoke(main, arguments).stdout)
         assert report["scratch_bytes"] == math.prod(report["input"]["shape"]) * 8 * (size < 256 << 20)
+        # The values once, and the digest.
+        assert report["input"]["passes_over_file"] == 2
     from usdenoise.cli.option_values import size as read_size
 
     assert read_size(None, None, text) == size  # type: ignore[arg-type]

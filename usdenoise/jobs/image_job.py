@@ -131,7 +131,7 @@ class ImageJob:
             check_address_space(job.path, job.reading, job.options.precision, threads)
             others = other_files(job.path, job.reading.get("dataset"))
             with unchanged(job.path, others) as state:
-                digest = run_in_background(_digest, job.path, others)
+                digest, reading = run_in_background(_digest, job.path, others), _Reading(watcher)
                 memory = stack_memory(job.path, job.reading, job.options.precision, job.memory, job.folder)
                 peak = None if memory is IN_MEMORY else PrivatePeak()
                 if job.dask is None:
@@ -139,7 +139,7 @@ class ImageJob:
                         job.path,
                         dtype=job.options.precision,
                         memory=memory,
-                        on_part=watcher.read,
+                        on_part=reading.part,
                         **job.reading,
                     )
                 else:
@@ -165,8 +165,22 @@ class ImageJob:
             clock.add(result.timings_s)
             with clock.stage("filter"):
                 result = fetched(result, memory)
-        source = {**source_of(job.path, acquisition, digest.result()), **state}
+        passes = None if job.dask is not None else reading.passes + 1
+        source = {**source_of(job.path, acquisition, digest.result()), **state, "passes_over_file": passes}
         return FilteredImage(job, result, source, peak)
+
+
+class _Reading:
+    """Tells a watcher how much of a stack is read, and keeps it in passes over the stack."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.passes = 0.0
+
+    def part(self, done: int, total: int) -> None:
+        """Take the bytes that are read, and those of all of it."""
+        self.passes = done / total
+        self._watcher.read(done, total)
 
 
 @dataclass(frozen=True)

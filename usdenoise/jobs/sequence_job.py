@@ -128,7 +128,10 @@ class SequenceJob:
             watcher.loaded(first)
             watcher.stage("solve")
 
+            frames_read = [first.n_frames]
+
             def read(start: int, stop: int) -> Acquisition:
+                frames_read.append(stop - start)
                 with clock.stage("load"):
                     return stack.read(start, stop)
 
@@ -143,6 +146,7 @@ class SequenceJob:
                 **source_of(job.path, first, digest),
                 **state,
                 "shape": _whole_shape(stack, first.iq.shape),
+                "passes_over_file": sum(frames_read) / stack.n_frames + 1,
             }
             times, unit = _times(stack, windows, first.frame_rate_hz)
         return FilteredSequence(

@@ -194,7 +194,8 @@ def filter_windows(
         while waiting:
             yield next_one()
     finally:
-        pool.shutdown(cancel_futures=True)
+        # Whoever interrupts does not wait for the windows that are being filtered.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _options_of(options: DenoiseOptions, first: int, stop: int) -> DenoiseOptions:

@@ -140,6 +140,14 @@ def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
     np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())
 
 
+def test_pixels_without_any_signal_have_no_blood():
+    stack = np.zeros((80, 6, 40), np.complex64)
+    stack[:20] = white((20, 6, 40), seed=3)
+    result = usdenoise.denoise(stack, axes="zxt", rank=3, low_cutoff=0)
+    assert result.noise_power[5:10].min() > 0
+    assert not result.blood_power[40:].any()
+
+
 def test_the_verdict_on_the_picture_has_its_figures(noisy):
     phantom, _, truth, result = noisy
     picture = result.picture_quality

@@ -203,7 +203,7 @@ def _evidence(
     deviation = np.sqrt(2 * np.vecdot(squares, squares)) * noise
     excess = energy - expected - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
-    evidence: NDArray[np.float64] = np.minimum(rounded / np.maximum(energy, TINY), 1)
+    evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
     return evidence
 
 
