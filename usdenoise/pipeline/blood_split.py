@@ -22,8 +22,8 @@ _TISSUE_COMPONENTS = 4
 _TISSUE_SHARE, _BLOOD_SHARE = 0.9, 0.1
 """Share of tissue with which a component below the edge of the tissue square starts, and one from the edge on."""
 
-_MOST_NOISE = 0.98
-"""Largest share of noise in a component, so that every component has some signal to split."""
+_LEAST_NOISE, _MOST_NOISE = 1e-12, 0.98
+"""Least and largest share of noise in a component, so that no model is 0 and every component has some signal to split."""
 
 _TISSUE_LEVEL, _BLOOD_LEVEL, _LEAST_BLOOD, _LEAST_MAP = 0.05, 0.02, 0.02, 1e-3
 """Levels, in units of the mean power, that keep the starts and the maps above 0: multiplicative updates cannot leave
@@ -62,17 +62,20 @@ def score_cutoffs(
         -1 for a cutoff of 0, and where a map is the same everywhere.
     """
     pixels = slice(None, None, max(1, matrix.n_pixels // SPLIT_PIXELS))
-    end = blood.stop
+    end, tiny = blood.stop, float(np.finfo(np.float32).tiny)
     power = np.abs(model.left[pixels]).astype(np.float64) ** 2
     rest = _residual_energy(model, pixels, matrix)
     # Column k is the power without the components [0, k). Subtracting from |M|^2 would lose it in rounding errors
     # where tissue is 60 dB above it.
     kept = np.cumsum((power * model.singular_values**2)[:, ::-1], axis=1)[:, ::-1]
     kept += rest[:, None]
-    power = power[:, :end] / power[:, :end].mean(axis=0)
+    # A component without any power stays 0 everywhere.
+    power = power[:, :end] / np.maximum(power[:, :end].mean(axis=0), tiny)
     # The largest singular value that noise adds to a component, relative to the component.
-    edges = noise_edge(noise_rms, (len(model.left), len(model.right))) / model.singular_values[:end]
-    noise = np.minimum(edges**2, _MOST_NOISE)
+    edges = noise_edge(noise_rms, (len(model.left), len(model.right))) / np.maximum(
+        model.singular_values[:end], tiny
+    )
+    noise = np.clip(edges**2, _LEAST_NOISE, _MOST_NOISE)
     blood_map = _blood_map(power, noise, edge, blood.start)
     # A map that is the same everywhere has no correlation.
     with np.errstate(divide="ignore", invalid="ignore"):

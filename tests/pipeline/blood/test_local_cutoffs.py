@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import usdenoise
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.blood.blood_map import BloodMap
 from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs, local_cutoffs
@@ -101,3 +102,16 @@ def test_shares_of_rows_equal_a_loop():
         kept = sum(weights[p] * (1 - share(p, component)) ** 2 for p in range(5)) / weights.sum()
         assert power == pytest.approx(1 - kept)
     assert cutoffs.power_taken(np.zeros(5)) == pytest.approx(cutoffs.power_taken(np.ones(5)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("shape", [(9, 6, 11), (12, 30)])
+@pytest.mark.parametrize("low", [1, "auto"])
+@pytest.mark.parametrize("n_frames", [12, 90])
+def test_a_constant_stack_has_no_blood(dtype, shape, low, n_frames):
+    """Its components beyond the first have no power."""
+    axes = "zxy"[: len(shape)] + "t"
+    stack = np.full((*shape, n_frames), 8e-6, dtype)
+    result = usdenoise.denoise(stack, axes=axes, low_cutoff=low, bad_frames="keep")
+    assert result.blood_power.max() < 1e-8 * 8e-6**2
+    assert result.power_doppler.max() < 1e-8 * 8e-6**2

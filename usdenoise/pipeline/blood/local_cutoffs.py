@@ -25,6 +25,9 @@ CAUTION = 2.0
 LEAST_LEVEL = 0.01
 """Level added to each map, in units of its mean, so that no pixel is certain to have none of a source."""
 
+LEAST_SHARE = 1e-9
+"""Least share of a source in a component of mean power 1, so that the model of a component without any power is not 0."""
+
 SHARE_PIXELS, SHARE_ROUNDS = 2000, 60
 """Pixels from which the shares of a component are fitted, and multiplicative updates."""
 
@@ -129,4 +132,5 @@ def _shares(left: NDArray[Any], maps: NDArray[np.float64]) -> NDArray[np.float64
     for _ in range(SHARE_ROUNDS):
         inverse = 1 / (maps @ shares)
         shares *= np.sqrt((maps.T @ (power * inverse**2)) / (maps.T @ inverse))
+        shares = np.maximum(shares, LEAST_SHARE)
     return shares
