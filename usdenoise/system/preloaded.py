@@ -14,7 +14,6 @@ from usdenoise.errors import is_out_of_memory
 LIBRARIES = (
     "numpy",
     "h5py",
-    "numba",
     "scipy.io",
     "scipy.linalg",
     "matplotlib.backends.backend_agg",
