@@ -171,14 +171,14 @@ class ImageJob:
 
 
 class _Reading:
-    """Tells a watcher how much of a stack is read, and keeps it in passes over the stack."""
+    """Counts the passes over a stack while it is read, and tells a watcher how much of it is read."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self.passes = 0.0
 
     def part(self, done: int, total: int) -> None:
-        """Take the bytes that are read, and those of all of it."""
+        """Note how many bytes of the stack are read, of how many in all."""
         self.passes = done / total
         self._watcher.read(done, total)
 

@@ -160,7 +160,7 @@ def keep_band(
     Returns
     -------
     kept : CasoratiMatrix
-        What is kept.
+        The band.
     power : (n_pixels,) float64 array
         Mean of |s|^2 over its frames.
     """

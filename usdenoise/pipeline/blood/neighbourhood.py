@@ -119,5 +119,5 @@ def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -
 
 
 def _lines(image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Return an image as (what is before an axis, the axis, what is after it); a view."""
+    """Return a view of an image with three axes: all before `axis` in one, `axis` itself, and all after it in one."""
     return image.reshape(-1, image.shape[axis], math.prod(image.shape[axis + 1 :]))
