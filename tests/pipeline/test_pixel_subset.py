@@ -1,8 +1,11 @@
 """Noise level, rank and spectrum of the pixel subset, against numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import usdenoise
 from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.completion.starts import gaussian
@@ -42,12 +45,13 @@ def test_pixel_subset_sees_through_missing_entries():
 def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
     matrix = low_rank_and_noise(dtype, shape=shape)
     subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
-    _, singular, right = loops.truncated_svd(matrix, min(shape))
+    left, singular, right = loops.truncated_svd(matrix, min(shape))
     assert subset.n_pixels == shape[0]
     assert subset.singular_values[:6] == pytest.approx(singular[:6], rel=1e-5)
     assert subset.singular_values[-5:] == pytest.approx(singular[-5:], rel=1e-3)
-    overlap = np.abs(np.sum(subset.right[:, :6].conj() * right[:, :6], axis=0))
-    assert overlap == pytest.approx(np.ones(6), abs=1e-4)
+    for found, expected in ((subset.left, left), (subset.right, right)):
+        overlap = np.abs(np.sum(found[:, :6].conj() * expected[:, :6], axis=0))
+        assert overlap == pytest.approx(np.ones(6), abs=1e-4)
 
 
 def falling(n_frames, n_tissue, n_pixels=700, seed=0):
@@ -75,3 +79,45 @@ def test_a_long_stack_has_pixels_for_its_spectrum(n_frames, n_tissue, n_pixels):
     assert sufficient_subset(matrix, first, needed=60, automatic=False, seed=0) is first
     assert sufficient_subset(matrix, first, needed=129, automatic=False, seed=0).n_pixels == 512
     assert sufficient_subset(matrix, first, needed=500, automatic=False, seed=0).n_pixels == 700
+
+
+def tissue_and_blood(n_tissue, n_blood, shape=(3000, 400)):
+    """Components with the envelope of one speckle pattern, weaker ones with envelopes of their own, and white noise."""
+    rng = np.random.default_rng(0)
+    speckle = np.abs(gaussian(rng, (shape[0], 1), np.complex128))
+    tissue = speckle * np.exp(2j * np.pi * rng.random((shape[0], n_tissue)))
+    left = np.concatenate([tissue, gaussian(rng, (shape[0], n_blood), np.complex128)], axis=1)
+    right = np.linalg.qr(gaussian(rng, (shape[1], n_tissue + n_blood), np.complex128))[0]
+    scales = np.append(1000 * 0.7 ** np.arange(n_tissue), 10 * 0.99 ** np.arange(n_blood))
+    return ((left * scales) @ right.T + 0.1 * gaussian(rng, shape, np.complex128)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("n_tissue", [5, 10])
+def test_a_clutter_filter_estimates_few_components_beyond_those_like_tissue(n_tissue):
+    matrix = casorati_matrix(tissue_and_blood(n_tissue, 60))
+    subset = draw_pixel_subset(matrix, np.random.default_rng(0))
+    assert subset.n_like_tissue == n_tissue
+    assert subset.n_above_noise == n_tissue + 60
+    n_entries = matrix.values.size
+    assert automatic_rank(subset, matrix.shape, n_entries) == n_tissue + 60 + 16
+    assert automatic_rank(subset, matrix.shape, n_entries, only_clutter=True) == 1.4 * n_tissue + 16
+
+
+def test_where_all_components_are_like_tissue_none_is_left_out():
+    matrix = casorati_matrix(tissue_and_blood(12, 0))
+    subset = draw_pixel_subset(matrix, np.random.default_rng(0))
+    subset = replace(
+        subset, **{name: getattr(subset, name)[..., :12] for name in ("left", "right", "singular_values")}
+    )
+    assert subset.n_like_tissue is None
+    assert automatic_rank(subset, matrix.shape, matrix.values.size, only_clutter=True) == 12
+
+
+def test_the_components_beyond_the_clutter_do_not_change_the_picture():
+    stack = np.ascontiguousarray(tissue_and_blood(8, 50).reshape(60, 50, 400))
+    few = usdenoise.denoise(stack, axes="zxt", low_cutoff=8)
+    all_of_them = usdenoise.denoise(stack, axes="zxt", low_cutoff=8, rank=8 + 50 + 16)
+    assert few.options.rank == np.ceil(1.4 * 8) + 16
+    np.testing.assert_allclose(few.power_doppler, all_of_them.power_doppler, rtol=1e-3)
+    # Those of a band are all estimated.
+    assert usdenoise.denoise(stack, axes="zxt", high_cutoff="rank").options.rank == 8 + 50 + 16

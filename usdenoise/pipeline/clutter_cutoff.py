@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.blood_split import score_cutoffs
 from usdenoise.pipeline.cutoff_reason import CutoffCertainty, CutoffReason
-from usdenoise.pipeline.similarity import spatial_similarity, two_squares
+from usdenoise.pipeline.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
 from usdenoise.stack.casorati import CasoratiMatrix
 
 CLUTTER_FALL_DB, FALL_OVER = 6.0, 4
@@ -27,22 +27,9 @@ clutter fall by 25 dB on the phantoms, those of blood by 2 dB, and those of a ro
 CLUTTER_DOPPLER = 0.1
 """Largest mean Doppler frequency of the first clutter component, in cycles a frame: tissue moves more slowly."""
 
-CLUTTER_REACH = 0.03
-"""Components whose singular value is this close to the largest (-30 dB) are references for tissue speckle."""
-
-REFERENCES = 5
-"""Largest number of reference components. Later ones are weaker, and contain more blood and noise."""
-
-TYPICAL_SIMILARITY = 0.4
-"""Similarity of tissue components to each other, used where a single reference cannot show it: 0.36 to 0.40 on
-phantoms with tissue 40 and 55 dB above blood."""
-
 USUAL, LATEST = 0.6, 0.4
 """Levels of similarity, relative to that of the references among themselves, at which tissue usually ends and at
 which it has certainly ended. Set with tests/benchmarks/quality.py, on other seeds than docs/quality.md quotes."""
-
-BLOOD_BELOW = 0.1
-"""Similarity to the references below which a component counts as blood or noise."""
 
 BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
 """Largest and least number of components that start the blood map. With fewer than four, one outlier decides."""
@@ -60,9 +47,6 @@ LEAST_SQUARES_RANK = 4
 SURE, LIKELY = (2, 0.1), (5, 0.25)
 """Distances between the two-square fit and the fall of the similarity up to which a cutoff is sure, or likely: a
 number of components or a share of the cutoff, whichever is larger."""
-
-FALL_LENGTH = 5
-"""Components over which a fall of the similarity has to last, all but one of them."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +136,10 @@ def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, 
     doppler = mean_doppler(model.right)
     similarity = spatial_similarity(model.left)
     singular = model.singular_values
-    n_references = int(np.clip(np.count_nonzero(singular > CLUTTER_REACH * singular[0]), 1, REFERENCES))
-    profile = _profile(similarity, n_references)
+    profile = SimilarityProfile.of(similarity, singular)
     squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
     decision = _no_clutter(singular, doppler) or _edge_of_clutter(
-        model, matrix, noise_rms, similarity, profile, n_references, squares
+        model, matrix, noise_rms, similarity, profile, squares
     )
     return CutoffChoice(
         min(decision.low, highest),
@@ -165,7 +148,7 @@ def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, 
         decision.certainty,
         squares,
         similarity,
-        profile,
+        profile.values,
         doppler,
     )
 
@@ -189,24 +172,22 @@ def _edge_of_clutter(
     matrix: CasoratiMatrix,
     noise_rms: float,
     similarity: NDArray[np.float64],
-    profile: NDArray[np.float64],
-    n_references: int,
+    profile: SimilarityProfile,
     squares: tuple[int, int] | None,
 ) -> _Decision:
     """Return the decision where clutter ends, from the similarity of the components and the blood map."""
-    plateau = float(np.median(profile[1:n_references])) if n_references > 1 else TYPICAL_SIMILARITY
-    usual = _first_below(profile, USUAL * plateau)
+    usual = profile.first_below(USUAL * profile.plateau)
     if usual is None:
         return _Decision(model.rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
     if squares is None:
         return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
     certainty = _certainty(abs(squares[0] - usual), usual)
-    latest = _first_below(profile, LATEST * plateau) or model.rank
+    latest = profile.first_below(LATEST * profile.plateau) or model.rank
     # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
     # a mixture of tissue and blood, and is kept.
     edge = max(usual, min(squares[0], latest) - 1)
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
-    start = _first_below(profile, BLOOD_BELOW) or model.rank
+    start = profile.first_below(BLOOD_BELOW) or model.rank
     blood = range(start, min(start + BLOOD_COMPONENTS, model.rank))
     if not _is_blood_visible(similarity, blood):
         return _Decision(edge, reason, certainty)
@@ -231,18 +212,3 @@ def _is_blood_visible(similarity: NDArray[np.float64], blood: range) -> bool:
         return False
     among = similarity[np.ix_(blood, blood)]
     return bool(float((among.sum() - np.trace(among)) / (n * (n - 1))) > BLOOD_VISIBLE)
-
-
-def _profile(similarity: NDArray[np.float64], n_references: int) -> NDArray[np.float64]:
-    """Return the mean similarity of each component to the references before it, by a running median of three."""
-    raw = [1.0] + [float(similarity[k, : min(k, n_references)].mean()) for k in range(1, len(similarity))]
-    return np.array([np.median(raw[max(0, k - 1) : k + 2]) for k in range(len(raw))])
-
-
-def _first_below(profile: NDArray[np.float64], level: float) -> int | None:
-    """Return the first component below a level from which on all but one of FALL_LENGTH components are below it."""
-    below = np.append(profile < level, np.ones(FALL_LENGTH - 1, bool))
-    counts = np.convolve(below, np.ones(FALL_LENGTH), "valid")
-    found = np.flatnonzero(below[: len(profile)] & (counts >= FALL_LENGTH - 1))
-    found = found[found > 0]
-    return int(found[0]) if len(found) else None

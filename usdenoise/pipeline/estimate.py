@@ -112,7 +112,8 @@ def estimate_components(
     if options.method != "svd" and options.init == "pixels":
         automatic = isinstance(options.rank, str)
         subset = sufficient_subset(matrix, subset, _given_rank(options), automatic, options.seed)
-    rank = _rank(options, subset, matrix.used_shape, n_observed)
+    only_clutter = options.refit == "all" and not _needs_all(matrix, options, all_components)
+    rank = _rank(options, subset, matrix.used_shape, n_observed, only_clutter)
     if options.method == "svd":
         check_rank_fits(matrix.used_shape, rank)
         _check_complete(entries)
@@ -121,7 +122,7 @@ def estimate_components(
     sampled, start = _sampled_pixels(matrix, rank, options, start)
     sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
     # The sample determines fewer components than all entries do.
-    rank = _rank(options, subset, sampled.used_shape, sample.n_fitted)
+    rank = _rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
     problem = CompletionProblem(sampled.values, sample, matrix.executor)
     solution = _zero_in(matrix, fit_sample(problem, subset, rank, options, start, on_iteration))
     n_sampled, n_pixels, noise_rms = sample.n_fitted + sample.n_held_out, sampled.n_pixels, subset.noise_rms
@@ -201,11 +202,17 @@ def _given_rank(options: DenoiseOptions) -> int:
     return max([*numbers, 0 if isinstance(low, str) else low + 1, 0])
 
 
-def _rank(options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:
+def _rank(
+    options: DenoiseOptions,
+    subset: PixelSubset,
+    shape: tuple[int, int],
+    n_samples: int,
+    only_clutter: bool,
+) -> int:
     """Return the given rank, or the automatic one, raised to what the given cutoffs need."""
     if not isinstance(options.rank, str):
         return options.rank
-    automatic = automatic_rank(subset, shape, n_samples)
+    automatic = automatic_rank(subset, shape, n_samples, only_clutter)
     needed = {
         "low_cutoff": 0 if isinstance(options.low_cutoff, str) else options.low_cutoff + 1,
         "high_cutoff": 0 if isinstance(options.high_cutoff, str) else options.high_cutoff,
@@ -239,15 +246,22 @@ def _sampled_pixels(
     return matrix.rows(rows), start
 
 
+def _needs_all(matrix: CasoratiMatrix, options: DenoiseOptions, all_components: bool) -> bool:
+    """Return whether the components above the low cutoff are needed in all pixels.
+
+    Where the residual is kept, they do not change the result, unless they fill unobserved entries.
+    """
+    return all_components or not matrix.is_complete or options.high_cutoff != "none"
+
+
 def _coarse_stride(matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, all_components: bool) -> int:
     """Return the stride of the coarse fit, 1 where all components are needed in all pixels.
 
-    Where the residual is kept, the components above the low cutoff do not change the result. They are fitted to
-    every few pixels, to choose the cutoff and to judge the fit.
+    Otherwise they are fitted to every few pixels, to choose the cutoff and to judge the fit.
     """
     low = options.low_cutoff
     few_beyond = not isinstance(low, str) and rank <= low + COMPONENTS_BEYOND_CUTOFF
-    if all_components or not matrix.is_complete or options.high_cutoff != "none" or few_beyond:
+    if few_beyond or _needs_all(matrix, options, all_components):
         return 1
     return _stride(matrix, COARSE_PIXELS)
 

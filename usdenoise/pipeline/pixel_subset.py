@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
 from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.pipeline.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity
 from usdenoise.stack.casorati import CasoratiMatrix
 from usdenoise.stack.random_streams import RandomStream
 
@@ -51,8 +52,8 @@ class PixelSubset:
         Number of pixels in the subset, and of its frames that are not left out.
     singular_values : (k,) float64 array
         Singular values of the subset's Casorati matrix, k being the smaller of n_pixels and n_frames.
-    right : (n_frames, k) array
-        Temporal singular vectors.
+    left, right : (n_pixels, k) and (n_frames, k) arrays
+        Spatial and temporal singular vectors.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry.
     filled : (n_frames,) float64 array
@@ -62,6 +63,7 @@ class PixelSubset:
     n_pixels: int
     n_used_frames: int
     singular_values: NDArray[np.float64]
+    left: NDArray[Any]
     right: NDArray[Any]
     noise_rms: float
     filled: NDArray[np.float64]
@@ -89,6 +91,13 @@ class PixelSubset:
         """Number of singular values above the noise edge."""
         edge = noise_edge(self.noise_rms, (self.n_pixels, self.n_used_frames))
         return int(np.count_nonzero(self.singular_values > EDGE_MARGIN * edge))
+
+    @property
+    def n_like_tissue(self) -> int | None:
+        """Number of components before those that resemble the leading ones no more; None where all resemble them."""
+        leading = slice(self.rank_limit)
+        similarity = spatial_similarity(self.left[:, leading])
+        return SimilarityProfile.of(similarity, self.singular_values[leading]).first_below(BLOOD_BELOW)
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
         """Return the mean power of each leading component in the coefficients of a pixel, minus the noise power."""
@@ -149,7 +158,7 @@ def draw_pixel_subset(
     filled = np.zeros(matrix.n_frames)
     if matrix.observed is None:
         rows = _used(matrix, _wide(matrix.rows(np.sort(order[:count])).values))
-        singular, right = _spectrum(rows, matrix.executor)
+        left, singular, right = _spectrum(rows, matrix.executor)
     else:
         # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
         n_observed = np.bitwise_count(matrix.observed).sum(axis=1, dtype=np.int64)
@@ -158,16 +167,23 @@ def draw_pixel_subset(
         assert mask is not None
         filled = 1 - mask.mean(axis=0)
         rows = _used(matrix, _interpolated(_wide(chosen.values), mask))
-        singular, right = _spectrum(rows, matrix.executor)
+        left, singular, right = _spectrum(rows, matrix.executor)
         for _ in range(_FILL_ROUNDS):
             edge = noise_edge(noise_from_spectrum(singular[: min(used)], used), used)
             rank = max(1, int(np.count_nonzero(singular > edge)))
             model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
             rows = np.where(mask, rows, model)
-            singular, right = _spectrum(rows, matrix.executor)
-    narrow: NDArray[Any] = right.astype(matrix.dtype)
+            left, singular, right = _spectrum(rows, matrix.executor)
     noise_rms = noise_from_spectrum(singular[: min(used)], used)
-    return PixelSubset(count, matrix.n_used_frames, singular, narrow, noise_rms, filled)
+    return PixelSubset(
+        count,
+        matrix.n_used_frames,
+        singular,
+        left.astype(matrix.dtype),
+        right.astype(matrix.dtype),
+        noise_rms,
+        filled,
+    )
 
 
 def _used(matrix: CasoratiMatrix, rows: NDArray[Any]) -> NDArray[Any]:
@@ -180,8 +196,10 @@ def _wide(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.astype(np.result_type(rows.dtype, np.float64))
 
 
-def _spectrum(rows: NDArray[Any], executor: Executor) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return singular values and right singular vectors in double precision, through the smaller Gram matrix.
+def _spectrum(
+    rows: NDArray[Any], executor: Executor
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
+    """Return the singular triplets in double precision, through the smaller Gram matrix.
 
     Values are right down to 1e-8 of the largest, which is far below the resolution of single-precision data.
     """
@@ -191,14 +209,13 @@ def _spectrum(rows: NDArray[Any], executor: Executor) -> tuple[NDArray[np.float6
         return np.concatenate(list(executor.map(lambda part: a[part] @ b, parts)))
 
     adjoint = rows.conj().T
-    if rows.shape[0] > rows.shape[1]:
-        values, right = np.linalg.eigh(product(adjoint, rows))
-        return np.sqrt(np.maximum(values[::-1], 0)), right[:, ::-1]
-    values, left = np.linalg.eigh(product(rows, adjoint))
+    is_tall = rows.shape[0] > rows.shape[1]
+    values, vectors = np.linalg.eigh(product(adjoint, rows) if is_tall else product(rows, adjoint))
+    vectors = vectors[:, ::-1]
+    others = product(rows if is_tall else adjoint, vectors)
+    others /= np.maximum(np.linalg.norm(others, axis=0), np.finfo(np.float64).tiny)
     singular = np.sqrt(np.maximum(values[::-1], 0))
-    right = product(adjoint, left[:, ::-1])
-    right /= np.maximum(np.linalg.norm(right, axis=0), np.finfo(np.float64).tiny)
-    return singular, right
+    return (others, singular, vectors) if is_tall else (vectors, singular, others)
 
 
 def _interpolated(rows: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:

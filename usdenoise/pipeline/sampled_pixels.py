@@ -16,6 +16,11 @@ COMPONENTS_BEYOND_NOISE = 16
 """Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
 the cutoff is chosen by the components on both sides of it."""
 
+MORE_LIKE_TISSUE = 1.4
+"""Components that are like tissue in all pixels, over those of the pixel subset, at most: blood and noise hide the last
+ones from few pixels. On 108 stacks of five sizes, with tissue 30 to 60 dB over blood, the ratio was 0.9 to 1.65, and with
+COMPONENTS_BEYOND_NOISE more the fit had all of them."""
+
 SAMPLES_PER_PIXEL_AND_COMPONENT = 1.25
 """Least ratio of the samples of an average pixel to the components: at 1 its coefficients are not determined."""
 
@@ -55,7 +60,9 @@ def sampled_pixel_count(rank: int, sampling: float) -> int:
     return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
 
 
-def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_samples: int) -> int:
+def automatic_rank(
+    subset: PixelSubset, shape: tuple[int, int], n_samples: int, only_clutter: bool = False
+) -> int:
     """Return the number of components to estimate: those above the noise, and some more, as the sample allows.
 
     Parameters
@@ -66,6 +73,9 @@ def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_samples: int) 
         Shape of the matrix that is sampled.
     n_samples : int
         Number of sampled entries.
+    only_clutter : bool
+        Whether those above the noise are left out that are far beyond the clutter: they do not change the result where
+        the residual is kept. By default they are not.
 
     Returns
     -------
@@ -78,4 +88,8 @@ def automatic_rank(subset: PixelSubset, shape: tuple[int, int], n_samples: int) 
     by_unknowns = (both - np.sqrt(max(both**2 - 4.0 * n_samples, 0.0))) / 2
     by_pixel = n_samples / (SAMPLES_PER_PIXEL_AND_COMPONENT * max(n_pixels, n_frames))
     highest = max(1, min(subset.rank_limit, int(by_unknowns), int(by_pixel), min(shape) // 2))
-    return int(min(subset.n_above_noise + COMPONENTS_BEYOND_NOISE, highest, subset.right.shape[1]))
+    wanted = subset.n_above_noise
+    like_tissue = subset.n_like_tissue if only_clutter else None
+    if like_tissue is not None:
+        wanted = min(wanted, math.ceil(MORE_LIKE_TISSUE * like_tissue))
+    return int(min(wanted + COMPONENTS_BEYOND_NOISE, highest, subset.right.shape[1]))
