@@ -218,3 +218,23 @@ def test_the_low_cutoff_is_drawn_at_its_component():
         for i in (early, late)
     ]
     assert red[0].min() < red[1].min()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(40, 30), (12, 90), (20, 16, 12)])
+def test_a_picture_is_as_large_as_matplotlib_crops_it(shape):
+    image = np.random.default_rng(0).uniform(-40, 0, shape)
+    settings = {"title": "a scan with a long title, 雪", "spacing_mm": {"z": 0.1, "x": 0.2}}
+    png = power_doppler_png(image, "zxy"[: image.ndim], **settings)
+    cropped = encoded(power_doppler_figure(image, "zxy"[: image.ndim], **settings), "png")
+    ours, theirs = (iio.imread(data)[..., :3] for data in (png, cropped))
+    assert np.abs(np.subtract(ours.shape, theirs.shape)).max() <= 1
+    # The margin is white, and what is inside it touches it.
+    assert (ours[[0, -1]] == 255).all()
+    assert (ours[:, [0, -1]] == 255).all()
+    seen = (ours < 255).any(axis=-1)
+    margins = [np.flatnonzero(seen.any(axis=axis)) for axis in (0, 1)]
+    for found, size in zip(margins, (ours.shape[1], ours.shape[0]), strict=True):
+        assert 5 <= found[0] <= 12
+        assert 5 <= size - 1 - found[-1] <= 12
+    assert power_doppler_png(image, "zxy"[: image.ndim], **settings) == png

@@ -100,7 +100,8 @@ def test_the_front_view_of_a_volume_is_depth_by_lateral():
     assert (rows, columns) == ("z", "x")
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_title_with_letters_that_cannot_be_shown_is_no_fault():
-    assert movie(list(IMAGES), "zxy", "gif", title="a\x1b[31m\n$x$\udcff", times=[1.0, 2.0, 3.0]).startswith(
-        b"GIF89a"
-    )
+    assert movie(
+        list(IMAGES), "zxy", "gif", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]
+    ).startswith(b"GIF89a")

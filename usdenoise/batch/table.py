@@ -191,7 +191,7 @@ def write_tables(
         "summary": dict(summary),
         "rows": lines,
         "requested": dict(asked),
-        "software": software(),
+        "software": dict(software()),
         "command": command,
     }
     with OutputFolder(folder, overwrite=True) as outputs:

@@ -121,7 +121,7 @@ def compare_file(
             "regions": regions,
             "input": input_entry,
             "output": {name: str(folder / name) for name in FILES if pictures.get(name, b"") is not None},
-            "software": software(),
+            "software": dict(software()),
             "command": command,
         }
         places["comparison.csv"].write_text(csv_text(COLUMNS, outcome.rows))

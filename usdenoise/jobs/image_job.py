@@ -65,6 +65,7 @@ from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import PrivatePeak
+from usdenoise.system.provenance import software
 
 POWER_PRODUCTS = {"power": "power_doppler", "blood": "blood_power"}
 """Products that are power images, with the names of their files."""
@@ -146,8 +147,8 @@ class ImageJob:
                     acquisition = load_lazily(job.path, dtype=job.options.precision, **job.reading)
         watcher.loaded(acquisition)
         watcher.stage("solve")
-        # The drawing libraries load during the iterations: before them, the start needs the processors.
-        waiting = [load_libraries]
+        # This happens during the iterations: before them, the start needs the processors.
+        waiting = [_prepare_writing]
 
         def iteration(line: Iteration) -> None:
             if waiting:
@@ -372,6 +373,12 @@ def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:
     iq = spatial_order(memory.allocate(stack.shape_in(canonical), stack.iq.dtype), canonical, stack.axes)
     fetch(stack.iq, iq)
     return replace(result, acquisition=replace(stack, iq=iq))
+
+
+def _prepare_writing() -> None:
+    """Load the drawing libraries, and look up the versions that the files name."""
+    load_libraries()
+    software()
 
 
 def _digest(path: Path, others: Sequence[str]) -> str:

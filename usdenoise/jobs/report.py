@@ -126,7 +126,7 @@ def report_of(
         "peak_memory_bytes": peak_memory_bytes(),
         "input": dict(source),
         "output": dict(outputs),
-        "software": software(),
+        "software": dict(software()),
         "command": command,
         "requested": requested(**asked),
     }

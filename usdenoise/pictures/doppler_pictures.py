@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import (
     ColorScale,
-    figure_png,
     panels_of,
     power_scale,
     suitable_range_db,
 )
-from usdenoise.pictures.panel_layout import panel_figure
+from usdenoise.pictures.panel_layout import panel_figure, panel_png
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
@@ -70,7 +69,7 @@ def power_doppler_figure(
 
 def power_doppler_png(decibels: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`power_doppler_figure` as PNG; the parameters are the same."""
-    return figure_png(power_doppler_figure(decibels, axes, **settings))
+    return panel_png(power_doppler_figure(decibels, axes, **settings))
 
 
 def directional_figure(
@@ -136,7 +135,7 @@ def directional_figure(
 
 def directional_png(positive: NDArray[Any], negative: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`directional_figure` as PNG; the parameters are the same."""
-    return figure_png(directional_figure(positive, negative, axes, **settings))
+    return panel_png(directional_figure(positive, negative, axes, **settings))
 
 
 def velocity_figure(
@@ -191,7 +190,7 @@ def velocity_figure(
 
 def velocity_png(velocity: NDArray[Any], power: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`velocity_figure` as PNG; the parameters are the same."""
-    return figure_png(velocity_figure(velocity, power, axes, **settings))
+    return panel_png(velocity_figure(velocity, power, axes, **settings))
 
 
 def _number(value: float) -> str:

@@ -2,7 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -269,6 +270,14 @@ def shortened(text: str, letters: int) -> str:
     return f"{text[: letters - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[-tail:]}"
 
 
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Draw without a warning of letters that the font lacks: a file name may hold any."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
 def figure_png(figure: Any, *, crop: bool = True) -> bytes:
     """Return a matplotlib figure as PNG, see :func:`encoded`."""
     return encoded(figure, "png", crop=crop)
@@ -294,11 +303,9 @@ def encoded(figure: Any, file_format: str, *, crop: bool = True) -> bytes:
     metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     buffer = io.BytesIO()
     with (
-        warnings.catch_warnings(),
+        any_letters(),
         rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}),
     ):
-        # A file name may hold letters that the font lacks.
-        warnings.filterwarnings("ignore", message="Glyph")
         cropped = {"bbox_inches": "tight", "pad_inches": MARGIN_INCHES} if crop else {}
         figure.savefig(buffer, format=file_format, metadata=metadata[file_format], **cropped)
     return buffer.getvalue()

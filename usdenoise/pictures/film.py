@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
-from usdenoise.pictures.figures import Panel, front_view, on_one_line, power_scale, suitable_range_db
+from usdenoise.pictures.figures import (
+    Panel,
+    any_letters,
+    front_view,
+    on_one_line,
+    power_scale,
+    suitable_range_db,
+)
 from usdenoise.pictures.panel_layout import fit_margins, panel_figure
 
 IMAGES_A_SECOND = 10.0
@@ -96,7 +103,8 @@ def movie(
     pictures = _pictures(
         figure, [images[k] for k in shown], title, None if clock is None else [clock[k] for k in shown]
     )
-    return _gif(pictures, rate / step, color_map) if kind == "gif" else _mp4(pictures, rate / step)
+    with any_letters():
+        return _gif(pictures, rate / step, color_map) if kind == "gif" else _mp4(pictures, rate / step)
 
 
 def check_available(kind: str) -> None:

@@ -9,8 +9,10 @@ from usdenoise.pictures.figures import (
     MARGIN_INCHES,
     ColorScale,
     Panel,
+    any_letters,
     axis_label,
     draw_pixels,
+    figure_png,
     on_one_line,
     panel_size,
 )
@@ -88,10 +90,23 @@ def panel_figure(panels: Sequence[Panel], scale: ColorScale, spacing: Mapping[st
     return figure
 
 
+def panel_png(figure: Any) -> bytes:
+    """Return a figure of :func:`panel_figure` as PNG, as large as what it shows; the figure is changed.
+
+    Matplotlib's own cropping would lay the figure out once more, which takes a quarter of the time of a picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)
+    with any_letters():
+        fit_margins(figure)
+    return figure_png(figure, crop=False)
+
+
 def fit_margins(figure: Any) -> None:
     """Make a figure as large as what it shows, with a narrow margin; its panels keep their sizes in inches.
 
-    An encoded figure has no margins in any case. This is for a figure whose pixels are read from its canvas.
+    The canvas of the figure must be one that renders, such as matplotlib's FigureCanvasAgg.
 
     Parameters
     ----------

@@ -6,12 +6,17 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 
-def software() -> dict[str, str]:
-    """Return the versions of the software that the numbers depend on."""
+@cache
+def software() -> Mapping[str, str]:
+    """Return the versions of the software that the numbers depend on.
+
+    Looking them up takes tens of milliseconds, which is done once.
+    """
     return {
         "usdenoise": version("usdenoise"),
         "numpy": version("numpy"),
@@ -74,7 +79,7 @@ def record(
         The input's path, digest, dataset, shape, axes and type; None where nothing was read.
     """
     return {
-        "software": software(),
+        "software": dict(software()),
         "command": command,
         "parameters": dict(parameters),
         "input": None if source is None else dict(source),
