@@ -98,16 +98,26 @@ def estimate_blood(
     average = grid.average(pixel, CELL_SIGMA)
     background = measure_background(average, noise, to_channels(projection.leftover, is_complex), grid)
 
+    blood = _blood_directions(average, background)
+
     def estimate(halves: slice) -> _Estimate:
         if halves == _ALL:
-            return _estimate(pixel, average, noise.power, background, projection, grid)
+            return _estimate(pixel, average, noise.power, background, blood, projection, grid)
         half = channels(halves)
         around = grid.average(half, CELL_SIGMA)
-        return _estimate(half, around, noise.power, background.of_half(), projection, grid)
+        return _estimate(half, around, noise.power, background.of_half(), blood, projection, grid)
 
     whole, *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
     agreement = _correlation(*(half.blood_power for half in halves)) if with_halves else None
     return BloodMap(whole.blood_power, noise.power, whole.evidence, whole.kept_share, agreement)
+
+
+@dataclass(frozen=True)
+class _Blood:
+    """How blood varies: directions of the channels, (C, C), and the share of each in its power, (C,)."""
+
+    directions: NDArray[np.float64]
+    shares: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -124,16 +134,16 @@ def _estimate(
     average: NDArray[np.float64],
     noise: NDArray[np.float64],
     background: Background,
+    blood: _Blood,
     projection: ClutterProjection,
     grid: Neighbourhood,
 ) -> _Estimate:
-    directions, shares = _blood_directions(average, background)
     units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
     before, after_filter = projection.power_before(units), units[:, 0].real
 
     def of_pixels(rows: slice) -> NDArray[np.float64]:
         around = background.rows(rows)
-        cleaned, factors = _cleaned(average[rows], around, directions, shares)
+        cleaned, factors = _cleaned(average[rows], around, blood)
         power = np.maximum(cleaned @ before, 0)
         evidence = _evidence(around.whiten(cleaned), around.average, factors)
         total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * around.pixel, TINY))
@@ -148,14 +158,12 @@ def _estimate(
 
     parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
     power, evidence, ratio, variance, after = np.concatenate(parts, axis=1)
-    blood = _shrunk(ratio, variance, evidence * power**2) * power * evidence
-    return _Estimate(blood, evidence, after / np.maximum(np.maximum(power, after), TINY))
+    blood_power = _shrunk(ratio, variance, evidence * power**2) * power * evidence
+    return _Estimate(blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY))
 
 
-def _blood_directions(
-    average: NDArray[np.float64], background: Background
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the directions of the channels in which blood varies, (C, C), and the share of each, (C,).
+def _blood_directions(average: NDArray[np.float64], background: Background) -> _Blood:
+    """Return the directions of the channels in which blood varies, and the share of each.
 
     They are those of the covariance of the channels, over the pixels with evidence and without that of the noise.
     """
@@ -171,23 +179,22 @@ def _blood_directions(
         covariance[np.diag_indices(n_channels)] -= evidence.sum()
     values, directions = np.linalg.eigh(covariance)
     values = np.maximum(values, 0)
-    return directions, values / max(float(values.sum()), TINY)
+    return _Blood(directions, values / max(float(values.sum()), TINY))
 
 
 def _cleaned(
     average: NDArray[np.float64],
     background: Background,
-    directions: NDArray[np.float64],
-    shares: NDArray[np.float64],
+    blood: _Blood,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return averages whose channels are shrunk to the directions that blood has, and the factors of the shrinking.
 
     A pixel's part in a direction is shrunk by a Wiener filter.
     """
     n_channels, noise = average.shape[1], background.average
-    signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * shares
+    signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * blood.shares
     factors = signal / (signal + noise[:, None])
-    return ((average @ directions) * factors) @ directions.T, factors
+    return ((average @ blood.directions) * factors) @ blood.directions.T, factors
 
 
 def _evidence(

@@ -10,8 +10,12 @@ from usdenoise.pipeline.blood.channels import PIXELS_A_BLOCK
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 
-N_FREQUENCIES = 64
-"""Frequencies at which spectra of at most 13 lags are looked at: more than twice the number of lags."""
+N_FREQUENCIES = 32
+"""Frequencies at which spectra of at most 13 lags are looked at: more than twice the number of lags. With 64 no map of 48
+phantoms changed by more than 0.0002 of its correlation with the true blood power."""
+
+_N_QUIET = N_FREQUENCIES // 2
+"""Frequencies with the least blood and tissue."""
 
 SURROUNDINGS_SIGMA = 6.0
 """Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
@@ -53,9 +57,7 @@ def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbour
     power = np.empty(len(lags))
     for rows in row_blocks(len(lags), PIXELS_A_BLOCK):
         around = (surroundings[rows] @ spectrum) / kept
-        # The median: the mean of the two values in the middle.
-        ordered = np.partition(around, (N_FREQUENCIES // 2 - 1, N_FREQUENCIES // 2), axis=1)
-        middle = ordered[:, N_FREQUENCIES // 2 - 1 : N_FREQUENCIES // 2 + 1].mean(axis=1, keepdims=True)
-        quiet = (around <= middle).astype(np.float64)
+        last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
+        quiet = (around <= last_quiet).astype(np.float64)
         power[rows] = np.vecdot(quiet @ spectrum.T, parts[rows]) / (quiet @ kept)
     return np.maximum(grid.wide_median(power), 0)
