@@ -127,6 +127,7 @@ PHASES = (
     "fit_sample",
     "choose_low_cutoff",
     "fit_all_pixels",
+    "filter_by_place",
     "remove_clutter",
     "map_blood",
     "keep_band",

@@ -7,7 +7,7 @@ from tests.reference import loops
 from tests.reference.matrices import SERIAL, casorati_matrix, low_rank_and_noise
 from usdenoise.filters.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.pipeline.band import Band, keep_band, local_lags, remove_clutter
+from usdenoise.pipeline.band import Band, keep_band, remove_clutter, some_lags
 from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs
 
 
@@ -45,13 +45,13 @@ def test_band_may_overwrite_the_data_and_fills_what_is_missing():
     assert np.linalg.norm(matrix - a @ b_h) < 1e-3 * np.linalg.norm(truth)
 
 
-def _by_place(matrix, missing=None):
-    """A residual with the global cutoff 3, its model, and random cutoffs by place for the components 1 to 4."""
+def _by_place(matrix, missing=None, n_lags=3):
+    """A residual with the global cutoff 3, its model, random cutoffs by place for the components 1 to 4, its measures."""
     model = truncated_svd(matrix, 6, SERIAL)
     data = casorati_matrix(matrix.copy(), missing)
-    residual = remove_clutter(data, model, 3, 0)[1]
     taken = np.random.default_rng(4).random((len(matrix), 4)).astype(np.float32)
-    return data, model, LocalCutoffs(3, 1, taken), residual.power
+    cutoffs = LocalCutoffs(3, 1, taken)
+    return data, model, cutoffs, remove_clutter(data, model, 3, n_lags, cutoffs)[1]
 
 
 def _filtered_by_loops(matrix, model, taken):
@@ -68,9 +68,14 @@ def _filtered_by_loops(matrix, model, taken):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_cutoffs_by_place_take_the_share_of_each_pixel(dtype):
     matrix = low_rank_and_noise(dtype)
-    data, model, cutoffs, power = _by_place(matrix)
+    data, model, cutoffs, residual = _by_place(matrix)
     expected = _filtered_by_loops(matrix, model, cutoffs.taken)
-    lags = local_lags(data, model, cutoffs, 3)
+    # The stack and its power are those of the global cutoff.
+    globally = casorati_matrix(matrix.copy())
+    power = remove_clutter(globally, model, 3, 0)[1].power
+    assert np.array_equal(data.values, globally.values)
+    assert np.array_equal(residual.power, power)
+    lags = residual.lags
     for lag in range(3):
         products = (expected[:, lag:] * expected[:, : expected.shape[1] - lag].conj()).sum(axis=1)
         assert lags.sums[:, :, lag].sum(axis=0) == pytest.approx(
@@ -83,8 +88,8 @@ def test_cutoffs_by_place_take_the_share_of_each_pixel(dtype):
 
 def test_cutoffs_by_place_of_a_band_without_the_residual_keep_the_rest_of_each_component():
     matrix = low_rank_and_noise(np.complex64, noise=0.0)
-    data, model, cutoffs, power = _by_place(matrix)
-    keep_band(data, model, Band(3, 6, False), power, cutoffs)
+    data, model, cutoffs, residual = _by_place(matrix)
+    keep_band(data, model, Band(3, 6, False), residual.power, cutoffs)
     assert np.linalg.norm(data.values - _filtered_by_loops(matrix, model, cutoffs.taken)) < 1e-4 * (
         np.linalg.norm(matrix)
     )
@@ -94,12 +99,27 @@ def test_cutoffs_by_place_leave_unobserved_entries_out_of_the_lags_and_fill_them
     matrix = low_rank_and_noise(np.complex64, noise=0.0)
     missing = np.random.default_rng(1).random(matrix.shape) < 0.1
     model = truncated_svd(matrix, 6, SERIAL)
-    expected = _filtered_by_loops(matrix, model, _by_place(matrix)[2].taken)
-    holes = casorati_matrix(matrix.copy(), missing)
-    residual = remove_clutter(holes, model, 3, 0)[1]
-    cutoffs = _by_place(matrix)[2]
-    lags = local_lags(holes, model, cutoffs, 1)
+    holes, model, cutoffs, residual = _by_place(matrix.copy(), missing, n_lags=1)
+    expected = _filtered_by_loops(matrix, model, cutoffs.taken)
+    lags = residual.lags
     observed = np.where(missing, 0, np.abs(expected) ** 2).sum(axis=1)
     assert lags.sums[:, :, 0].sum(axis=0).real == pytest.approx(observed, rel=1e-3)
     keep_band(holes, model, Band(3, 6, True), residual.power, cutoffs)
     assert np.abs(holes.values - expected).max() < 1e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_the_lags_of_some_pixels_are_theirs_after_the_clutter_is_gone(share):
+    matrix = low_rank_and_noise(np.complex64)
+    missing = np.random.default_rng(1).random(matrix.shape) < share if share else None
+    model = truncated_svd(matrix, 6, SERIAL)
+    pixels = np.arange(0, len(matrix), 3)
+    data = casorati_matrix(matrix.copy(), missing)
+    before = data.values.copy()
+    found = some_lags(data, model, 3, pixels, 4)
+    assert np.array_equal(data.values, before)
+    expected = remove_clutter(data, model, 3, 4)[1].lags
+    assert found.sums == pytest.approx(expected.sums[:, pixels], rel=1e-5, abs=1e-5)
+    shape = found.sums.shape
+    counts = np.broadcast_to(expected.counts, expected.sums.shape)[:, pixels]
+    assert np.array_equal(np.broadcast_to(found.counts, shape), counts)

@@ -20,11 +20,9 @@ from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.pipeline.band import Band, keep_band, measure, remove_clutter
-from usdenoise.pipeline.blood.blood_background import measure_noise
-from usdenoise.pipeline.blood.blood_map import estimate_blood
-from usdenoise.pipeline.blood.clutter_projection import clutter_projection, filter_projection
+from usdenoise.pipeline.blood.clutter_projection import filter_projection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
-from usdenoise.pipeline.blood_by_place import map_blood
+from usdenoise.pipeline.blood_by_place import filter_by_place, map_blood
 from usdenoise.pipeline.denoise import STORAGE, denoise
 from usdenoise.pipeline.options import make_options
 from usdenoise.pipeline.pixel_subset import draw_pixel_subset
@@ -260,8 +258,7 @@ def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None],
         apply(matrix.values, executor)
         grid, projection = _grid(work), filter_projection(kept)
         residual = measure(matrix, projection.n_lags)
-        noise = measure_noise(residual.lags, projection, grid, executor)
-        blood = estimate_blood(residual.lags, projection, noise, grid, executor, with_halves=False)
+        blood = map_blood(residual.lags, projection, grid, executor, with_halves=False)
     return Filtered(matrix.values, residual.power, blood.blood_power, note=note)
 
 
@@ -340,9 +337,10 @@ def _keep(
     low = _number(work.low, "low_cutoff")
     high = model.rank if isinstance(work.high, str) else work.high
     band = Band(low, high, work.high == "none")
-    projection = clutter_projection(model.right[:, :low])
-    rest, residual = remove_clutter(matrix, model, low, projection.n_lags)
-    blood = map_blood(rest, model, projection, residual.lags, low, _grid(work)).map
+    grid = _grid(work)
+    place = filter_by_place(matrix, model, low, grid)
+    rest, residual = remove_clutter(matrix, model, low, place.projection.n_lags, place.cutoffs)
+    blood = map_blood(residual.lags, place.projection, grid, matrix.executor)
     kept, power = keep_band(rest, model, band, residual.power)
     return Filtered(kept.values, power, blood.blood_power, rank=model.rank, low=low, **more)
 

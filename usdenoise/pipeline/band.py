@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import row_squared_norms
+from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs
 from usdenoise.stack.casorati import CasoratiMatrix
@@ -60,8 +60,38 @@ class Residual:
 
 
 @singledispatch
+def some_lags(
+    matrix: CasoratiMatrix, model: LowRank, low: int, pixels: NDArray[np.intp], n_lags: int
+) -> LagSums:
+    """Return the lagged products that some pixels have without the components [0, low); the data stay as they are.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The data.
+    model : LowRank
+        The components.
+    low : int
+        Low cutoff.
+    pixels : array of row numbers
+        The pixels.
+    n_lags : int
+        Number of lags, lag 0 included.
+    """
+    clutter, clutter_h = model.band(0, low)
+
+    def lags(part: slice) -> LagSums:
+        rows = pixels[part]
+        block = matrix.values[rows]
+        block -= clutter[rows] @ clutter_h
+        return _lags(matrix, rows, block, n_lags)
+
+    return LagSums.joined(matrix.executor.map(lags, block_rows((len(pixels), matrix.n_frames))))
+
+
+@singledispatch
 def remove_clutter(
-    matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int
+    matrix: CasoratiMatrix, model: LowRank, low: int, n_lags: int, cutoffs: LocalCutoffs | None = None
 ) -> tuple[CasoratiMatrix, Residual]:
     """Take the components [0, low) out of the data, and measure what is left.
 
@@ -75,6 +105,9 @@ def remove_clutter(
         Low cutoff.
     n_lags : int
         Number of lags, lag 0 included; 0 for none.
+    cutoffs : LocalCutoffs, optional
+        With them, the lagged products are those of a residual from which every pixel's own share of the components is
+        taken. By default they are those of the residual, as the power is in any case.
 
     Returns
     -------
@@ -88,7 +121,10 @@ def remove_clutter(
     def removed(rows: slice) -> Residual:
         target = matrix.values[rows]
         target -= clutter[rows] @ clutter_h
-        return _measured(matrix, rows, target, n_lags)
+        if cutoffs is None:
+            return _measured(matrix, rows, target, n_lags)
+        power = _measured(matrix, rows, target, 0).power
+        return Residual(power, _lags(matrix, rows, target - _change(model, cutoffs, rows), n_lags))
 
     return matrix, Residual.joined(matrix.map_row_blocks(removed))
 
@@ -106,28 +142,6 @@ def measure(residual: CasoratiMatrix, n_lags: int) -> Residual:
     return Residual.joined(
         residual.map_row_blocks(lambda rows: _measured(residual, rows, residual.values[rows], n_lags))
     )
-
-
-@singledispatch
-def local_lags(residual: CasoratiMatrix, model: LowRank, cutoffs: LocalCutoffs, n_lags: int) -> LagSums:
-    """Return the lagged products of a residual from which every pixel's own share of the components is taken.
-
-    Parameters
-    ----------
-    residual : CasoratiMatrix
-        From :func:`remove_clutter`, with the global cutoff.
-    model : LowRank
-        The components.
-    cutoffs : LocalCutoffs
-        Their shares.
-    n_lags : int
-        Number of lags, lag 0 included.
-    """
-
-    def lags(rows: slice) -> LagSums:
-        return _lags(residual, rows, residual.values[rows] - _change(model, cutoffs, rows), n_lags)
-
-    return LagSums.joined(residual.map_row_blocks(lags))
 
 
 @singledispatch
@@ -201,13 +215,17 @@ def _measured(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: 
     return Residual(row_squared_norms(block) / matrix.n_used_frames, lags)
 
 
-def _lags(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any], n_lags: int) -> LagSums:
+def _lags(
+    matrix: CasoratiMatrix, rows: slice | NDArray[np.intp], block: NDArray[Any], n_lags: int
+) -> LagSums:
     """Return the lagged products of some filtered rows, in which unobserved entries are set to 0."""
     observed = _holes(matrix, rows, block)
     return LagSums.of_rows(block, observed, n_lags, matrix.used)
 
 
-def _holes(matrix: CasoratiMatrix, rows: slice, block: NDArray[Any]) -> NDArray[np.bool_] | None:
+def _holes(
+    matrix: CasoratiMatrix, rows: slice | NDArray[np.intp], block: NDArray[Any]
+) -> NDArray[np.bool_] | None:
     """Set unobserved entries and frames that are left out to 0; return the mask of the observed entries.
 
     It is None where all are observed.

@@ -1,15 +1,17 @@
-"""The blood map with cutoffs by place: a first map says where blood is, and so what is taken out of each pixel."""
+"""Cutoffs by place: a first blood map of every second pixel says where blood is, and so what is taken out of each pixel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.pipeline.band import local_lags
+from usdenoise.pipeline.band import some_lags
 from usdenoise.pipeline.blood.blood_background import measure_noise
 from usdenoise.pipeline.blood.blood_map import BloodMap, estimate_blood
 from usdenoise.pipeline.blood.clutter_projection import ClutterProjection, clutter_projection
 from usdenoise.pipeline.blood.lags import LagSums
+from usdenoise.pipeline.blood.lattice import Lattice
 from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs, local_cutoffs
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.picture_quality import shows_blood
@@ -17,51 +19,79 @@ from usdenoise.stack.casorati import CasoratiMatrix
 
 
 @dataclass(frozen=True)
-class MappedBlood:
-    """A blood map, and the cutoffs by place with which it was made; None without clutter or without visible blood."""
+class FilterByPlace:
+    """The filter with which a blood map is made.
 
-    map: BloodMap
+    Attributes
+    ----------
+    projection : ClutterProjection
+        Its effect on autocorrelations over time.
+    cutoffs : LocalCutoffs or None
+        The cutoffs by place; None without clutter or without visible blood, where the global cutoff is the filter.
+    """
+
+    projection: ClutterProjection
     cutoffs: LocalCutoffs | None
 
 
-def map_blood(
-    residual: CasoratiMatrix,
-    model: LowRank,
-    projection: ClutterProjection,
-    lags: LagSums,
-    low: int,
-    grid: Neighbourhood,
-) -> MappedBlood:
-    """Return the blood map of a residual.
+def filter_by_place(matrix: CasoratiMatrix, model: LowRank, low: int, grid: Neighbourhood) -> FilterByPlace:
+    """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
 
     Parameters
     ----------
-    residual : CasoratiMatrix
-        The data minus the components below the global cutoff.
+    matrix : CasoratiMatrix
+        The data, with their clutter.
     model : LowRank
         The components.
-    projection : ClutterProjection
-        The effect of the global cutoff.
-    lags : LagSums
-        Lagged products of the residual.
     low : int
         The global cutoff.
     grid : Neighbourhood
         Shape of the image.
     """
-    executor = residual.executor
-    noise = measure_noise(lags, projection, grid, executor)
+    projection = clutter_projection(model.right[:, :low], used=matrix.used)
     if low == 0:
-        return MappedBlood(estimate_blood(lags, projection, noise, grid, executor), None)
-    first = estimate_blood(lags, projection, noise, grid, executor, with_halves=False)
-    if not shows_blood(first, residual.n_used_frames):
-        return MappedBlood(estimate_blood(lags, projection, noise, grid, executor), None)
+        return FilterByPlace(projection, None)
+    lattice = Lattice.of(grid)
+    lags = some_lags(matrix, model, low, lattice.pixels, projection.n_lags)
+    coarse = map_blood(lags, projection, lattice.coarse, matrix.executor, with_halves=False)
+    if not shows_blood(coarse, matrix.n_used_frames):
+        return FilterByPlace(projection, None)
+    first = replace(
+        coarse,
+        blood_power=lattice.interpolated(coarse.blood_power),
+        noise_power=lattice.interpolated(coarse.noise_power),
+    )
     cutoffs = local_cutoffs(model, low, first, grid)
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
         of_blood=cutoffs.power_taken(first.blood_power),
-        of_image=cutoffs.power_taken(np.ones(residual.n_pixels)),
-        used=residual.used,
+        of_image=cutoffs.power_taken(np.ones(matrix.n_pixels)),
+        used=matrix.used,
     )
-    again = local_lags(residual, model, cutoffs, by_place.n_lags)
-    return MappedBlood(estimate_blood(again, by_place, noise, grid, executor), cutoffs)
+    return FilterByPlace(by_place, cutoffs)
+
+
+def map_blood(
+    lags: LagSums,
+    projection: ClutterProjection,
+    grid: Neighbourhood,
+    executor: Executor,
+    with_halves: bool = True,
+) -> BloodMap:
+    """Measure the noise of a filtered stack, and return its blood map.
+
+    Parameters
+    ----------
+    lags : LagSums
+        Lagged products of the filtered stack.
+    projection : ClutterProjection
+        The effect of the filter.
+    grid : Neighbourhood
+        Shape of the image.
+    executor : Executor
+        Makes several maps at the same time.
+    with_halves : bool
+        Whether the maps of two halves of the frames are compared; by default True.
+    """
+    noise = measure_noise(lags, projection, grid, executor)
+    return estimate_blood(lags, projection, noise, grid, executor, with_halves)

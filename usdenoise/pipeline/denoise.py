@@ -14,10 +14,9 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.pipeline.band import Band, keep_band, remove_clutter
-from usdenoise.pipeline.blood.clutter_projection import clutter_projection
 from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
 from usdenoise.pipeline.blood.picture_quality import judge_picture
-from usdenoise.pipeline.blood_by_place import map_blood
+from usdenoise.pipeline.blood_by_place import filter_by_place, map_blood
 from usdenoise.pipeline.chunks.chunk_passes import check_chunks
 from usdenoise.pipeline.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.pipeline.estimate import Components, Estimate, estimate_components, fit_all_pixels
@@ -135,25 +134,26 @@ def denoise(
         model = components.model
         solved = time.perf_counter()
         band = cutoffs.band
-        projection = clutter_projection(model.right[:, : band.low], used=matrix.used)
-        rest, residual = remove_clutter(matrix, model, band.low, projection.n_lags)
-        blood = map_blood(rest, model, projection, residual.lags, band.low, Neighbourhood(shape))
+        grid = Neighbourhood(shape)
+        place = filter_by_place(matrix, model, band.low, grid)
+        rest, residual = remove_clutter(matrix, model, band.low, place.projection.n_lags, place.cutoffs)
+        blood = map_blood(residual.lags, place.projection, grid, executor)
         curves = frames.curves(model, band.low)
         model = interpolated(model, matrix.left_out)
-        local = blood.cutoffs if chosen.local_cutoff else None
+        local = place.cutoffs if chosen.local_cutoff else None
         kept, power = keep_band(rest, model, band, residual.power, local)
     quality = _judge(frames, estimate, components, band, residual.power)
     result = DenoiseResult(
         acquisition=replace(stack, iq=filtered_stack(kept, stack)),
         power_doppler=image_from_pixels(power, stack).astype(np.float32),
-        blood_power=image_from_pixels(blood.map.blood_power, stack).astype(np.float32),
-        noise_power=image_from_pixels(blood.map.noise_power, stack).astype(np.float32),
+        blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
+        noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
         model=model,
         singular_values=components.singular_values,
         options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=cutoffs.choice,
-        picture_quality=judge_picture(blood.map, matrix.n_used_frames),
+        picture_quality=judge_picture(blood, matrix.n_used_frames),
         frame_quality=FrameQuality(
             search.bad, search.left_out, search.treatment, search.movement, curves, search.sentence
         ),

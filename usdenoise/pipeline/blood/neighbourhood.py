@@ -1,7 +1,9 @@
 """Averages over a pixel's neighbours, and medians over a wide window at its depth."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,11 @@ class Neighbourhood:
     """Pixels on a grid: (n_z,), (n_z, n_x) or (n_z, n_x, n_y), in the order of the Casorati matrix."""
 
     shape: tuple[int, ...]
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of pixels."""
+        return math.prod(self.shape)
 
     @property
     def n_axes(self) -> int:
@@ -72,9 +79,25 @@ class Neighbourhood:
         ]
         chosen = windows[np.ix_(*centres)]
         coarse = np.median(chosen.reshape(*chosen.shape[: len(sizes)], -1), axis=-1)
-        for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
-            coarse = _along(_interpolation(n, centre + (size - 1) / 2), coarse, axis)
-        return self._smoothed(coarse.reshape(-1), SMOOTHING_SIGMAS[: len(self.shape)])
+        places = [centre + (size - 1) / 2 for size, centre in zip(sizes, centres, strict=True)]
+        return self._smoothed(self.interpolated(coarse, places), SMOOTHING_SIGMAS[: len(self.shape)])
+
+    def interpolated(
+        self, values: NDArray[np.float64], places: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        """Return values on a coarse grid in all pixels: linear between its points, constant beyond the last.
+
+        Parameters
+        ----------
+        values : array
+            Values at the points, of as many as there are places.
+        places : sequence of arrays
+            Places of the points along each axis, in pixels.
+        """
+        fine = values.reshape([len(along) for along in places])
+        for axis, (n, along) in enumerate(zip(self.shape, places, strict=True)):
+            fine = _along(_interpolation(n, along), fine, axis)
+        return fine.reshape(-1)
 
     def _smoothed(self, values: NDArray[np.float64], sigmas: tuple[float, ...]) -> NDArray[np.float64]:
         image = values.reshape(*self.shape, -1)
@@ -88,7 +111,7 @@ def _coarse(n: int, step: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
 
 
-def _interpolation(n: int, nodes: NDArray[np.floating]) -> NDArray[np.float64]:
+def _interpolation(n: int, nodes: NDArray[Any]) -> NDArray[np.float64]:
     """Return the (n, nodes) matrix of linear interpolation from nodes to 0..n-1, constant beyond the nodes."""
     return np.stack([np.interp(np.arange(n), nodes, column) for column in np.eye(len(nodes))], axis=1)
 

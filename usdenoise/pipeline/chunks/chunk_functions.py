@@ -225,12 +225,13 @@ def last_frames(before: NDArray[Any] | None, chunk: NDArray[Any], count: int) ->
 def measure_chunk(
     chunk: NDArray[Any],
     before: NDArray[Any] | None,
+    power_of: NDArray[Any],
     start: int,
     n_frames: int,
     n_lags: int,
     left_out: NDArray[np.bool_] | None,
 ) -> ChunkSums:
-    """Return the energy and the lagged products of a chunk.
+    """Return the lagged products of a chunk, and the energy of one that may be filtered in another way.
 
     Products count in the chunk of their later frame. So the sums over the chunks are those over all pairs of frames.
 
@@ -240,6 +241,8 @@ def measure_chunk(
         The filtered chunk.
     before : (n, k) array or None
         The frames before it, up to n_lags - 1; None for the first chunk.
+    power_of : (n, n_t) array
+        The chunk, or another one of the same pixels and frames, whose energy is returned.
     start : int
         Number of its first frame.
     n_frames : int
@@ -259,7 +262,7 @@ def measure_chunk(
         return _lagged(rows, first, start, n_frames, n_lags)
 
     return ChunkSums(
-        row_squared_norms(np.ascontiguousarray(values[:, start - first :])),
+        energy(power_of, None if out is None else out[start - first :]),
         lagged(values),
         lagged(used.astype(np.float64))[:, 0],
         None if observed is None else lagged((observed & used).astype(np.float32)),

@@ -15,7 +15,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.pipeline.band import Band, Residual, is_residual, keep_band, local_lags, remove_clutter
+from usdenoise.pipeline.band import Band, Residual, is_residual, keep_band, remove_clutter, some_lags
 from usdenoise.pipeline.blood.lags import LagSums
 from usdenoise.pipeline.blood.local_cutoffs import LocalCutoffs
 from usdenoise.pipeline.chunks.chunk_functions import (
@@ -143,18 +143,22 @@ def _fit_both(matrix: ChunkedMatrix, right: NDArray[Any], ridge: NDArray[np.floa
     return Fit(left, np.concatenate(products, axis=1), squares)
 
 
+@some_lags.register
+def _some_lags(
+    matrix: ChunkedMatrix, model: LowRank, low: int, pixels: NDArray[np.intp], n_lags: int
+) -> LagSums:
+    """Return the lagged products of some pixels, of those of all pixels: a chunk is made as a whole."""
+    return _measured(matrix, _without(matrix.grid, *model.band(0, low)), n_lags).lags.rows(pixels)
+
+
 @remove_clutter.register
 def _remove_clutter(
-    matrix: ChunkedMatrix, model: LowRank, low: int, n_lags: int
+    matrix: ChunkedMatrix, model: LowRank, low: int, n_lags: int, cutoffs: LocalCutoffs | None = None
 ) -> tuple[ChunkedMatrix, Residual]:
     grid = _without(matrix.grid, *model.band(0, low))
+    by_place = None if cutoffs is None else _change_taken(grid, model, cutoffs)
     residual = replace(matrix, values=ChunkedRows(grid))
-    return residual, _measured(residual, grid, n_lags)
-
-
-@local_lags.register
-def _local_lags(residual: ChunkedMatrix, model: LowRank, cutoffs: LocalCutoffs, n_lags: int) -> LagSums:
-    return _measured(residual, _change_taken(residual.grid, model, cutoffs), n_lags).lags
+    return residual, _measured(residual, grid, n_lags, by_place)
 
 
 @keep_band.register
@@ -240,15 +244,19 @@ def _change_taken(grid: ChunkGrid, model: LowRank, cutoffs: LocalCutoffs) -> Chu
     return _without(grid, near * cutoffs.changed(slice(None)), near_h)
 
 
-def _measured(matrix: ChunkedMatrix, grid: ChunkGrid, n_lags: int) -> Residual:
-    """Measure filtered chunks, of the matrix that says which entries count."""
-    before = grid.with_last_frames(max(n_lags - 1, 0))
+def _measured(
+    matrix: ChunkedMatrix, grid: ChunkGrid, n_lags: int, by_place: ChunkGrid | None = None
+) -> Residual:
+    """Measure filtered chunks of a matrix that says which entries count; the lagged products in other chunks, if given."""
+    lagged = grid if by_place is None else by_place
+    before = lagged.with_last_frames(max(n_lags - 1, 0))
     n_frames, left_out = matrix.n_frames, matrix.left_out
 
     def arguments(group: int, part: int) -> tuple[Any, ...]:
-        return before[group][part], int(grid.edges[part]), n_frames, n_lags, left_out
+        whole = grid.chunks[group][part]
+        return before[group][part], whole, int(grid.edges[part]), n_frames, n_lags, left_out
 
-    made = grid.map(measure_chunk, arguments).sums_over_frames(add_sums)
+    made = lagged.map(measure_chunk, arguments).sums_over_frames(add_sums)
     sums, counts = (
         np.stack([_of_pixels(matrix, [part[half] for part in parts]) for half in range(2)])
         for parts in ([each.sums for each in made], [each.all_counts for each in made])
