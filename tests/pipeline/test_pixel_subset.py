@@ -100,7 +100,7 @@ def test_a_clutter_filter_estimates_few_components_beyond_those_like_tissue(n_ti
     assert subset.n_above_noise == n_tissue + 60
     n_entries = matrix.values.size
     assert automatic_rank(subset, matrix.shape, n_entries) == n_tissue + 60 + 16
-    assert automatic_rank(subset, matrix.shape, n_entries, only_clutter=True) == 1.4 * n_tissue + 16
+    assert automatic_rank(subset, matrix.shape, n_entries, only_clutter=True) == 2 * n_tissue + 8
 
 
 def test_where_all_components_are_like_tissue_none_is_left_out():
@@ -117,7 +117,7 @@ def test_the_components_beyond_the_clutter_do_not_change_the_picture():
     stack = np.ascontiguousarray(tissue_and_blood(8, 50).reshape(60, 50, 400))
     few = usdenoise.denoise(stack, axes="zxt", low_cutoff=8)
     all_of_them = usdenoise.denoise(stack, axes="zxt", low_cutoff=8, rank=8 + 50 + 16)
-    assert few.options.rank == np.ceil(1.4 * 8) + 16
+    assert few.options.rank == 2 * 8 + 8
     np.testing.assert_allclose(few.power_doppler, all_of_them.power_doppler, rtol=1e-3)
     # Those of a band are all estimated.
     assert usdenoise.denoise(stack, axes="zxt", high_cutoff="rank").options.rank == 8 + 50 + 16

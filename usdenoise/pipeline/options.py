@@ -33,8 +33,9 @@ class DenoiseOptions:
     method : str
         A row of METHODS, or "svd" for the truncated SVD of the whole stack.
     rank : "auto" or int
-        Number of components that are estimated; "auto" takes those above the noise and 16 more, at most 100
-        or what the sample determines, and as many as given cutoffs need.
+        Number of components that are estimated. "auto" takes those above the noise and 16 more, at most 100 or what
+        the sample determines, and as many as given cutoffs need. Where the rest of the stack is kept, those far beyond
+        the tissue are left out.
     sampling : float
         Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are sampled from a
         random subset of the pixels that determines the temporal components; the refit then uses all entries.
