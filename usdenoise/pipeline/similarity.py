@@ -63,8 +63,14 @@ class SimilarityProfile:
         """Return the profile of a (k, k) similarity matrix; the k singular values say which are the references."""
         close = np.count_nonzero(singular_values > CLUTTER_REACH * singular_values[0])
         n_references = int(np.clip(close, 1, REFERENCES))
-        raw = [1.0] + [float(row[: min(k, n_references)].mean()) for k, row in enumerate(similarity) if k]
-        values = np.array([np.median(raw[max(0, k - 1) : k + 2]) for k in range(len(raw))])
+        raw = np.ones(len(similarity))
+        for k in range(1, min(n_references, len(raw))):
+            raw[k] = similarity[k, :k].mean()
+        raw[n_references:] = similarity[n_references:, :n_references].mean(axis=1)
+        # At the ends it is the mean of two.
+        values = raw.copy()
+        values[[0, -1]] = raw[:2].mean(), raw[-2:].mean()
+        values[1:-1] = np.median([raw[:-2], raw[1:-1], raw[2:]], axis=0)
         plateau = float(np.median(values[1:n_references])) if n_references > 1 else TYPICAL_SIMILARITY
         return cls(values, plateau)
 
