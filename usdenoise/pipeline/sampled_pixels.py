@@ -91,5 +91,6 @@ def automatic_rank(
     wanted = subset.n_above_noise + COMPONENTS_BEYOND_NOISE
     like_tissue = subset.n_like_tissue if only_clutter else None
     if like_tissue is not None:
-        wanted = min(wanted, MORE_LIKE_TISSUE * like_tissue + COMPONENTS_BEYOND_TISSUE)
+        hidden = MORE_LIKE_TISSUE * like_tissue + COMPONENTS_BEYOND_TISSUE
+        wanted = min(wanted, max(hidden, like_tissue + COMPONENTS_BEYOND_NOISE))
     return int(min(wanted, highest, subset.right.shape[1]))
