@@ -340,7 +340,7 @@ def _keep(
     grid = _grid(work)
     place = filter_by_place(matrix, model, low, grid)
     rest, residual = remove_clutter(matrix, model, low, place.projection.n_lags, place.cutoffs)
-    blood = map_blood(residual.lags, place.projection, grid, matrix.executor)
+    blood = map_blood(residual.lags, place.projection, grid, matrix.executor, with_halves=False)
     kept, power = keep_band(rest, model, band, residual.power)
     return Filtered(kept.values, power, blood.blood_power, rank=model.rank, low=low, **more)
 

@@ -1,4 +1,4 @@
-"""Cutoffs by place: a first blood map of every second pixel says where blood is, and so what is taken out of each pixel."""
+"""The choice of the cutoffs by place, from a first blood map of every second pixel, and the blood map itself."""
 
 from dataclasses import dataclass, replace
 
