@@ -1,10 +1,8 @@
 """The library call: an acquisition and names of methods in, rows of the comparison and images out."""
 
 import difflib
-import os
 import pickle
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +25,7 @@ from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.precision import checked_conversion
+from usdenoise.system.helper_process import start_python
 
 DEFAULT_SAMPLING = (DenoiseOptions().sampling,)
 
@@ -277,13 +276,11 @@ class _MethodRunner:
         path = self._scratch / "result.pickle"
         path.unlink(missing_ok=True)
         task = MethodTask(name, work, self._stack, path, self._reference, keep)
-        folders = [folder for folder in sys.path if folder]
-        with subprocess.Popen(
-            [sys.executable, "-c", "from usdenoise.comparison.method_process import main; main()"],
+        with start_python(
+            "from usdenoise.comparison.method_process import main; main()",
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
         ) as process:
             try:
                 _, said = process.communicate(pickle.dumps(task), settings.timeout)

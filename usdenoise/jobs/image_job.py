@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ from usdenoise.stack.casorati import from_casorati
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.memory import PrivatePeak
+from usdenoise.system.helper_process import HERE
+from usdenoise.system.memory import PrivatePeak, peak_memory_bytes
 from usdenoise.system.provenance import software
 
 POWER_PRODUCTS = {"power": "power_doppler", "blood": "blood_power"}
@@ -148,7 +149,7 @@ class ImageJob:
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # This happens during the iterations: before them, the start needs the processors.
-        waiting = [_prepare_writing]
+        waiting = [partial(_prepare_writing, job)]
 
         def iteration(line: Iteration) -> None:
             if waiting:
@@ -195,10 +196,12 @@ class FilteredImage:
 
     @property
     def report_fields(self) -> Mapping[str, Any]:
-        """The bytes of the stack on the disk; the pages of its file do not count as memory."""
+        """The bytes of the stack on the disk, whose pages do not count as memory, and the memory of both processes."""
+        beside = self.job.drawer.peak_memory_bytes
         if self.peak is None:
-            return {"scratch_bytes": 0}
-        return {"scratch_bytes": self.result.acquisition.iq.nbytes, "peak_memory_bytes": self.peak.end()}
+            return {"scratch_bytes": 0, "peak_memory_bytes": peak_memory_bytes() + beside}
+        scratch = self.result.acquisition.iq.nbytes
+        return {"scratch_bytes": scratch, "peak_memory_bytes": self.peak.end() + beside}
 
     @cached_property
     def products(self) -> dict[str, Product]:
@@ -299,14 +302,14 @@ class FilteredImage:
     ) -> dict[str, bytes]:
         """Return a picture in all formats, by their keys among the files."""
         return {
-            f"{name}_{kind}": png(*what, **settings)
+            f"{name}_{kind}": self.job.drawer.call(png, *what, **settings)
             if kind == "png"
-            else encoded(figure(*what, **settings), kind)
+            else self.job.drawer.call(_encoded, figure, kind, what, settings)
             for kind in picture_formats(self.job.display, self.job.output)
         }
 
     def _power_pictures(self, name: str, power: NDArray[np.float32]) -> dict[str, bytes]:
-        """Return the pictures and the TIFF of a power image."""
+        """Return the pictures of a power image."""
         display, axes = self.job.display, self.result.acquisition.spatial_axes
         settings = {
             "dynamic_range_db": display.dynamic_range,
@@ -315,8 +318,7 @@ class FilteredImage:
             **self._settings(QUANTITIES[name]),
         }
         what = (shown_levels(power, display), axes)
-        made = self._formats(name, power_doppler_png, power_doppler_figure, what, settings)
-        return {**made, f"{name}_tif": tiff(power, axes, self.result.acquisition.spacing_mm)}
+        return self._formats(name, power_doppler_png, power_doppler_figure, what, settings)
 
     def _directional_pictures(
         self, name: str, positive: NDArray[np.float32], negative: NDArray[np.float32]
@@ -352,7 +354,12 @@ class FilteredImage:
         )
 
     def write_others(self, places: Mapping[str, Path]) -> None:
-        """Write the table of the frames."""
+        """Write the power images as TIFF, and the table of the frames."""
+        stack = self.result.acquisition
+        for name in POWER_PRODUCTS.values():
+            if (key := f"{name}_tif") in places:
+                encoded_power = tiff(getattr(self.result, name), stack.spatial_axes, stack.spacing_mm)
+                places[key].write_bytes(encoded_power)
         write_frame_table(places, frame_columns(self.result))
 
 
@@ -375,9 +382,16 @@ def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:
     return replace(result, acquisition=replace(stack, iq=iq))
 
 
-def _prepare_writing() -> None:
+def _encoded(
+    figure: Callable[..., Any], kind: str, what: tuple[Any, ...], settings: Mapping[str, Any]
+) -> bytes:
+    return encoded(figure(*what, **settings), kind)
+
+
+def _prepare_writing(job: Job) -> None:
     """Load the drawing libraries, and look up the versions that the files name."""
-    load_libraries()
+    if job.drawer is HERE:
+        load_libraries()
     software()
 
 

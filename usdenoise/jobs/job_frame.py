@@ -17,6 +17,7 @@ from usdenoise.pages.page_templates import SCAN_PAGE, template
 from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.system.background import run_in_background
+from usdenoise.system.helper_process import HERE, Caller
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, to_json
 from usdenoise.system.signals import uninterrupted
@@ -50,6 +51,8 @@ class Job:
     dask : str or None
         Dask workers that filter the stack: a number of processes, or the address of a scheduler; None (the default) for
         none.
+    drawer : Caller
+        Process that draws the figures; by default this one.
     """
 
     path: Path
@@ -62,6 +65,7 @@ class Job:
     bids: BidsName | None = None
     memory: int | None = None
     dask: str | None = None
+    drawer: Caller = HERE
 
     @property
     def stem(self) -> str:
@@ -203,20 +207,16 @@ def _write(
     parameters = {**asdict(filtered.result.options), **asdict(job.display), **asdict(job.output)}
     provenance = to_json(record(job.command, parameters, filtered.source))
     content = filtered.content(provenance)
-    drawn = run_in_background(_drawn, job, filtered)
+    drawn = run_in_background(filtered.pictures)
+    # The template is compiled meanwhile, so that the page does not wait for it.
+    compiled = [run_in_background(template, SCAN_PAGE)] if job.output.html else []
     # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
     with uninterrupted():
         write_result(places[main], suffix, content)
+    filtered.write_others(places)
     pictures = drawn.result()
     for key in pictures.keys() & places.keys():
         places[key].write_bytes(pictures[key])
-    filtered.write_others(places)
-    return pictures
-
-
-def _drawn(job: Job, filtered: Filtered) -> dict[str, bytes]:
-    pictures = filtered.pictures()
-    if job.output.html:
-        # The template is compiled while the stack is written, so that the page does not wait for it.
-        template(SCAN_PAGE)
+    for template_of_page in compiled:
+        template_of_page.result()
     return pictures

@@ -12,6 +12,7 @@ from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.sequence_job import SequenceJob
 from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.system.helper_process import HERE, Caller
 
 
 def run(
@@ -25,6 +26,7 @@ def run(
     bids: str | None = None,
     memory: int | None = None,
     dask: str | None = None,
+    drawer: Caller = HERE,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
@@ -58,6 +60,9 @@ def run(
         Dask workers that read and filter the stack chunk by chunk: a number of worker processes to start, or the address
         of a scheduler whose workers see the same files. By default everything is done here. A script must call this
         function under ``if __name__ == "__main__":`` then, because it starts processes.
+    drawer : Caller
+        Process that draws the figures of one image; by default this one. A
+        :class:`usdenoise.system.helper_process.HelperProcess` draws while this process goes on.
     overwrite : bool
         Whether existing results may be replaced; by default False.
     command : list of str, optional
@@ -102,6 +107,7 @@ def run(
         name,
         memory,
         dask,
+        drawer,
     )
     window = job.output.window
     if dask is not None and window is not None:

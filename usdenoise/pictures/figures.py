@@ -71,13 +71,8 @@ def power_scale(
 
 
 def load_libraries() -> None:
-    """Import the drawing and encoding libraries, so that the first picture does not wait for them."""
-    for name in (
-        "matplotlib.figure",
-        "matplotlib.backends.backend_agg",
-        "imageio.plugins.pillow",
-        "imageio.v3",
-    ):
+    """Import the libraries that draw, so that the first picture does not wait for them."""
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
         import_module(name)
 
 

@@ -1,5 +1,6 @@
 """The figure of the frames: curves over the frames above a carpet plot."""
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,15 +88,16 @@ def carpet_png(carpet: NDArray[Any]) -> bytes:
     carpet : (n_bands, n_frames) array
         Power of each band over its median. Where a column covers several frames, it shows their maximum.
     """
-    import imageio.v3 as iio
+    from PIL import Image
 
     n_frames = carpet.shape[1]
     firsts = np.arange(0, n_frames, max(1, -(-n_frames // MOST_COLUMNS)))
     levels = carpet_levels(np.maximum.reduceat(carpet, firsts, axis=1))
     low, high = CARPET_DB
     grey = np.round(255 * (levels - low) / (high - low)).astype(np.uint8)
-    encoded: bytes = iio.imwrite("<bytes>", grey, extension=".png")
-    return encoded
+    buffer = io.BytesIO()
+    Image.fromarray(grey).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def frames_png(*arguments: Any, **settings: Any) -> bytes:

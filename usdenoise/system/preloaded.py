@@ -12,14 +12,13 @@ from types import TracebackType
 from usdenoise.errors import is_out_of_memory
 
 LIBRARIES = (
+    "PIL.TiffImagePlugin",
     "numpy",
     "h5py",
     "scipy.io",
     "scipy.linalg",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
-    "imageio.plugins.pillow",
-    "imageio.v3",
 )
 
 
