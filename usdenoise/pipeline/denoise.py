@@ -134,11 +134,11 @@ def denoise(
         model = components.model
         solved = time.perf_counter()
         band = cutoffs.band
+        curves = frames.curves(model, band.low)
         grid = Neighbourhood(shape)
         place = filter_by_place(matrix, model, band.low, grid)
         rest, residual = remove_clutter(matrix, model, band.low, place.projection.n_lags, place.cutoffs)
         blood = map_blood(residual.lags, place.projection, grid, executor)
-        curves = frames.curves(model, band.low)
         model = interpolated(model, matrix.left_out)
         local = place.cutoffs if chosen.local_cutoff else None
         kept, power = keep_band(rest, model, band, residual.power, local)

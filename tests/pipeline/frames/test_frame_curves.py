@@ -28,6 +28,21 @@ def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
             assert curves.dvars[t] == pytest.approx(np.sqrt(np.mean(np.abs(step) ** 2)), rel=1e-5)
 
 
+@pytest.mark.parametrize("frames_a_block", [7, 128])
+def test_frames_that_are_left_out_later_keep_their_values(frames_a_block, monkeypatch):
+    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
+    matrix = low_rank_and_noise(np.complex64)
+    left, moved = np.linalg.svd(matrix, full_matrices=False)[0][:, :3], np.zeros((matrix.shape[1], 2))
+    expected = frame_curves(frame_sample(casorati_matrix(matrix.copy()), len(matrix)), left, moved)
+    left_out = np.zeros(matrix.shape[1], bool)
+    left_out[[0, 6, 7, 8, -1]] = True
+    sample = frame_sample(casorati_matrix(matrix), len(matrix), left_out)
+    matrix[:, left_out] = 0
+    curves = frame_curves(sample, left, moved)
+    for name in ("intensity", "dvars", "outside", "carpet"):
+        np.testing.assert_array_equal(getattr(curves, name), getattr(expected, name), err_msg=name)
+
+
 def test_the_carpet_is_the_power_of_bands_over_their_medians():
     rng = np.random.default_rng(3)
     values = (rng.standard_normal((512, 50)) * np.repeat([1.0, 100.0], 256)[:, None]).astype(np.float32)

@@ -39,7 +39,7 @@ class CheckedFrames:
     displacement: NDArray[np.float64]
 
     def curves(self, model: LowRank, low: int) -> FrameCurves:
-        """Return the curves over the frames, with the components [0, low) as clutter."""
+        """Return the curves over the frames, with the components [0, low) as clutter, before it is taken out."""
         return frame_curves(self.sample, model.left[:, :low], self.displacement)
 
 
@@ -68,6 +68,6 @@ def check_frames(entries: EntryCheck, shape: tuple[int, ...], options: DenoiseOp
     if options.motion == "rigid":
         register(matrix, shape, moved)
         left = displacements(matrix, shape)
-    sample = frame_sample(matrix, CURVE_PIXELS)
     search = find_bad_frames(matrix, options.bad_frames, options.seed, left)
+    sample = frame_sample(matrix, CURVE_PIXELS, search.left_out)
     return CheckedFrames(leave_out(entries, search.left_out), search, sample, moved)

@@ -53,20 +53,47 @@ class FrameSample:
     rows : slice
         The pixels.
     values : (n, n_frames) array
-        Their values.
+        Their values; a view of the stack.
+    left_out : (k,) array of frame numbers
+        Frames whose values in the stack are not those that were read.
+    values_left_out : (n, k) array
+        The values of these frames.
     executor : Executor
         Maps over blocks of frames.
     """
 
     rows: slice
     values: NDArray[Any]
+    left_out: NDArray[np.intp]
+    values_left_out: NDArray[Any]
     executor: Executor
 
+    def frames(self, first: int, stop: int) -> NDArray[Any]:
+        """Return a copy of the values of some frames, as they were read."""
+        block = self.values[:, first:stop].copy()
+        here = (first <= self.left_out) & (self.left_out < stop)
+        block[:, self.left_out[here] - first] = self.values_left_out[:, here]
+        return block
 
-def frame_sample(matrix: CasoratiMatrix, n_pixels: int) -> FrameSample:
-    """Return a copy of about `n_pixels` pixels, evenly spread over the image."""
+
+def frame_sample(
+    matrix: CasoratiMatrix, n_pixels: int, left_out: NDArray[np.bool_] | None = None
+) -> FrameSample:
+    """Return some pixels of a stack.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The stack. The sample looks at its values.
+    n_pixels : int
+        About how many pixels, evenly spread over the image.
+    left_out : (n_frames,) boolean array, optional
+        Frames whose values will be changed in the stack, but not in the sample; by default none.
+    """
     rows = slice(None, None, max(1, matrix.n_pixels // n_pixels))
-    return FrameSample(rows, matrix.rows(rows).in_memory().values.copy(), matrix.executor)
+    values = matrix.rows(rows).in_memory().values
+    numbers = np.flatnonzero(np.zeros(matrix.n_frames, bool) if left_out is None else left_out)
+    return FrameSample(rows, values, numbers, values[:, numbers], matrix.executor)
 
 
 def frame_curves(
@@ -77,22 +104,22 @@ def frame_curves(
     Parameters
     ----------
     sample : FrameSample
-        Pixels of the stack.
+        Pixels of the stack, with their clutter.
     clutter : (n_pixels, k) array
         Spatial vectors of the clutter components in all pixels.
     displacement : (n_frames, n_axes) array
         Displacement of each frame in pixels.
     """
-    values = sample.values
-    n_pixels, n_frames = values.shape
+    n_pixels, n_frames = sample.values.shape
     basis = np.linalg.qr(clutter[sample.rows])[0] if clutter.shape[1] else clutter[sample.rows]
     n_bands = min(CARPET_BANDS, n_pixels)
     edges = np.linspace(0, n_pixels, n_bands + 1).astype(np.int64)
 
     def measure(frames: slice) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        block = values[:, frames]
         # A step to a frame starts at the frame before it, which may be in the block before.
-        steps = np.diff(values[:, max(frames.start - 1, 0) : frames.stop], axis=1)
+        first = max(frames.start - 1, 0)
+        joined = sample.frames(first, frames.stop)
+        block, steps = joined[:, frames.start - first :], np.diff(joined, axis=1)
         outside = _power(block - basis @ (basis.conj().T @ block))
         return (
             _power(block).sum(axis=0, dtype=np.float64),
