@@ -17,22 +17,26 @@ def main() -> None:
     try:
         command_line()
     except SystemExit as end:
-        if isinstance(end.code, int) and end.code != 0:
-            _end(end.code)
+        if end.code is None or isinstance(end.code, int):
+            _end(end.code or 0)
         raise
 
 
 def _end(code: int) -> None:
-    """End the process without the end of the interpreter.
+    """End the process without the end of the interpreter, which takes a tenth of a second or more.
 
-    A thread that still draws a picture would crash there: the interpreter ends it within the C++ code.
+    A thread that still draws a picture would crash there: the interpreter ends it within the C++ code. The function
+    returns only if a success could not be written: the interpreter says so.
     """
     # The reason has been said. Functions that fail here for want of memory would add a traceback.
     with redirect_stderr(io.StringIO()), suppress(Exception):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
+        try:
             stream.flush()
+        except (OSError, ValueError):
+            if code == 0:
+                return
     os._exit(code)
 
 

@@ -119,7 +119,7 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
 def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     at = {"load": "load", "solve": "denoise", "write": "power_doppler_png"}[stage]
     script = (
-        "import os, signal, sys; import usdenoise.jobs.image_job as job; from usdenoise.cli import main\n"
+        "import os, signal, sys; import usdenoise.jobs.image_job as job; from usdenoise.__main__ import main\n"
         f"work = job.{at}\n"
         f"def told(*arguments, **settings):\n    done = work(*arguments, **settings)\n"
         f"    os.kill(os.getpid(), {int(number)})\n    return done\n"
@@ -134,7 +134,7 @@ def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_p
 
 def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> None:
     script = (
-        "import io, os, signal; import usdenoise.formats.results as results; from usdenoise.cli import main\n"
+        "import io, os, signal; import usdenoise.formats.results as results; from usdenoise.__main__ import main\n"
         "class Told(io.FileIO):\n    def write(self, data):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n        return super().write(data)\n"
         "class Place(type(results.Path())):\n    def open(self, mode):\n        return Told(self, 'w+')\n"
@@ -303,7 +303,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_path: Path) -> None:
     script = (
-        "import os, sys; import usdenoise.jobs.image_job as job; from usdenoise.cli import main\nload = job.load\n"
+        "import os, sys; import usdenoise.jobs.image_job as job; from usdenoise.__main__ import main\nload = job.load\n"
         f"def changed(path, **settings):\n    acquisition = load(path, **settings)\n    {CHANGES[change]}\n"
         "    return acquisition\njob.load = changed\nmain()\n"
     )

@@ -1,6 +1,7 @@
 """``usdenoise run``."""
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,13 +66,26 @@ def _drawer(acquisition: Path, window: int | None) -> "Caller":
     """Return the process that draws the figures: for a small file one of its own, which begins to load its libraries."""
     from usdenoise.system.helper_process import HERE, HelperProcess
 
-    is_small = acquisition.is_file() and acquisition.stat().st_size <= _SMALL_BYTES
     # Where the libraries are loaded already, a process of its own would have to load them again.
-    if not is_small or window is not None or "numpy" in sys.modules or (os.cpu_count() or 1) < 2:
+    if (
+        not _is_small(acquisition)
+        or window is not None
+        or "numpy" in sys.modules
+        or (os.cpu_count() or 1) < 2
+    ):
         return HERE
     return click.get_current_context().with_resource(
         HelperProcess("usdenoise.pictures.figures", "load_libraries")
     )
+
+
+def _is_small(acquisition: Path) -> bool:
+    try:
+        state = acquisition.stat()
+    except OSError:
+        # Whoever reads it will say why it cannot be read.
+        return False
+    return stat.S_ISREG(state.st_mode) and state.st_size <= _SMALL_BYTES
 
 
 @click.command(

@@ -1,0 +1,52 @@
+"""The end of the process: nothing that was printed or registered is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from usdenoise import __version__
+
+PROGRAM = """
+import atexit, os, sys
+from usdenoise import __main__, cli
+
+def command():
+    print("printed")
+    sys.exit(int(sys.argv[1]))
+
+atexit.register(os.write, 2, b"registered\\n")
+cli.main = command
+__main__.main()
+print("not reached")
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_what_is_printed_and_registered_is_seen(code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(code)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "printed\n", "registered\n")
+
+
+def test_a_success_that_cannot_be_written_is_none() -> None:
+    # Otherwise the program would fail where it prints.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", PROGRAM, "0"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered
+        )
+    assert done.returncode == 120
+    assert "No space left on device" in done.stderr
+
+
+def test_version_ends_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "usdenoise", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert __version__ in done.stdout
