@@ -22,6 +22,7 @@ _PRELOADED = [
     "usdenoise.system.preloaded",
     "usdenoise.batch.scan_process",
     "usdenoise.completion.sparse_sweep",
+    "usdenoise.batch.warm_server",
 ]
 """Modules that the server loads before it forks, the one that guards the others first."""
 
