@@ -15,8 +15,6 @@ LIBRARIES = (
     "PIL.TiffImagePlugin",
     "numpy",
     "h5py",
-    "scipy.io",
-    "scipy.linalg",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
 )
