@@ -80,7 +80,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
 
 
 def import_zarr(path: Path) -> Any:
-    """Import the package zarr.
+    """Import the package zarr, with a thread that does its work.
 
     Parameters
     ----------
@@ -98,7 +98,22 @@ def import_zarr(path: Path) -> Any:
         raise InputError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
+    _forget_dead_thread()
     return zarr
+
+
+def _forget_dead_thread() -> None:
+    """Let zarr start its thread again, if it could not start it or has lost it, for want of memory.
+
+    It has one thread that does all its work, and would wait forever for one that does not run.
+    """
+    try:
+        from zarr.core.sync import iothread, loop
+    except ImportError:
+        # Another version of zarr has them elsewhere.
+        return
+    if loop[0] is not None and (iothread[0] is None or not iothread[0].is_alive()):
+        loop[0] = iothread[0] = None
 
 
 def _stored(path: Path, array: Any) -> StoredArray:
