@@ -208,8 +208,9 @@ def _write(
     provenance = to_json(record(job.command, parameters, filtered.source))
     content = filtered.content(provenance)
     drawn = run_in_background(filtered.pictures)
-    # The template is compiled meanwhile, so that the page does not wait for it.
-    compiled = [run_in_background(template, SCAN_PAGE)] if job.output.html else []
+    if job.output.html:
+        # The page needs it next, and finds it compiled.
+        run_in_background(template, SCAN_PAGE)
     # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
     with uninterrupted():
         write_result(places[main], suffix, content)
@@ -217,6 +218,4 @@ def _write(
     pictures = drawn.result()
     for key in pictures.keys() & places.keys():
         places[key].write_bytes(pictures[key])
-    for template_of_page in compiled:
-        template_of_page.result()
     return pictures
