@@ -94,7 +94,7 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
         "display": Display(),
         "reading": {},
     }
-    working = pool.Pool(2, arguments, None, ())
+    working = pool.Pool(2, arguments, None)
     scans = [
         Scan(write_scan(tmp_path / f"{name}.h5"), name, tmp_path / "out" / name) for name in ("one", "other")
     ]

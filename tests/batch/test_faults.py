@@ -344,7 +344,7 @@ def test_too_little_memory_is_one_sentence(megabytes: int, large: Path, tmp_path
 
 def test_too_little_memory_is_a_row(scans: Path, large: Path, tmp_path: Path) -> None:
     os.symlink(large, scans / "large.h5")
-    settings = {"before": limited(resource.RLIMIT_AS, 800 << 20), "OPENBLAS_NUM_THREADS": "1"}
+    settings = {"before": limited(resource.RLIMIT_AS, 1000 << 20), "OPENBLAS_NUM_THREADS": "1"}
     process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
     assert process.returncode == 1
     assert statuses(tmp_path / "out") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}

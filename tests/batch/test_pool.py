@@ -7,14 +7,12 @@ import subprocess
 import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import usdenoise
 from tests.batch.shared import write_scan
-from usdenoise.batch.plan import Scan
-from usdenoise.batch.pool import _PRELOADED, preloaded
+from usdenoise.batch.pool import _PRELOADED
 from usdenoise.pipeline.options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
@@ -92,29 +90,11 @@ def test_what_comes_before_the_guard_is_light() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "usdenoise.system.preloaded\n", "")
 
 
-def scan(name: str) -> Scan:
-    return Scan(Path(name), name, Path("out") / name)
-
-
-@pytest.mark.parametrize(
-    ("settings", "names", "further"),
-    [
-        ({}, ["a.h5", "b.npy"], set()),
-        ({"sampling": 0.1}, ["a.h5"], {"numba", "scipy"}),
-        ({"method": "svd"}, ["a.h5"], {"scipy"}),
-        ({}, ["a.h5", "b.MAT"], {"scipy"}),
-    ],
-)
-def test_the_server_loads_what_the_scans_need(
-    settings: dict[str, Any], names: list[str], further: set[str]
-) -> None:
-    modules = preloaded(DenoiseOptions(**settings), [scan(name) for name in names])
+def test_every_module_that_the_server_loads_exists() -> None:
     code = (
-        f"import importlib, sys\nfrom usdenoise.system.preloaded import LIBRARIES\nfor name in (*LIBRARIES, *{modules!r}):\n"
-        "    importlib.import_module(name)\nprint(*{name.split('.')[0] for name in sys.modules})"
+        f"import importlib\nfrom usdenoise.system.preloaded import LIBRARIES\nfor name in (*LIBRARIES, *{_PRELOADED!r}):\n"
+        "    importlib.import_module(name)\nprint(len(LIBRARIES))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
-    assert {"numpy", "h5py", "matplotlib", "PIL", "jinja2", "usdenoise"} <= loaded
-    assert loaded & {"numba", "scipy"} == further
+    assert done.returncode == 0
+    assert int(done.stdout) > 5

@@ -3,7 +3,7 @@
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -14,36 +14,16 @@ from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.scan_process import GRACE_S, LAST_KINDS, EventKind, work
 from usdenoise.batch.table import Failure
-from usdenoise.completion.block_sums import SPARSE_BELOW_DENSITY
 from usdenoise.errors import OUT_OF_MEMORY, is_out_of_memory
-from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.system import memory
 from usdenoise.system.signals import ALL_ENDING, uninterrupted
 
-_PRELOADED = ("usdenoise.system.preloaded", "usdenoise.batch.scan_process", "usdenoise.batch.warm_server")
-"""Modules that the server always loads before it forks, the one that guards the others first."""
-
-
-def preloaded(options: DenoiseOptions, scans: Iterable[Scan]) -> list[str]:
-    """Return the modules that the server loads before it forks: those that many scans need.
-
-    A library that no scan needs would delay the first one by a tenth of a second or more.
-
-    Parameters
-    ----------
-    options : DenoiseOptions
-        Options of the scans.
-    scans : iterable of Scan
-        The scans.
-    """
-    modules = [*_PRELOADED]
-    if options.sampling <= SPARSE_BELOW_DENSITY:
-        modules.append("usdenoise.completion.sparse_sweep")
-    if options.method == "svd":
-        modules.append("scipy.linalg")
-    if any(scan.path.suffix.lower() == ".mat" for scan in scans):
-        modules.append("scipy.io")
-    return modules
+_PRELOADED = [
+    "usdenoise.system.preloaded",
+    "usdenoise.batch.scan_process",
+    "usdenoise.completion.sparse_sweep",
+]
+"""Modules that the server loads before it forks, the one that guards the others first."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +77,16 @@ class Pool:
         Keyword arguments of :func:`usdenoise.jobs.run_job.run`, the same for every job.
     command : list of str or None
         Command line of the batch, for the reports.
-    scans : iterable of Scan
-        The scans that will be started.
     """
 
-    def __init__(
-        self, jobs: int, arguments: Mapping[str, Any], command: list[str] | None, scans: Iterable[Scan]
-    ) -> None:
+    def __init__(self, jobs: int, arguments: Mapping[str, Any], command: list[str] | None) -> None:
         self._jobs = jobs
         self._arguments = arguments
         self._command = command
         self._workers: list[_Worker] = []
         self._unstarted: list[Event] = []
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(preloaded(arguments["options"], scans))
+        self._context.set_forkserver_preload(_PRELOADED)
 
     @property
     def is_free(self) -> bool:

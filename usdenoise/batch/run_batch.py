@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,7 +208,7 @@ def run_batch(
         watcher.planned(decisions)
         rows: dict[Scan, Row] = {}
         jobs = jobs or _jobs(complete["options"], decisions)
-        pool = stack.enter_context(_pool(jobs, dask, complete, command, decisions))
+        pool = stack.enter_context(_pool(jobs, dask, complete, command))
         output = {
             "table": str(folder / BatchFile.TABLE),
             "record": str(folder / BatchFile.RECORD),
@@ -275,15 +275,11 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @contextmanager
 def _pool(
-    jobs: int,
-    dask: str | None,
-    arguments: Mapping[str, Any],
-    command: list[str] | None,
-    scans: Iterable[Scan],
+    jobs: int, dask: str | None, arguments: Mapping[str, Any], command: list[str] | None
 ) -> Iterator[Pool | DaskPool]:
     """Yield what the scans are given to: processes here, or Dask workers."""
     if dask is None:
-        yield Pool(jobs, {**arguments, "options": _share(arguments["options"], jobs)}, command, scans)
+        yield Pool(jobs, {**arguments, "options": _share(arguments["options"], jobs)}, command)
         return
     with dask_client(dask) as client:
         yield DaskPool(client, arguments, command)

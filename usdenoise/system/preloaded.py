@@ -15,6 +15,8 @@ LIBRARIES = (
     "PIL.TiffImagePlugin",
     "numpy",
     "h5py",
+    "scipy.io",
+    "scipy.linalg",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
 )
