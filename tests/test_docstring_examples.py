@@ -44,7 +44,7 @@ def home(name: str) -> str:
 
 OTHERS = {
     "usdenoise.images.metrics",
-    "usdenoise.pipeline.xarray_accessor",
+    "usdenoise.recipe.xarray_accessor",
     "usdenoise.stack.data_arrays",
     "usdenoise.system.process_wide",
 }

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.save_call import save as save
     from usdenoise.jobs.sequence_call import sequence as sequence
+    from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.pictures.plot import plot as plot
-    from usdenoise.pipeline.denoise import denoise as denoise
-    from usdenoise.pipeline.options import DenoiseOptions as DenoiseOptions
-    from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
+    from usdenoise.recipe.denoise import denoise as denoise
+    from usdenoise.recipe.result import DenoiseResult as DenoiseResult
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {
     "Acquisition": "usdenoise.stack.acquisition",
-    "DenoiseOptions": "usdenoise.pipeline.options",
-    "DenoiseResult": "usdenoise.pipeline.result",
+    "DenoiseOptions": "usdenoise.options.denoise_options",
+    "DenoiseResult": "usdenoise.recipe.result",
     "Display": "usdenoise.jobs.job_options",
     "METHODS": "usdenoise.completion.descent_methods",
     "Output": "usdenoise.jobs.job_options",
@@ -45,7 +45,7 @@ _HOMES = {
     "axial_velocity": "usdenoise.images.flow",
     "signed_power": "usdenoise.images.flow",
     "compare": "usdenoise.comparison",
-    "denoise": "usdenoise.pipeline.denoise",
+    "denoise": "usdenoise.recipe.denoise",
     "directional_power": "usdenoise.images.flow",
     "expand": "usdenoise.jobs.expand_job",
     "load": "usdenoise.formats",
@@ -74,7 +74,7 @@ def __dir__() -> list[str]:
 
 def _offer_accessor() -> None:
     """Give xarray.DataArray the accessor `usdenoise`."""
-    import_module("usdenoise.pipeline.xarray_accessor").register()
+    import_module("usdenoise.recipe.xarray_accessor").register()
 
 
 when_imported("xarray", _offer_accessor)

@@ -15,7 +15,7 @@ from usdenoise.batch.plan import Scan
 from usdenoise.batch.scan_process import EventKind
 from usdenoise.jobs.memory_check import check_address_space, expected_bytes
 from usdenoise.jobs.run_job import Display
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory
 
 IDLE = 256 << 20

@@ -18,7 +18,7 @@ from usdenoise import __version__
 from usdenoise.batch import Decision, Scan, plan_batch
 from usdenoise.cli import main
 from usdenoise.formats.tiff import read_tiff
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
 

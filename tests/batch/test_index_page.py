@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.batch.shared import write_scan
-from tests.pages.reports import EVIL, Page
+from tests.pictures.reports import EVIL, Page
 from usdenoise.batch import index_page
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.outliers import outliers
@@ -21,7 +21,7 @@ from usdenoise.batch.run_batch import Watcher, run_batch
 from usdenoise.batch.table import Failure, Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.tiff import tiff
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 
 def row(scan: str, **values: Any) -> Row:

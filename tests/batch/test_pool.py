@@ -13,7 +13,7 @@ import pytest
 import usdenoise
 from tests.batch.shared import write_scan
 from usdenoise.batch.pool import _PRELOADED
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from tests.benchmarks.quality import oracle, terms
 from usdenoise import denoise
+from usdenoise.components import fit_sample
 from usdenoise.errors import OptionError
 from usdenoise.images.metrics import correlation
-from usdenoise.pipeline import fit_sample
 
 SHAPE = (64, 64, 200)
 CLUTTER_DB, BLOOD_TO_NOISE_DB = (40, 60), 6

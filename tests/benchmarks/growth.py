@@ -19,7 +19,7 @@ import numpy as np
 
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.orthonormal_bases import orthonormal
-from usdenoise.pipeline.denoise import denoise
+from usdenoise.recipe.denoise import denoise
 from usdenoise.system.memory import peak_memory_bytes, release_freed_memory
 
 SVD_FRAMES = 2400

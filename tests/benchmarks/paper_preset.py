@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from usdenoise import denoise, load
-from usdenoise.filters.svd import truncated_svd
+from usdenoise.components.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.casorati import casorati
 from usdenoise.system.memory import peak_memory_bytes

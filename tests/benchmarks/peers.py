@@ -27,14 +27,14 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
 
+from usdenoise.clutter.band import remove_clutter
 from usdenoise.comparison.method_process import relative_distance
-from usdenoise.filters.randomized_svd import randomized_svd
-from usdenoise.filters.svd import truncated_svd
+from usdenoise.comparison.randomized_svd import randomized_svd
+from usdenoise.components.svd import truncated_svd
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.pipeline.band import remove_clutter
-from usdenoise.pipeline.denoise import denoise
+from usdenoise.recipe.denoise import denoise
 from usdenoise.stack.casorati import CasoratiMatrix
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import peak_memory_bytes

@@ -16,8 +16,8 @@ import numpy as np
 
 from tests.benchmarks.peers import LOSS, phantom, power
 from usdenoise.images.metrics import correlation
-from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.windows import cut_into_windows, filter_windows
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.recipe.windows import cut_into_windows, filter_windows
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.switch_interval import short_switch_interval
 

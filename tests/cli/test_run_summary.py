@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.reports import report
+from tests.pictures.reports import report
 from usdenoise.cli import time_left
 from usdenoise.cli.console import duration
 from usdenoise.cli.run_summary import span, summary_rows

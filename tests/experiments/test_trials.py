@@ -75,7 +75,7 @@ def test_there_is_one_descent_loop_in_the_package():
 
 
 def test_every_run_goes_through_the_loop(monkeypatch):
-    from usdenoise.pipeline import fit_sample
+    from usdenoise.components import fit_sample
 
     assert trials.solve is fit_sample.solve is solve
     calls = []

@@ -18,7 +18,7 @@ from usdenoise.formats.matlab import matlab_carried, matlab_writing
 from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Output
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 ZXT = IQ.transpose(1, 2, 0)
 

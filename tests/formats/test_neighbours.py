@@ -20,7 +20,7 @@ from usdenoise.formats import describe
 from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Output
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import spatial_order
 
 SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)

@@ -22,7 +22,7 @@ from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
 from usdenoise.jobs import run_job as job
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = DenoiseOptions(rank=3, iterations=2, low_cutoff=1)

@@ -22,7 +22,7 @@ from usdenoise.jobs import image_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.expand_job import expand_to_file
 from usdenoise.jobs.job_options import Output
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)

@@ -16,7 +16,7 @@ from usdenoise.formats import describe, layout
 from usdenoise.formats.description import guess_axes
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.jobs import run_job as job
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.casorati import casorati
 
 N_FRAMES, N_Z, N_X = 12, 5, 4

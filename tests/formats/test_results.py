@@ -30,8 +30,8 @@ from usdenoise.jobs import image_job, job_frame
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.progress import Silence
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, Terms
-from usdenoise.pipeline.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
 OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)

@@ -10,8 +10,8 @@ from tests.conftest import all_frames
 from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.run_job import run
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
-from usdenoise.pipeline.options import DenoiseOptions
 
 BAD = [9, 70, 71]
 

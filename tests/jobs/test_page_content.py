@@ -8,17 +8,17 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.pages.reports import Page, report
+from tests.pictures.reports import Page, report
+from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
+from usdenoise.frames.frame_curves import FrameCurves
+from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.frames.movement import Movement
 from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
 from usdenoise.jobs.job_frame import Job
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.page_content import PageContent, carpet_of, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
-from usdenoise.pipeline.frames.bad_frames import BadFrame, FrameReason, Treatment
-from usdenoise.pipeline.frames.frame_curves import FrameCurves
-from usdenoise.pipeline.frames.frame_quality import FrameQuality
-from usdenoise.pipeline.frames.movement import Movement
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise.errors import OptionError
+from usdenoise.frames.displacement import displacements
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
 from usdenoise.phantom.disturbances import DIRECTION, image_motion
-from usdenoise.pipeline.frames.displacement import displacements
 
 QUIET = PhantomSettings((40, 32, 60), frame_rate_hz=500.0, seed=3)
 

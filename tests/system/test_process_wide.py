@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import usdenoise
 from usdenoise.jobs.run_job import run
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import blas_on_one_thread
 from usdenoise.system.process_wide import ProcessWideSetting
 from usdenoise.system.switch_interval import SHORT_INTERVAL_S, short_switch_interval
@@ -107,7 +107,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import scipy.linalg
 import usdenoise
 from usdenoise.jobs.run_job import run
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")

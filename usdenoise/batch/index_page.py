@@ -13,7 +13,7 @@ from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.batch.table import Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.pages.batch_page import Entry, batch_page
+from usdenoise.pictures.batch_page import Entry, batch_page
 from usdenoise.pictures.thumbnails import SmallImage, common_scale, small_image, thumbnail_png
 from usdenoise.system.provenance import software
 

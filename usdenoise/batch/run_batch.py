@@ -22,7 +22,7 @@ from usdenoise.errors import InputError
 from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.workers import dask_client
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted

@@ -149,7 +149,7 @@ def _print_plan(decisions: Any, as_json: bool) -> None:
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.batch import Status
-    from usdenoise.pipeline.cutoff_reason import CutoffCertainty
+    from usdenoise.clutter.cutoff_reason import CutoffCertainty
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status]

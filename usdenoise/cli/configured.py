@@ -12,7 +12,7 @@ from usdenoise.cli.config_file import find_config, read_config
 from usdenoise.cli.console import Console
 from usdenoise.cli.option_groups import Group, GroupedCommand, option
 from usdenoise.errors import OptionError
-from usdenoise.pipeline.options import preset_values
+from usdenoise.options.denoise_options import preset_values
 
 _SHARING = ("run", "batch")
 _ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.cli.console import shape_text
-from usdenoise.pipeline.cutoff_reason import CutoffCertainty
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""

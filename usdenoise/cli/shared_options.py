@@ -9,8 +9,15 @@ import click
 from usdenoise.cli import option_values as read
 from usdenoise.cli.option_groups import Group, completing, option
 from usdenoise.jobs.job_options import COMPRESSIONS, MOVIES, PRODUCTS, Output
+from usdenoise.options.denoise_options import (
+    CHOICES,
+    PRESETS,
+    DenoiseOptions,
+    flag,
+    make_options,
+    preset_values,
+)
 from usdenoise.pictures.figure_choices import COLOR_MAPS
-from usdenoise.pipeline.options import CHOICES, PRESETS, DenoiseOptions, flag, make_options, preset_values
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]

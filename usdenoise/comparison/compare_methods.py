@@ -20,8 +20,8 @@ from usdenoise.errors import OptionError
 from usdenoise.formats.scratch import write_array
 from usdenoise.formats.truth import Truth
 from usdenoise.images import metrics
-from usdenoise.pipeline.denoise import STORAGE
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.recipe.denoise import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.precision import checked_conversion
@@ -45,7 +45,7 @@ class Comparison:
         status ("done", "failed", "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank,
         low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and
         citation. Values that a method does not have are None. The row of a blood map has the figures of its image
-        alone: the blood map of every filter is made in the same way, by :mod:`usdenoise.pipeline.blood`.
+        alone: the blood map of every filter is made in the same way, by :mod:`usdenoise.blood`.
     images : list of float32 array or None
         Linear image of each row, spatial axes in the order of the acquisition; None where a method failed.
     curves : list of tuple of (passes, seconds, held-out rms error)

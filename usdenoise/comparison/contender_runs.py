@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.clutter_projection import filter_projection
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.band import Band, keep_band, measure, remove_clutter
+from usdenoise.clutter.blood_by_place import filter_by_place, map_blood
+from usdenoise.comparison.randomized_svd import randomized_svd
+from usdenoise.comparison.robust_pca import robust_pca
+from usdenoise.comparison.soft_impute import soft_impute
+from usdenoise.comparison.temporal_filters import highpass, polynomial
 from usdenoise.completion.identifiability import check_rank, highest_rank
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.solve import Iteration
+from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import InputError, OptionError
-from usdenoise.filters.randomized_svd import randomized_svd
-from usdenoise.filters.robust_pca import robust_pca
-from usdenoise.filters.soft_impute import soft_impute
-from usdenoise.filters.temporal_filters import highpass, polynomial
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
-from usdenoise.pipeline.band import Band, keep_band, measure, remove_clutter
-from usdenoise.pipeline.blood.clutter_projection import filter_projection
-from usdenoise.pipeline.blood.neighbourhood import Neighbourhood
-from usdenoise.pipeline.blood_by_place import filter_by_place, map_blood
-from usdenoise.pipeline.denoise import STORAGE, denoise
-from usdenoise.pipeline.options import make_options
-from usdenoise.pipeline.pixel_subset import draw_pixel_subset
+from usdenoise.options.denoise_options import make_options
+from usdenoise.recipe.denoise import STORAGE, denoise
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import CasoratiMatrix, casorati, check_entries
 from usdenoise.stack.random_streams import RandomStream

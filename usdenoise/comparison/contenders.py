@@ -16,7 +16,7 @@ from usdenoise.comparison.contender_runs import (
     run_soft_impute,
 )
 from usdenoise.completion.descent_methods import METHODS
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 
 PAPER_TAU = 0.32
 """The paper's step as tau = 2 alpha / (n_pixels n_frames), with its alpha 1e7 and its stack of 26000 x 2400. Unlike

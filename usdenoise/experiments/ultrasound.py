@@ -15,9 +15,9 @@ from usdenoise.experiments.setup import ALPHA, GD_ALPHA, PAPER_SHAPE, Setup, Sta
 from usdenoise.images.metrics import correlation
 from usdenoise.images.power_doppler import decibels, power_doppler
 from usdenoise.linalg.row_blocks import block_rows
-from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.options import make_options
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.options.denoise_options import make_options
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.casorati import casorati
 
 SIGMA_HAT, LAMBDA = 5e-3, 5e-2

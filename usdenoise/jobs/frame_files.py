@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.formats.tables import tsv_text
 from usdenoise.images.power_doppler import POWER_UNIT
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.system.provenance import to_json
 

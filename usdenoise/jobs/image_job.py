@@ -55,9 +55,9 @@ from usdenoise.pictures.doppler_pictures import (
 )
 from usdenoise.pictures.figures import encoded, load_libraries, shortened
 from usdenoise.pictures.frames_figure import frames_figure, frames_png
-from usdenoise.pipeline.chunks.chunk_grid import fetch
-from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.recipe.chunks.chunk_grid import fetch
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati

@@ -13,9 +13,9 @@ from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import PAGE, REPORT, file_sizes, report_of
-from usdenoise.pages.page_templates import SCAN_PAGE, template
-from usdenoise.pipeline.options import DenoiseOptions
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pictures.page_templates import SCAN_PAGE, template
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.system.background import run_in_background
 from usdenoise.system.helper_process import HERE, Caller
 from usdenoise.system.memory import release_freed_memory

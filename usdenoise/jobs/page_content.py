@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.jobs.cautions import cautions
 from usdenoise.jobs.job_frame import Job
-from usdenoise.pages.charts import Carpet, Chart
-from usdenoise.pages.scan_page import Picture, scan_page
+from usdenoise.pictures.charts import Carpet, Chart
 from usdenoise.pictures.fitting import png_within
 from usdenoise.pictures.frames_figure import CARPET_DB, carpet_png
-from usdenoise.pipeline.frames.frame_quality import FrameQuality
+from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 
 PICTURE_BYTES = 2_000_000

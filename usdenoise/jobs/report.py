@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from usdenoise.clutter.cutoff_reason import CutoffReason
 from usdenoise.formats.file_state import size_on_disk
 from usdenoise.jobs.frame_files import bad_frames_of
-from usdenoise.pipeline.cutoff_reason import CutoffReason
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software

@@ -11,7 +11,7 @@ from usdenoise.jobs.job_frame import Job, JobKind, carry_out
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.sequence_job import SequenceJob
-from usdenoise.pipeline.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.helper_process import HERE, Caller
 
 

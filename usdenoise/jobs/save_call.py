@@ -9,7 +9,7 @@ from usdenoise.errors import OutputError, check_path
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, write_result
 from usdenoise.images.power_doppler import POWER_IMAGES
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
 from usdenoise.system.provenance import record, to_json

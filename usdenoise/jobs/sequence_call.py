@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.formats.loading import Source, open_stack
 from usdenoise.images.power_doppler import POWER_IMAGES
-from usdenoise.pipeline.denoise import as_acquisition
-from usdenoise.pipeline.labelled_result import LONG_NAMES
-from usdenoise.pipeline.options import DenoiseOptions, make_options
-from usdenoise.pipeline.windows import (
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.recipe.denoise import as_acquisition
+from usdenoise.recipe.labelled_result import LONG_NAMES
+from usdenoise.recipe.windows import (
     FilteredWindow,
     Window,
     cut_into_windows,

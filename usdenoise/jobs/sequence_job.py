@@ -28,8 +28,8 @@ from usdenoise.jobs.report import frames_of, source_of
 from usdenoise.pictures.doppler_pictures import power_doppler_figure, power_doppler_png
 from usdenoise.pictures.figures import encoded, shortened
 from usdenoise.pictures.film import check_available, movie
-from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.pipeline.windows import (
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.recipe.windows import (
     FilteredWindow,
     Window,
     cut_into_windows,

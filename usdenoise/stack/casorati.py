@@ -73,7 +73,7 @@ class CasoratiMatrix:
     executor : Executor
         Maps functions over row blocks.
     left_out : (n_frames,) boolean array or None
-        Frames that count nowhere: their values are 0 once :func:`usdenoise.pipeline.frames.bad_frames.leave_out` has
+        Frames that count nowhere: their values are 0 once :func:`usdenoise.frames.bad_frames.leave_out` has
         seen them. None, the default, when there are none.
     """
 

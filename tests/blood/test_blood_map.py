@@ -1,0 +1,188 @@
+"""The blood map of stacks whose blood and noise are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.conftest import all_frames
+from usdenoise.blood import blood_map, noise_map
+from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.errors import OptionError
+from usdenoise.images.metrics import correlation, detection_auc
+from usdenoise.phantom import PhantomSettings
+
+NOISY = PhantomSettings(
+    shape=(80, 64, 200), seed=21, blood_to_noise_db=-6.0, noise_gain_db=20.0, clutter_to_blood_db=40.0
+)
+
+
+def stack_of(terms):
+    return np.moveaxis(terms.iq, 0, -1)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Noise 6 dB over blood at the bottom and 20 dB less at the top: phantom, terms, true power, result."""
+    phantom, terms = all_frames(NOISY)
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0, dtype=np.float64)
+    return phantom, terms, truth, usdenoise.denoise(stack_of(terms), axes="zxt")
+
+
+def white(shape, seed, dtype=np.complex64):
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return (noise / np.sqrt(2) if np.iscomplexobj(dtype()) else noise.real).astype(dtype)
+
+
+def relative_error(image, truth):
+    return np.linalg.norm(image - truth) / np.linalg.norm(truth)
+
+
+def test_noise_that_grows_with_depth_is_not_blood(noisy):
+    phantom, _, truth, result = noisy
+    plain, blood = result.power_doppler, result.blood_power
+    assert correlation(blood, truth) > 0.88 > 0.5 > correlation(plain, truth)
+    assert detection_auc(blood, phantom.mask) > 0.95 > 0.8 > detection_auc(plain, phantom.mask)
+    assert relative_error(blood, truth) < 0.45 < 2 < relative_error(plain, truth)
+    vessel = truth > 1
+    assert 0.7 < blood[vessel].mean() / truth[vessel].mean() < 1.2
+
+
+def test_the_noise_map_is_the_noise(noisy):
+    phantom, _, _, result = noisy
+    ratio = result.noise_power / phantom.noise_power
+    # At the top, blood 14 dB over noise and leftover tissue add to it.
+    assert np.quantile(np.abs(ratio[30:] - 1), 0.9) < 0.15
+    assert np.corrcoef(np.log(result.noise_power.ravel()), np.log(phantom.noise_power.ravel()))[0, 1] > 0.99
+
+
+def test_a_step_of_a_tenth_in_blood_power_reads_as_a_tenth(noisy):
+    _, terms, _, result = noisy
+    gain = np.ones((80, 64))
+    gain[:, :32] = 1.1
+    louder = np.moveaxis(terms.tissue + terms.blood * np.sqrt(gain) + terms.noise, 0, -1)
+    cutoff = result.options.low_cutoff
+    changed = usdenoise.denoise(louder.astype(np.complex64), axes="zxt", low_cutoff=cutoff).blood_power
+    before = usdenoise.denoise(stack_of(terms), axes="zxt", low_cutoff=cutoff).blood_power
+    step = changed[:, :32].sum() / before[:, :32].sum()
+    assert 1.08 < step < 1.12
+    assert changed[:, 32:].sum() / before[:, 32:].sum() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.float32])
+@pytest.mark.parametrize("shape", [(40, 32, 200), (48, 40, 30), (12, 16, 14, 60)])
+@pytest.mark.parametrize("removed", [0, 4])
+def test_noise_alone_has_no_blood(dtype, shape, removed):
+    axes = "zxyt" if len(shape) == 4 else "zxt"
+    result = usdenoise.denoise(white(shape, 5, dtype), axes=axes, low_cutoff=removed)
+    standard_error = 1 / np.sqrt(shape[-1])
+    assert result.blood_power.max() < 4 * standard_error
+    assert np.median(result.noise_power) == pytest.approx(1.0, abs=2 * standard_error)
+    assert result.picture_quality.lost_share is None
+    assert result.picture_quality.sentence.startswith("no blood found above the noise")
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_map_scales_with_the_stack(noisy, scale):
+    _, terms, _, result = noisy
+    cutoff = result.options.low_cutoff
+    stack = stack_of(terms)
+    one = usdenoise.denoise(stack, axes="zxt", low_cutoff=cutoff)
+    scaled = usdenoise.denoise((scale * stack).astype(np.complex64), axes="zxt", low_cutoff=cutoff)
+    assert relative_error(scaled.blood_power / scale**2, one.blood_power) < 1e-3
+    assert relative_error(scaled.noise_power / scale**2, one.noise_power) < 1e-3
+
+
+def test_real_stacks_have_the_map_of_their_blood():
+    phantom, terms = all_frames(replace(NOISY, real=True))
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0, dtype=np.float64)
+    result = usdenoise.denoise(stack_of(terms), axes="zxt")
+    assert correlation(result.blood_power, truth) > 0.75 > 0.45 > correlation(result.power_doppler, truth)
+    assert np.quantile(np.abs(result.noise_power / phantom.noise_power - 1)[30:], 0.9) < 0.25
+
+
+def test_missing_entries_and_dropped_frames_do_not_count(noisy):
+    _, terms, truth, result = noisy
+    stack = stack_of(terms).copy()
+    rng = np.random.default_rng(0)
+    stack[..., rng.choice(200, 20, replace=False)] = np.nan
+    stack[rng.random(stack.shape) < 0.01] = np.nan
+    stack[40, 10] = np.nan
+    holes = usdenoise.denoise(stack, axes="zxt")
+    assert correlation(holes.blood_power, truth) > correlation(result.blood_power, truth) - 0.03
+    assert np.quantile(np.abs(holes.noise_power / result.noise_power - 1), 0.9) < 0.1
+
+
+def test_few_frames_still_separate_blood_from_noise(noisy):
+    _, terms, _, _ = noisy
+    truth = np.mean(np.abs(terms.blood[:30]) ** 2, axis=0, dtype=np.float64)
+    result = usdenoise.denoise(np.ascontiguousarray(stack_of(terms)[..., :30]), axes="zxt")
+    assert correlation(result.blood_power, truth) > correlation(result.power_doppler, truth) + 0.1
+
+
+def test_the_map_is_the_same_for_any_number_of_threads_and_any_band(noisy):
+    _, terms, _, result = noisy
+    stack = stack_of(terms)
+    band = {"high_cutoff": "rank", "rank": result.options.rank}
+    for more in ({"threads": 1}, {"threads": 3}, band):
+        other = usdenoise.denoise(stack, axes="zxt", **more)
+        assert other.blood_power.tobytes() == result.blood_power.tobytes(), more
+        assert other.noise_power.tobytes() == result.noise_power.tobytes(), more
+
+
+def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
+    _, terms, _, result = noisy
+    for module in (blood_map, noise_map):
+        monkeypatch.setattr(module, "PIXELS_A_BLOCK", 299)
+    again = usdenoise.denoise(stack_of(terms), axes="zxt")
+    np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)
+    np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())
+
+
+def test_pixels_without_any_signal_have_no_blood():
+    stack = np.zeros((80, 6, 40), np.complex64)
+    stack[:20] = white((20, 6, 40), seed=3)
+    result = usdenoise.denoise(stack, axes="zxt", rank=3, low_cutoff=0)
+    assert result.noise_power[5:10].min() > 0
+    assert not result.blood_power[40:].any()
+
+
+def test_the_verdict_on_the_picture_has_its_figures(noisy):
+    phantom, _, truth, result = noisy
+    picture = result.picture_quality
+    assert 0.5 * phantom.mask.mean() < picture.vessel_share < 2 * phantom.mask.mean()
+    noise = phantom.noise_power[phantom.mask]
+    level = 10 * np.log10(np.median(truth[phantom.mask] / noise))
+    assert picture.blood_to_noise_db == pytest.approx(level, abs=2.5)
+    assert picture.noise_share == pytest.approx(np.mean(phantom.noise_power > truth), abs=0.05)
+    assert 0.05 < picture.lost_share < 0.6
+    assert picture.reproducibility > 0.8
+    assert picture.sentence in result.verdict
+    assert result.fit_quality.sentence in result.verdict
+
+
+def test_a_verdict_without_noise_or_agreement_leaves_them_out():
+    words = PictureQuality(0.1, 0.0, None, 0.2, None).sentence
+    assert words == (
+        "vessels in 10 % of the image; noise dominates in 0 %; the clutter filter took 20 % of the blood, which the "
+        "blood map makes up for"
+    )
+    below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence
+    assert "3 dB below noise in them" in below
+    assert below.endswith("two halves of the scan correlate at 0.88")
+
+
+def test_the_stack_has_cutoffs_by_place_on_request(noisy):
+    _, terms, truth, result = noisy
+    by_place = usdenoise.denoise(stack_of(terms), axes="zxt", local_cutoff=True)
+    assert correlation(by_place.power_doppler, truth) > correlation(result.power_doppler, truth)
+    np.testing.assert_array_equal(by_place.blood_power, result.blood_power)
+    power = np.mean(np.abs(by_place.acquisition.iq) ** 2, axis=-1)
+    assert by_place.power_doppler == pytest.approx(power, rel=1e-4)
+
+
+def test_local_cutoff_must_be_a_bool():
+    with pytest.raises(OptionError, match="give local_cutoff True or False"):
+        usdenoise.DenoiseOptions(local_cutoff="yes")

@@ -1,0 +1,307 @@
+"""Where tissue ends: the similarity matrix, the two squares, and the choice on phantoms."""
+
+import numpy as np
+import pytest
+
+from tests.conftest import all_frames
+from tests.reference.matrices import casorati_matrix
+from usdenoise.clutter.blood_split import score_cutoffs
+from usdenoise.clutter.clutter_cutoff import choose_low_cutoff, mean_doppler
+from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.similarity import spatial_similarity, two_squares
+from usdenoise.completion.starts import gaussian
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.phantom import PhantomSettings
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.fit_quality import Verdict, judge_fit
+
+
+def test_similarity_is_the_correlation_of_envelopes():
+    left = gaussian(np.random.default_rng(0), (500, 6), np.complex64)
+    assert spatial_similarity(left) == pytest.approx(np.corrcoef(np.abs(left).T), abs=1e-5)
+
+
+def chosen(model, highest):
+    factor, factor_h = model.band(0, model.rank)
+    return choose_low_cutoff(model, casorati_matrix(factor @ factor_h), 1e-3, highest)
+
+
+def squares(n, a, b, noise, seed=0):
+    matrix = np.zeros((n, n))
+    matrix[:a, :a] = matrix[a:b, a:b] = 0.5
+    rough = np.random.default_rng(seed).standard_normal((n, n)) * noise
+    matrix += (rough + rough.T) / 2
+    np.fill_diagonal(matrix, 1)
+    return matrix
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 9), (10, 30), (1, 12), (20, 40)])
+def test_two_squares_are_found(a, b):
+    assert two_squares(squares(40, a, b, 0.1))[:2] == (a, b)
+
+
+def test_table_of_sums_equals_the_search_over_templates():
+    matrix = squares(12, 4, 9, 0.4)
+    best = (-2.0, 0, 0)
+    for a in range(1, 12):
+        for b in range(a + 1, 13):
+            template = np.zeros((12, 12))
+            template[:a, :a] = template[a:b, a:b] = 1
+            if template.std() > 0:
+                best = max(best, (np.corrcoef(template.reshape(-1), matrix.reshape(-1))[0, 1], a, b))
+    a, b, score = two_squares(matrix)
+    assert (a, b) == best[1:]
+    assert score == pytest.approx(best[0])
+
+
+def test_mean_doppler_of_a_pure_tone():
+    frames = np.arange(64)
+    tones = np.exp(2j * np.pi * frames[:, None] * np.array([0.1, -0.25, 0.0]))
+    # A component's signal is u conj(v).
+    assert mean_doppler(tones.conj() / 8) == pytest.approx([0.1, -0.25, 0.0])
+
+
+LEVELS = [(40.0, 6.0), (50.0, 0.0), (60.0, 6.0), (30.0, -6.0)]
+
+
+@pytest.mark.parametrize(("clutter", "noise"), LEVELS)
+def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
+    settings = PhantomSettings(
+        (64, 56, 240), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
+    )
+    _, terms = all_frames(settings)
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    matrix = terms.iq.reshape(240, -1).T
+    left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
+    removed = np.cumsum(np.abs(left * singular).astype(np.float64) ** 2, axis=1)[:, :60]
+    total = np.sum(np.abs(matrix) ** 2, axis=1)[:, None] - removed
+    best = max(correlation(total[:, k], truth) for k in range(60))
+    for sampling in (0.5, 0.2):
+        result = denoise(terms.iq, axes="tzx", sampling=sampling)
+        assert correlation(result.power_doppler, truth) > 0.97 * best
+        if sampling == 0.5:
+            assert result.fit_quality.verdict is Verdict.AS_FULL_SVD
+            assert result.fit_quality.held_out_ratio < 1.1
+        assert result.solution.passes <= 60
+
+
+def test_samples_alone_follow_the_svd():
+    settings = PhantomSettings((64, 56, 400), frame_rate_hz=1000.0, seed=32)
+    _, terms = all_frames(settings)
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    band = {"axes": "tzx", "low_cutoff": 15}
+    exact = correlation(denoise(terms.iq, method="svd", rank=20, **band).power_doppler, truth)
+    for sampling, share in ((0.5, 0.97), (0.25, 0.9)):
+        ours = denoise(terms.iq, sampling=sampling, refit="none", **band)
+        assert correlation(ours.power_doppler, truth) > share * exact
+
+
+@pytest.mark.parametrize("noise", [6.0, 0.0, -6.0])
+def test_nothing_is_removed_where_there_is_no_clutter(noise):
+    settings = PhantomSettings((48, 40, 160), frame_rate_hz=500.0, blood_to_noise_db=noise, seed=33)
+    _, terms = all_frames(settings)
+    result = denoise(terms.blood + terms.noise, axes="tzx")
+    assert result.options.low_cutoff == 0
+    assert result.cutoff.reason in (CutoffReason.NO_FALL, CutoffReason.TOO_FAST)
+    assert "no clutter" in result.cutoff_sentence
+
+
+def test_fast_leading_component_is_no_tissue():
+    frames = np.arange(100)
+    rng = np.random.default_rng(0)
+    left = np.linalg.qr(gaussian(rng, (300, 8), np.complex128))[0]
+    tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
+    model = LowRank(left, np.geomspace(1000, 1, 8), tones)
+    choice = chosen(model, 8)
+    assert choice.low == 0
+    assert choice.reason is CutoffReason.TOO_FAST
+    assert "-0.30 cycles per frame, too fast for tissue" in choice.sentence
+
+
+def test_tissue_up_to_the_last_component_is_said():
+    frames = np.linspace(0, 1, 100)
+    rng = np.random.default_rng(0)
+    envelope = rng.exponential(size=(300, 1))
+    left = envelope * gaussian(rng, (300, 10), np.complex128)
+    slow = np.exp(1j * np.outer(frames, np.arange(10))) / 10
+    model = LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1000, 1, 10), slow)
+    choice = chosen(model, 9)
+    assert (choice.low, choice.certainty) == (9, CutoffCertainty.UNSURE)
+    assert choice.reason is CutoffReason.BEYOND_RANK
+    assert "raise the rank" in choice.sentence
+
+
+def test_missing_frames_pixels_and_entries_leave_the_picture():
+    settings = PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=34)
+    _, terms = all_frames(settings)
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    rng = np.random.default_rng(0)
+    broken = terms.iq.copy()
+    broken[rng.choice(300, 30, replace=False)] = np.nan
+    dead = rng.random(truth.shape) < 0.05
+    broken[:, dead] = np.nan
+    broken[rng.random(broken.shape) < 0.01] = np.nan
+    options = {"axes": "tzx", "low_cutoff": 14}
+    complete = correlation(denoise(terms.iq, **options).power_doppler[~dead], truth[~dead])
+    result = denoise(broken, **options)
+    assert np.isfinite(result.acquisition.iq).all()
+    assert correlation(result.power_doppler[~dead], truth[~dead]) > 0.98 * complete
+
+
+def test_random_configurations_never_diverge():
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        shape = (*(int(n) for n in rng.integers(4, 24, 2)), int(rng.integers(8, 60)))
+        rank = int(rng.integers(1, 6))
+        left, right = (
+            gaussian(rng, (shape[0] * shape[1], rank), complex),
+            gaussian(rng, (shape[2], rank), complex),
+        )
+        stack = ((left * np.logspace(0, -3, rank)) @ right.T).reshape(shape)
+        stack += 1e-3 * gaussian(rng, (1, stack.size), complex).reshape(shape)
+        stack = (stack * 10 ** rng.uniform(-6, 6)).astype(np.complex64)
+        init = str(rng.choice(["pixels", "spectral", "random"]))
+        result = denoise(stack, axes="zxt", rank=2, init=init, sampling=float(rng.uniform(0.5, 1)))
+        assert np.isfinite(result.acquisition.iq).all()
+
+
+@pytest.mark.parametrize(
+    ("held_out", "n_sampled", "gained", "verdict", "words"),
+    [
+        (1.03, 5000, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
+        (9.0, 5000, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
+        (
+            1.3,
+            5000,
+            0.6,
+            Verdict.CLOSE_TO_FULL_SVD,
+            "close to the full SVD: the last pass over all entries gained 0.6 times what is left",
+        ),
+        (
+            1.3,
+            5000,
+            6.0,
+            Verdict.NOT_REFITTED,
+            "poor fit: the last pass over all entries gained 6 times what is left; raise the sampling, or raise "
+            "the iterations",
+        ),
+        (9.0, 5000, None, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),
+        (1.03, 5000, None, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
+        (1.3, 1500, None, Verdict.TOO_FEW_SAMPLES, "too few samples: 15 per pixel for rank 10"),
+        (
+            1.3,
+            800,
+            0.4,
+            Verdict.TOO_FEW_SAMPLES,
+            "too few samples: 8 per pixel for rank 10; raise the sampling, or lower the rank",
+        ),
+        (
+            None,
+            5000,
+            0.4,
+            Verdict.NOT_JUDGED,
+            "no entry was held out, so the fit cannot be judged; raise the sampling",
+        ),
+    ],
+)
+def test_verdicts(held_out, n_sampled, gained, verdict, words):
+    left = 100 * 80 - 10 * (100 + 80 - 10)
+    quality = judge_fit(
+        held_out_rmse=held_out,
+        residual_energy=left,
+        energy=1e3 * left,
+        shape=(100, 80),
+        rank=10,
+        samples_per_pixel=None if n_sampled is None else n_sampled / 100,
+        gained_energy=None if gained is None else gained * left,
+    )
+    assert quality.residual_rms == pytest.approx(1.0)
+    assert quality.verdict is verdict
+    assert quality.sentence.startswith(words)
+    assert Verdict.from_code(quality.verdict.code) is verdict
+    assert quality.verdict.is_good == words.startswith("as good as")
+    if held_out is not None and n_sampled == 5000:
+        assert quality.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
+
+
+def test_rounding_errors_are_no_gain_of_the_refit():
+    given = {"held_out_rmse": 1e-7, "shape": (100, 80), "rank": 10, "samples_per_pixel": 50.0}
+    quality = judge_fit(residual_energy=0.0, gained_energy=1e-8, energy=1.0, **given)
+    assert quality.verdict is Verdict.AS_FULL_SVD
+    quality = judge_fit(residual_energy=0.0, gained_energy=1e-3, energy=1.0, **given)
+    assert quality.verdict is Verdict.NOT_REFITTED
+
+
+def test_advice_names_what_is_wrong_with_the_frames():
+    quality = judge_fit(
+        held_out_rmse=9.0,
+        residual_energy=100.0,
+        shape=(100, 80),
+        rank=10,
+        samples_per_pixel=50.0,
+        gained_energy=None,
+        energy=1e3,
+        advice="leave the bad frames out",
+    )
+    assert quality.sentence.endswith("; leave the bad frames out, or raise the iterations")
+
+
+def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):
+    """Envelopes of one speckle field, then ones that hold less and less of it, then those of a few vessels."""
+    rng = np.random.default_rng(seed)
+    n_pixels, rank = 4000, 40
+    tissue = rng.exponential(size=n_pixels)
+    vessels = np.where(rng.random(n_pixels) < 0.1, 5.0, 0.1)
+    shares = np.concatenate([np.ones(n_tissue), np.linspace(1, 0, n_edge + 2)[1:-1], np.zeros(rank)])[:rank]
+    power = shares * tissue[:, None] + (1 - shares) * vessels[:, None] + noise
+    left = np.sqrt(power) * gaussian(rng, (n_pixels, rank), np.complex128)
+    slow = np.exp(1j * np.outer(np.linspace(0, 1, 200), np.arange(rank))) / np.sqrt(200)
+    return LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1e4, 1, rank), slow)
+
+
+@pytest.mark.parametrize("n_tissue", [6, 12, 20])
+@pytest.mark.parametrize("n_edge", [0, 4, 8])
+def test_the_cut_lies_where_the_speckle_gives_way_to_the_vessels(n_tissue, n_edge):
+    choice = chosen(tissue_then_blood(n_tissue, n_edge), 40)
+    assert n_tissue <= choice.low <= n_tissue + n_edge
+    if n_edge == 0:
+        assert (choice.low, choice.certainty) == (n_tissue, CutoffCertainty.SURE)
+
+
+def test_rules_that_disagree_make_the_choice_unsure():
+    choice = chosen(tissue_then_blood(4, 30), 40)
+    assert choice.certainty is CutoffCertainty.UNSURE
+    assert abs(choice.two_squares[0] - choice.low) > 2
+
+
+def test_maps_that_are_the_same_everywhere_correlate_with_nothing():
+    rng = np.random.default_rng(0)
+    left = rng.choice([-1, 1, 1j, -1j], (256, 12)) / 16
+    model = LowRank(left, np.geomspace(1000, 1, 12), np.linalg.qr(gaussian(rng, (40, 12), np.complex128))[0])
+    factor, factor_h = model.band(0, 12)
+    scores = score_cutoffs(model, casorati_matrix(factor @ factor_h), 0.01, 3, range(6, 12))
+    assert np.array_equal(scores, np.full(9, -1.0))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_blood_map_is_found_60_db_below_tissue(scale):
+    rng = np.random.default_rng(0)
+    n_pixels, n_frames = 3000, 300
+    speckle = rng.exponential(size=(n_pixels, 1))
+    vessels = np.where(rng.random((n_pixels, 1)) < 0.1, 1.0, 0.0)
+    right = np.linalg.qr(gaussian(rng, (n_frames, 30), np.complex128))[0]
+    amplitudes = np.geomspace(1000, 3, 10) * np.sqrt(n_frames)
+    tissue = (np.sqrt(speckle) * gaussian(rng, (n_pixels, 10), np.complex128) * amplitudes) @ right[:, :10].T
+    blood = (vessels * gaussian(rng, (n_pixels, 20), np.complex128) * np.sqrt(n_frames / 20)) @ right[
+        :, 10:
+    ].T
+    matrix = ((tissue + blood) * scale).astype(np.complex64)
+    left, singular, right_h = np.linalg.svd(matrix.astype(np.complex128), full_matrices=False)
+    model = LowRank(
+        left[:, :30].astype(np.complex64), singular[:30], right_h[:30].conj().T.astype(np.complex64)
+    )
+    scores = score_cutoffs(model, casorati_matrix(matrix), 1e-3 * scale, 10, range(10, 22))
+    assert np.argmax(scores) == 10
+    assert scores[10] > 0.95
+    assert (scores[1:10] < 0.1).all()

@@ -1,0 +1,34 @@
+"""The similarity of components to the leading ones, against loops."""
+
+import numpy as np
+import pytest
+
+from usdenoise.clutter.similarity import TYPICAL_SIMILARITY, SimilarityProfile
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("n_close", [1, 2, 5, 9])
+def test_the_profile_is_a_running_median_of_mean_similarities(n_components, n_close):
+    rng = np.random.default_rng(n_components)
+    similarity = rng.uniform(0, 1, (n_components, n_components))
+    singular_values = np.where(np.arange(n_components) < n_close, 1.0, 0.029)
+    n_references = min(n_close, 5, n_components)
+    raw = [1.0]
+    for component in range(1, n_components):
+        before = similarity[component, : min(component, n_references)]
+        raw.append(sum(before) / len(before))
+    expected = [np.median(raw[max(0, k - 1) : k + 2]) for k in range(n_components)]
+    profile = SimilarityProfile.of(similarity, singular_values)
+    np.testing.assert_allclose(profile.values, expected, rtol=1e-12)
+    plateau = TYPICAL_SIMILARITY if n_references == 1 else np.median(expected[1:n_references])
+    assert profile.plateau == pytest.approx(plateau)
+
+
+def test_a_fall_has_to_last():
+    high, low = 0.5, 0.01
+    values = np.array([high] * 6 + [low, low] + [high] * 3 + [low, low, high, low, low, high])
+    profile = SimilarityProfile(values, 0.5)
+    # One of five components may be above the level, and beyond the end all are below it.
+    assert profile.first_below(0.1) == 11
+    assert profile.first_below(0.001) is None
+    assert SimilarityProfile(np.full(4, low), 0.5).first_below(0.1) == 1

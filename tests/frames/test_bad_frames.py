@@ -1,0 +1,208 @@
+"""Bad frames: what is found, what is not, and that the rest of the scan is as if they had never been there."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.conftest import all_frames
+from tests.reference.matrices import casorati_matrix
+from usdenoise import denoise
+from usdenoise.components.pixel_subset import draw_pixel_subset
+from usdenoise.errors import OptionError
+from usdenoise.frames.bad_frames import _outliers
+from usdenoise.images.flow import directional_power, doppler_frequency, signed_power
+from usdenoise.phantom import PhantomSettings
+from usdenoise.stack.acquisition import Acquisition
+
+SETTINGS = PhantomSettings((48, 40, 200), frame_rate_hz=500.0, seed=31)
+BAD = (17, 60, 61, 120, 199)
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return np.moveaxis(all_frames(SETTINGS)[1].iq, 0, -1)
+
+
+def with_interference(stack, level, frames=BAD):
+    rng = np.random.default_rng(8)
+    noisy = stack.copy()
+    noise = rng.standard_normal((*stack.shape[:-1], len(frames), 2)) @ [1, 1j]
+    noisy[..., list(frames)] += level * np.sqrt(np.mean(np.abs(stack) ** 2) / 2) * noise
+    return noisy
+
+
+def numbers(result):
+    return tuple(bad.frame for bad in result.frame_quality.bad)
+
+
+@pytest.mark.parametrize("level", [3.0, 0.3])
+def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(clean, level):
+    result = denoise(with_interference(clean, level), axes="zxt")
+    assert numbers(result) == BAD
+    assert {bad.reason for bad in result.frame_quality.bad} == {"outlier"}
+    good = np.setdiff1d(np.arange(200), BAD)
+    without = denoise(np.ascontiguousarray(clean[..., good]), axes="zxt")
+    assert result.options.low_cutoff == without.options.low_cutoff
+    assert result.singular_values[:20] == pytest.approx(without.singular_values[:20], rel=1e-3)
+    assert result.power_doppler == pytest.approx(without.power_doppler, rel=2e-2)
+    assert np.corrcoef(result.blood_power.ravel(), without.blood_power.ravel())[0, 1] > 0.99
+    assert result.fit_quality.held_out_ratio < 1.2
+    assert result.noise_floor == pytest.approx(without.noise_floor, rel=0.05)
+    assert result.n_unobserved == len(BAD) * 48 * 40
+    filtered = result.acquisition.iq
+    assert np.mean(np.abs(filtered[..., good]) ** 2, axis=-1) == pytest.approx(result.power_doppler, rel=1e-4)
+    assert "5 of 200 frames are left out (5 unlike the other frames)" in result.verdict
+
+
+def test_the_model_fills_the_frames_that_are_left_out(clean):
+    result = denoise(
+        with_interference(clean, 3.0), axes="zxt", low_cutoff=0, high_cutoff=8, rank=20, refit="all"
+    )
+    assert numbers(result) == BAD
+    truth = denoise(clean, axes="zxt", low_cutoff=0, high_cutoff=8, rank=20).acquisition.iq
+    error = np.abs(result.acquisition.iq - truth)[..., [17, 60, 61, 120]]
+    # Tissue is interpolated between the frames before and after.
+    assert np.sqrt(np.mean(error**2)) < 0.1 * np.sqrt(np.mean(np.abs(truth) ** 2))
+
+
+def test_misfits_equal_the_regression_of_each_frame_on_all_others():
+    rng = np.random.default_rng(2)
+    matrix = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 40)) + 0.1 * rng.standard_normal((60, 40))
+    matrix[:, 7] += rng.standard_normal(60)
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    ridge = subset.n_pixels * subset.noise_rms**2
+    misfits = []
+    for t in range(40):
+        others = np.delete(matrix, t, axis=1)
+        weights = np.linalg.solve(others.T @ others + ridge * np.eye(39), others.T @ matrix[:, t])
+        misfits.append(np.sum((matrix[:, t] - others @ weights) ** 2))
+    found = _outliers(subset)
+    assert [bad.frame for bad in found] == [7]
+    assert found[0].score == pytest.approx(10 * np.log10(misfits[7] / np.median(misfits)), abs=0.05)
+
+
+@pytest.mark.parametrize("clutter", [0.0, 20.0, 60.0])
+@pytest.mark.parametrize("noise", [-6.0, 17.0])
+def test_no_frame_of_a_clean_scan_is_bad(clutter, noise):
+    settings = replace(SETTINGS, clutter_to_blood_db=clutter, blood_to_noise_db=noise, shape=(32, 28, 120))
+    stack = np.moveaxis(all_frames(settings)[1].iq, 0, -1)
+    assert numbers(denoise(stack, axes="zxt")) == ()
+
+
+def test_the_ends_of_a_scan_that_changes_fast_are_not_bad():
+    rng = np.random.default_rng(4)
+    # Noise over the pixels, so smooth over 32 frames that a frame is predicted well only between two others.
+    kernel = np.exp(-0.5 * ((np.arange(32)[:, None] - np.arange(32)) / 1.5) ** 2)
+    smooth = rng.standard_normal((900, 32, 2)) @ [1, 1j] @ np.linalg.cholesky(kernel + 1e-3 * np.eye(32)).T
+    stack = (smooth + 0.01 * (rng.standard_normal((900, 32, 2)) @ [1, 1j])).reshape(30, 30, 32)
+    assert numbers(denoise(stack, axes="zxt")) == ()
+    stack[..., [0, 1, 15]] += 3 * (rng.standard_normal((30, 30, 3, 2)) @ [1, 1j])
+    assert numbers(denoise(stack, axes="zxt")) == (0, 1, 15)
+
+
+def test_damaged_frames_have_their_reasons(clean):
+    stack = clean.copy()
+    stack[..., 10] = 0
+    stack[..., 50] = 1 + 2j
+    stack[..., 91] = stack[..., 90]
+    top = np.float32(0.5 * np.abs(stack.real).max())
+    stack.real = np.clip(stack.real, -10 * top, 10 * top)
+    stack.real[:24, :, 150] = 10 * top
+    result = denoise(stack, axes="zxt")
+    found = {bad.frame: bad.reason for bad in result.frame_quality.bad}
+    assert found == {10: "zero", 50: "constant", 91: "duplicate", 150: "saturated"}
+    assert "1 zero everywhere, 1 the same everywhere, 1 copies of the frame before, 1 saturated" in (
+        result.frame_quality.sentence
+    )
+
+
+def test_bad_frames_may_be_kept_or_given(clean):
+    noisy = with_interference(clean, 3.0)
+    kept = denoise(noisy, axes="zxt", bad_frames="keep")
+    assert numbers(kept) == BAD
+    assert kept.frame_quality.left_out is None
+    assert "are kept; leave them out with --bad-frames auto" in kept.frame_quality.sentence
+    given = denoise(noisy, axes="zxt", bad_frames=[*BAD, 3])
+    assert numbers(given) == (3, *BAD)
+    assert given.n_unobserved == 6 * 48 * 40
+    one = denoise(clean, axes="zxt", bad_frames=5)
+    assert numbers(one) == (5,)
+
+
+def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean):
+    frames = tuple(range(0, 200, 4))
+    result = denoise(with_interference(clean, 3.0, frames), axes="zxt")
+    assert result.frame_quality.is_bad
+    assert result.frame_quality.left_out is None
+    found = numbers(result)
+    assert set(found) <= set(frames)
+    assert len(found) > 40
+    said = f"the scan is bad as a whole: {len(found)} of 200 frames look bad"
+    assert result.frame_quality.sentence.startswith(said)
+
+
+def test_too_few_frames_are_not_judged():
+    rng = np.random.default_rng(0)
+    stack = rng.standard_normal((12, 10, 12)).astype(np.float32)
+    stack[..., 5] *= 100
+    assert numbers(denoise(stack, axes="zxt")) == ()
+
+
+def test_holes_and_bad_frames_together(clean):
+    noisy = with_interference(clean, 3.0)
+    noisy[3:9, 4:8, 30:40] = np.nan
+    noisy[20, 20, 60] = np.nan
+    result = denoise(noisy, axes="zxt")
+    assert numbers(result) == BAD
+    assert result.n_unobserved == len(BAD) * 48 * 40 + 6 * 4 * 10
+    assert np.isfinite(result.acquisition.iq).all()
+
+
+def test_frames_that_are_left_out_are_not_in_the_flow_images(clean):
+    result = denoise(with_interference(clean, 3.0), axes="zxt", low_cutoff=14)
+    stack, left_out = result.acquisition, result.frame_quality.left_out
+    used = np.ascontiguousarray(stack.iq[..., ~left_out])
+    assert signed_power(stack, left_out).values == pytest.approx(
+        result.power_doppler * np.sign(doppler_frequency(stack, left_out=left_out)), rel=1e-3
+    )
+    positive, negative = directional_power(stack, left_out=left_out)
+    assert positive + negative == pytest.approx(np.mean(np.abs(used) ** 2, axis=-1), rel=1e-3)
+    pairs = ~left_out[1:] & ~left_out[:-1]
+    lag = np.sum((stack.iq[..., 1:] * stack.iq[..., :-1].conj())[..., pairs], axis=-1)
+    assert doppler_frequency(stack, left_out=left_out) == pytest.approx(np.angle(lag) / (2 * np.pi), abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_stack_does_not_count(clean, scale):
+    assert numbers(denoise((with_interference(clean, 0.3) * scale).astype(np.complex64), axes="zxt")) == BAD
+
+
+def test_a_frame_that_is_not_there_is_refused(clean):
+    with pytest.raises(
+        OptionError, match="bad frame 200 is not among the frames 0 to 199; change bad_frames"
+    ):
+        denoise(clean, axes="zxt", bad_frames=[200])
+    with pytest.raises(OptionError, match="199 bad frames of 200 leave fewer than two"):
+        denoise(clean, axes="zxt", bad_frames=range(199))
+    for wrong in ("3:x", [], [1.5], "none"):
+        with pytest.raises(OptionError, match="is not known; give bad_frames auto, keep or frame numbers"):
+            denoise(clean, axes="zxt", bad_frames=wrong)
+
+
+def test_the_svd_leaves_bad_frames_out_too(clean):
+    noisy = with_interference(clean, 3.0)
+    result = denoise(noisy, axes="zxt", method="svd", rank=20, low_cutoff=14)
+    good = np.setdiff1d(np.arange(200), BAD)
+    flat = clean[..., good].reshape(-1, len(good))
+    left, singular, right = np.linalg.svd(flat, full_matrices=False)
+    expected = flat - (left[:, :14] * singular[:14]) @ right[:14]
+    power = np.mean(np.abs(expected) ** 2, axis=1).reshape(48, 40)
+    assert result.power_doppler == pytest.approx(power, rel=1e-3)
+
+
+def test_axes_in_another_order_have_the_same_bad_frames(clean):
+    noisy = with_interference(clean, 0.3)
+    result = denoise(Acquisition(np.ascontiguousarray(np.moveaxis(noisy, -1, 0)), "tzx"))
+    assert numbers(result) == BAD
+    assert result.acquisition.iq.shape == (200, 48, 40)

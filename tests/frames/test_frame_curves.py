@@ -1,0 +1,79 @@
+"""Curves over the frames, against slow loops."""
+
+import numpy as np
+import pytest
+
+from tests.reference.matrices import casorati_matrix, low_rank_and_noise
+from usdenoise.frames import frame_curves as frame_curves_module
+from usdenoise.frames.filling import interpolated
+from usdenoise.frames.frame_curves import frame_curves, frame_sample
+
+
+@pytest.mark.parametrize("frames_a_block", [7, 128])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
+    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
+    matrix = low_rank_and_noise(dtype)
+    left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
+    sample = frame_sample(casorati_matrix(matrix), len(matrix))
+    curves = frame_curves(sample, left, np.zeros((matrix.shape[1], 2)))
+    assert np.isnan(curves.dvars[0])
+    for t in range(matrix.shape[1]):
+        frame = matrix[:, t].astype(np.complex128)
+        assert curves.intensity[t] == pytest.approx(np.mean(np.abs(frame) ** 2), rel=1e-5)
+        outside = frame - left @ (left.conj().T @ frame)
+        assert curves.outside[t] == pytest.approx(np.mean(np.abs(outside) ** 2), rel=1e-3)
+        if t:
+            step = frame - matrix[:, t - 1]
+            assert curves.dvars[t] == pytest.approx(np.sqrt(np.mean(np.abs(step) ** 2)), rel=1e-5)
+
+
+@pytest.mark.parametrize("frames_a_block", [7, 128])
+def test_frames_that_are_left_out_later_keep_their_values(frames_a_block, monkeypatch):
+    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
+    matrix = low_rank_and_noise(np.complex64)
+    left, moved = np.linalg.svd(matrix, full_matrices=False)[0][:, :3], np.zeros((matrix.shape[1], 2))
+    expected = frame_curves(frame_sample(casorati_matrix(matrix.copy()), len(matrix)), left, moved)
+    left_out = np.zeros(matrix.shape[1], bool)
+    left_out[[0, 6, 7, 8, -1]] = True
+    sample = frame_sample(casorati_matrix(matrix), len(matrix), left_out)
+    matrix[:, left_out] = 0
+    curves = frame_curves(sample, left, moved)
+    for name in ("intensity", "dvars", "outside", "carpet"):
+        np.testing.assert_array_equal(getattr(curves, name), getattr(expected, name), err_msg=name)
+
+
+def test_the_carpet_is_the_power_of_bands_over_their_medians():
+    rng = np.random.default_rng(3)
+    values = (rng.standard_normal((512, 50)) * np.repeat([1.0, 100.0], 256)[:, None]).astype(np.float32)
+    values[:, 20] *= 10
+    values[-8:] = 0
+    sample = frame_sample(casorati_matrix(values), 512)
+    carpet = frame_curves(sample, np.zeros((512, 0), np.float32), np.zeros((50, 2))).carpet
+    assert carpet.shape == (64, 50)
+    for band in range(63):
+        power = np.mean(values[8 * band : 8 * band + 8].astype(float) ** 2, axis=0)
+        np.testing.assert_allclose(carpet[band], power / np.median(power), rtol=1e-5)
+    assert not carpet[63].any()
+    assert (carpet[:63].argmax(axis=1) == 20).all()
+
+
+def test_without_clutter_everything_is_outside():
+    matrix = low_rank_and_noise(np.complex64)
+    curves = frame_curves(
+        frame_sample(casorati_matrix(matrix), 10), np.zeros((len(matrix), 0)), np.zeros((matrix.shape[1], 2))
+    )
+    assert curves.outside == pytest.approx(curves.intensity)
+
+
+def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
+    from usdenoise.linalg.low_rank import LowRank
+
+    right = np.zeros((6, 1), np.complex64)
+    right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
+    model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
+    left_out = np.array([False, False, True, True, False, True])
+    filled = interpolated(model, left_out).right[:, 0]
+    assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
+    assert interpolated(model, None) is model
+    assert right[2, 0] == 0

@@ -1,0 +1,122 @@
+"""Displacements, registration and movements of the image, on images that were moved."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from tests.conftest import all_frames
+from tests.reference.matrices import casorati_matrix
+from usdenoise import denoise
+from usdenoise.errors import InputError
+from usdenoise.frames.displacement import displacements
+from usdenoise.frames.movement import describe_movement
+from usdenoise.frames.registration import register
+from usdenoise.phantom import PhantomSettings
+
+
+def moved_speckle(shape, shifts, seed=0, dtype=np.complex64):
+    """A smooth speckle image, moved by a shift in each frame; Casorati matrix."""
+    rng = np.random.default_rng(seed)
+    wide = [n + 16 for n in shape]
+    parts = [ndimage.gaussian_filter(rng.standard_normal(wide), 1.5) for _ in range(2)]
+    image = parts[0] + 1j * parts[1] if np.iscomplexobj(dtype()) else parts[0]
+    inner = tuple(slice(8, 8 + n) for n in shape)
+    frames = [ndimage.shift(image, shift, order=5)[inner].reshape(-1) for shift in shifts]
+    return np.stack(frames, axis=1).astype(dtype)
+
+
+@pytest.mark.parametrize(("shape", "most"), [((60, 50), 0.1), ((24, 20, 22), 0.15), ((90, 100), 0.1)])
+def test_displacements_are_found_to_a_tenth_of_a_pixel(shape, most):
+    rng = np.random.default_rng(1)
+    shifts = rng.uniform(-2, 2, (20, len(shape)))
+    found = displacements(casorati_matrix(moved_speckle(shape, shifts)), shape)
+    error = (found - np.median(found, axis=0)) - (shifts - np.median(shifts, axis=0))
+    assert np.sqrt(np.mean(error**2)) < most
+
+
+def test_frames_without_an_image_are_not_displaced():
+    matrix = moved_speckle((40, 30), np.zeros((6, 2)))
+    matrix[:, 2], matrix[:, 3] = 0, 5
+    assert displacements(casorati_matrix(matrix), (40, 30)) == pytest.approx(np.zeros((6, 2)), abs=0.01)
+    assert displacements(casorati_matrix(np.zeros((12, 4), np.float32)), (4, 3)).tolist() == [[0, 0]] * 4
+    assert displacements(casorati_matrix(np.ones((1, 4), np.complex64)), (1, 1)).tolist() == [[0, 0]] * 4
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.float32])
+def test_registration_brings_every_frame_back(dtype):
+    shape, shifts = (50, 44), np.random.default_rng(3).uniform(-2, 2, (12, 2))
+    matrix = moved_speckle(shape, shifts, dtype=dtype)
+    still = moved_speckle(shape, np.zeros((1, 2)), dtype=dtype).reshape(shape)
+    data = casorati_matrix(matrix)
+    register(data, shape, shifts)
+    inside = data.values.reshape(*shape, -1)[6:-6, 6:-6]
+    error = np.abs(inside - still[6:-6, 6:-6, None])
+    assert np.sqrt(np.mean(error**2)) < 0.05 * np.sqrt(np.mean(np.abs(still) ** 2))
+
+
+def test_registration_needs_every_entry():
+    missing = np.zeros((12, 4), bool)
+    missing[0, 0] = True
+    with pytest.raises(
+        InputError, match="registration needs every entry, and some are NaN or infinite; leave out motion"
+    ):
+        register(casorati_matrix(np.ones((12, 4)), missing), (4, 3), np.zeros((4, 2)))
+
+
+def test_a_rigid_motion_is_undone_before_the_estimate():
+    settings = PhantomSettings((48, 40, 120), frame_rate_hz=500.0, seed=5, drift_pixels=3.0)
+    stack = np.moveaxis(all_frames(settings)[1].iq, 0, -1)
+    as_it_is = denoise(stack, axes="zxt")
+    registered = denoise(stack, axes="zxt", motion="rigid")
+    # The first component holds more of a stack that stands still.
+    shares = [r.singular_values[0] ** 2 / np.sum(r.singular_values**2) for r in (as_it_is, registered)]
+    assert shares[1] > shares[0] + 0.1
+    assert np.ptp(registered.frame_quality.curves.displacement[:, 0]) > 1.5
+    assert "the image moves by up to" in as_it_is.verdict
+
+
+def everything(n):
+    return np.ones(n, bool)
+
+
+def test_a_step_is_told_from_a_drift_and_from_a_jerk():
+    n = np.arange(200)
+    noise = 0.02 * np.random.default_rng(0).standard_normal((200, 2))
+    step = noise + np.outer(n >= 80, [1.0, 0.5])
+    found = describe_movement(step, everything(200))
+    assert found.steps == (80,)
+    assert found.step_pixels == pytest.approx(np.hypot(1, 0.5), abs=0.05)
+    assert "the image steps by 1.1 pixels at frame 80" in found.sentence
+    assert found.advice == "try --motion rigid or shorter windows"
+    drift = describe_movement(noise + np.outer(n / 50, [1.0, 0.0]), everything(200))
+    assert drift.steps == ()
+    assert "the image moves by up to 1.9 pixels" in drift.sentence
+    still = describe_movement(noise, everything(200))
+    assert (still.sentence, still.advice, still.step_pixels) == ("", None, 0.0)
+
+
+@pytest.mark.parametrize("length", [14, 20, 24])
+def test_a_jerk_that_goes_back_is_no_step(length):
+    n = np.arange(200)
+    inside = np.clip((n - 90) / length, 0, 1)
+    jerk = np.outer(1.5 * np.sin(np.pi * inside) ** 2, [0.8, 0.6])
+    noise = np.random.default_rng(1).normal(0, 0.02, (200, 2))
+    found = describe_movement(jerk + noise, everything(200))
+    assert found.steps == ()
+    assert "the image moves by up to 1." in found.sentence
+
+
+def test_noise_has_no_place():
+    noise = np.random.default_rng(0).uniform(-8, 8, (200, 2))
+    assert describe_movement(noise, everything(200)).sentence == ""
+
+
+def test_frames_without_a_place_do_not_count_as_movement():
+    displacement = np.zeros((200, 2))
+    displacement[50:60] = 9.0
+    used = np.ones(200, bool)
+    used[50:60] = False
+    assert describe_movement(displacement, used).sentence == ""
+    moved = np.outer(np.arange(200) >= 100, [2.0, 0.0])
+    assert describe_movement(moved, used).steps == (100,)
+    assert describe_movement(moved[:5], used[:5]).steps == ()

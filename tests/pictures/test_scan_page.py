@@ -1,0 +1,229 @@
+"""The page of a scan: what it says, in words and numbers, and that it needs nothing else."""
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.pictures.reports import EVIL, Page, report
+from usdenoise.pictures.charts import Chart, svg, ticks
+from usdenoise.pictures.methods_paragraph import methods_paragraph
+from usdenoise.pictures.scan_page import Picture, scan_page
+
+PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
+BAD_FRAME = {"frame": 3, "reason": "", "score": 1.0}
+NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
+
+
+def page(pictures: Any = (PICTURE,), charts: Any = (NOISE,), **fields: Any) -> Page:
+    return Page(scan_page("x", report(**fields), pictures, charts))
+
+
+def test_the_page_says_what_the_report_says() -> None:
+    text = page().text
+    for words in (
+        "Vessels in 19 % of the image; estimate: as good as the full SVD.",
+        "Nothing doubtful was found.",
+        "8.1 dB", "0.82", "75 %", "1.02 ×", "150 MiB",
+        "2 components were removed (sure): from component 2 on, the similarity falls.",
+        "t 40, z 12, x 10", "500 Hz", "z 0.1 mm, x 0.1 mm", "ab" * 32, "Nothing had to be assumed.",
+        "usdenoise run 'scans/my scan.h5'", "9.8.7",
+    ):  # fmt: skip
+        assert words in text
+    assert "Bad frames" not in text
+    links = [attributes["href"] for attributes in page().all("a")]
+    assert links == ["./x_denoised.h5", "./x_report.json"]
+
+
+def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
+    shown = page()
+    assert [image["alt"] for image in shown.all("img")] == ["Blood map: 12 × 10 pixels"]
+    assert [image["src"] for image in shown.all("img")] == ["data:image/png;base64,iVBORw=="]
+    labels = [chart["aria-label"] for chart in shown.all("svg")]
+    assert labels == [
+        "Singular values: 4 points of dB below the first over component, first 0, last −60, smallest −60 at 4, "
+        "largest 0 at 1; line at 2.5: 2 removed",
+        "Similarity of each component to the leading ones: 4 points of similarity over component, first 0.9, last 0.05, "
+        "smallest 0.05 at 4, largest 0.9 at 1; line at 2.5: 2 removed",
+        "Held-out error over the iterations: 4 points of rms error, units of the file over iteration, first 0.6, last "
+        "0.51, smallest 0.51 at 3, largest 0.6 at 0",
+        "Noise over depth: 2 points of dB over depth (mm), first −9, last −8, smallest −9 at 0, largest −8 at 0.1",
+    ]
+
+
+def test_hostile_text_is_shown_and_not_obeyed() -> None:
+    source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
+    fields = {
+        "input": source, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
+        "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
+        "cutoff": {**report()["cutoff"], "reason": EVIL},
+        "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
+    }  # fmt: skip
+    picture = Picture(EVIL, b"", EVIL, EVIL)
+    html = scan_page(EVIL, report(**fields), [picture], [Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)])
+    shown = Page(html)
+    assert shown.all("script") == []
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", html)
+    visible = EVIL.replace("\x1b", r"\x1b").replace("\x07", r"\x07")
+    for words in (f"{visible}.", f"usdenoise {shlex.quote(visible)}"):
+        assert " ".join(words.split()) in shown.text
+    assert shown.text.count("<script>alert(") >= 15
+    assert shown.all("img")[0]["alt"] == visible
+    assert any(f"{visible}: 2 points of {visible} over" in chart["aria-label"] for chart in shown.all("svg"))
+    # The text opens no element of its own.
+    assert {tag for tag, _ in shown.elements} <= {tag for tag, _ in page(bad_frames=[BAD_FRAME]).elements} | {
+        "ul"
+    }
+
+
+def test_a_page_needs_no_other_file() -> None:
+    shown = page()
+    policy = next(a["content"] for a in shown.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert [a["href"] for a in shown.all("link")] == ["data:,"]
+    assert all(image["src"].startswith("data:") for image in shown.all("img"))
+
+
+def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
+    bad = [
+        {"frame": 31, "reason": "interference", "score": 12.34},
+        {"frame": 77, "reason": "all zero", "score": None},
+    ]
+    shown = Page(scan_page("x", report(bad_frames=bad), [], [], [NOISE], ["the low cutoff 2 is unsure"]))
+    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in shown.text
+    assert "The low cutoff 2 is unsure." in shown.text
+    assert "Nothing doubtful" not in shown.text
+    assert "No bad frame was found." in page(bad_frames=[]).text
+    moved = {**report()["frames"], "sentence": "the image steps by 3.0 pixels"}
+    assert (
+        "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good"
+        in page(frames=moved).text
+    )
+    assert "Frames the image steps by 3.0 pixels." in page(frames=moved).text
+    # A sentence is not in both the verdict and the remarks.
+    doubtful = Page(
+        scan_page(
+            "x", report(estimate="poor fit", verdict="some; estimate: poor fit"), [], [], [], ["poor fit"]
+        )
+    )
+    assert "Vessels in 19 % of the image. Poor fit." in doubtful.text
+
+
+def test_windows_have_ranges_and_curves() -> None:
+    block = {**report(), "n_frames": 20}
+    blocks = [block, {**block, "low_cutoff": 5, "blood": {**block["blood"], "blood_to_noise_db": None}}]
+    sequence = {
+        "window": 20,
+        "stride": 10,
+        "time": [0.1, 0.2],
+        "time_unit": "s",
+        "worst_block": 1,
+        "blocks": blocks,
+    }
+    shown = page(sequence=sequence)
+    assert "2 windows of 20 frames, one every 10 frames." in shown.text
+    assert "The worst of 2 windows: vessels" in shown.text
+    assert "Clutter components removed 2 to 5 worst window: sure" in shown.text
+    assert "Blood over noise 8.1 dB" in shown.text
+    assert any(
+        "Components removed in each window: 2 points of components over time (s), first 2, last 5"
+        in chart["aria-label"]
+        for chart in shown.all("svg")
+    )
+    assert "The 2 to 5 leading components were removed" in shown.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, ["40 complex frames of 12 × 10 pixels (z × x) with a pitch of 0.1 mm at 500 frames per second were filtered "
+              "with usdenoise 9.8.7 [1].",
+              "arranged as a matrix of 120 pixels × 40 frames, whose 4 leading singular components were estimated from a "
+              "random sample of 50 % of the entries (seed 7) by preconditioned gradient descent with a geometrically "
+              "decaying damping [2] from the start \"pixels\", in 3 iterations, and then refitted to all observed entries.",
+              "The 2 leading components were removed as tissue clutter [3], a number that was chosen from the similarity of "
+              "the spatial singular vectors [4]; all other components and the residual were kept.",
+              "The blood map is the power of the blood"]),
+        ({"method": "svd", "iterations": 0, "trace": [], "held_out_ratio": None, "held_out_rmse": None},
+         ["its 4 leading singular components were computed with the full SVD [2]."]),
+        ({"cutoff": {"certainty": "given", "reason": "as given"}}, ["a number that was set by hand;"]),
+        ({"low_cutoff": 0, "high_cutoff": 4}, ["No component was removed as tissue clutter, ",
+                                               "components up to number 4, counted from 1, were kept"]),
+        ({"n_unobserved": 252, "bad_frames": [{"frame": 3}, {"frame": 9}], "frames": {"n_left_out": 2}},
+         ["2 frames (numbers 3, 9, counted from 0) were left out as bad.", "252 entries without a finite value"]),
+        ({"bad_frames": [{"frame": 3}, {"frame": 9}]},
+         ["2 frames (numbers 3, 9, counted from 0) were found to be bad, and kept."]),
+        ({"parameters": {"refit": "all", "init": "pixels", "motion": "rigid", "local_cutoff": True}},
+         ["with usdenoise 9.8.7 [1]. Every frame was shifted back by its displacement against the mean frame, which was "
+          "found by phase correlation of the envelopes [2]. The frames were arranged",
+          "residual were kept. Components near this number were removed pixel by pixel"]),
+        ({"requested": {"display": {"db_factor": 20.0}, "output": {"products": ["velocity", "directional"]}}},
+         ["shown as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
+        ({"parameters": {"refit": "none", "init": "spectral"}, "iterations": 1},
+         ["from the start \"spectral\", in 1 iteration."]),
+    ],
+    ids=["default", "svd", "given", "rank", "missing", "kept", "motion", "velocity", "no refit"],
+)  # fmt: skip
+def test_the_methods_paragraph_says_what_was_done(fields: dict[str, Any], says: list[str]) -> None:
+    paragraph = methods_paragraph(report(**fields))
+    for words in says:
+        assert words in paragraph.text
+    cited = [int(number) for number in re.findall(r"\[(\d+)\]", paragraph.text)]
+    assert list(dict.fromkeys(cited)) == list(range(1, len(paragraph.sources) + 1))
+    assert ("The blood map" in paragraph.text) == ("velocity" not in str(fields))
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd"])
+def test_every_method_has_its_source(method: str) -> None:
+    from usdenoise import METHODS
+
+    assert method in METHODS
+    source = methods_paragraph(report(method=method)).sources[1]
+    name, year = METHODS[method].citation.replace(",", " ").split()[0], METHODS[method].citation[-4:]
+    assert name in source
+    assert year in source
+
+
+def test_every_method_of_the_table_has_a_sentence() -> None:
+    from usdenoise import METHODS
+
+    for method in METHODS:
+        assert methods_paragraph(report(method=method)).text
+
+
+def test_a_curve_is_drawn_at_its_values() -> None:
+    drawn = svg(Chart("a", "x", "y", [0, 1, 2, 3], [0.0, None, float("nan"), 10.0]))
+    points = re.search(r'<polyline points="([^"]*)"', drawn)
+    assert points is not None
+    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in points[1].split())
+    assert x0 < x1
+    assert y0 > y1
+    assert drawn.count("<circle") == 2
+    assert svg(Chart("a", "x", "y", [0], [None])) == ""
+
+
+def test_bad_points_are_marked_also_in_a_long_curve() -> None:
+    chart = Chart("a", "frame", "y", range(1000), [float(k % 7) for k in range(1000)], flagged=[3, 500])
+    assert svg(chart).count('<circle class="flag"') == svg(chart).count("<circle") == 2
+    assert chart.text.endswith("; marked at 3, 500")
+    many = Chart("a", "frame", "y", range(1000), [0.0] * 1000, flagged=range(25))
+    assert many.text.endswith("18, 19 and 5 more")
+
+
+def test_a_long_curve_keeps_its_extremes_and_stays_small() -> None:
+    values = [0.0] * 100_000
+    values[31_415] = 1.0
+    drawn = svg(Chart("a", "x", "y", range(len(values)), values))
+    assert len(drawn) < 20_000
+    points = re.search(r'points="([^"]*)"', drawn)
+    assert points is not None
+    assert len({point.split(",")[1] for point in points[1].split()}) == 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 17), (0.001, 0.0013), (5, 5), (0, 0), (-1e6, 1e6)])
+def test_ticks_are_few_and_reach_over_the_values(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 3 <= len(found) <= 9
+    assert found[0] <= low
+    assert found[-1] >= high

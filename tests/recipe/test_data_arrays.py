@@ -1,0 +1,202 @@
+"""Labelled arrays of xarray in, labelled arrays out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+from tests.formats.test_neighbours import N_FRAMES, N_X, N_Y, N_Z, TURNED, saved, voxel_data
+from usdenoise import axial_velocity, denoise, load, power_doppler
+from usdenoise.errors import InputError, OptionError
+from usdenoise.recipe.xarray_accessor import Accessor
+from usdenoise.stack import data_arrays
+from usdenoise.stack.data_arrays import from_data_array
+
+OPTIONS: dict[str, Any] = {"rank": 4, "iterations": 3, "low_cutoff": 1, "seed": 1, "bad_frames": "keep"}
+
+
+def named(*dimensions: str, **coordinates: Any) -> xarray.DataArray:
+    rng = np.random.default_rng(4)
+    lengths = {"time": 30, "frame": 30, "z": 8, "depth": 8, "y": 4, "elevation": 4, "x": 6, "lateral": 6}
+    values = rng.standard_normal([lengths.get(name, 5) for name in dimensions])
+    return xarray.DataArray(
+        (values + 1j * values[::-1]).astype(np.complex64), dims=dimensions, coords=coordinates
+    )
+
+
+@pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_images_have_the_labels_of_the_input(n_slices: int, matrix: Any) -> None:
+    data = voxel_data(n_slices, matrix)
+    before = data.copy(deep=True)
+    result = denoise(data, **OPTIONS)
+    plain = denoise(data.values.reshape(N_FRAMES, -1, N_X, 1)[..., 0].reshape(data.values[:, 0].shape)
+                    if n_slices == 1 else data.values, axes="tzx" if n_slices == 1 else "tyzx", **OPTIONS)  # fmt: skip
+    for name in ("power_doppler", "blood_power", "noise_power"):
+        image = getattr(result, name)
+        assert isinstance(image, xarray.DataArray)
+        assert image.dims == ("k", "j", "i")
+        assert image.attrs["units"] == "square of the stack's unit"
+        np.testing.assert_array_equal(image.values.reshape(getattr(plain, name).shape), getattr(plain, name))
+        for coordinate in ("k", "j", "i", "z", "y", "x"):
+            np.testing.assert_allclose(image[coordinate], data[coordinate], atol=1e-9, rtol=0)
+        assert image.fusi.affine.units == "mm"
+    xarray.testing.assert_identical(data, before)
+    assert result.stack.dims == data.dims
+    np.testing.assert_array_equal(result.stack["time"], data["time"])
+    np.testing.assert_array_equal(
+        result.stack.values.reshape(plain.acquisition.iq.shape), plain.acquisition.iq
+    )
+    assert result.stack.attrs["transmit_frequency"] == data.attrs["transmit_frequency"]
+    assert result.axial_velocity.attrs["units"] == "mm/s"
+    scaled = from_data_array(data)
+    expected = axial_velocity(type(scaled)(plain.acquisition.iq, scaled.axes, scaled.frame_rate_hz,
+                              center_frequency_hz=15.625e6, sound_speed_m_s=1510.0)).values  # fmt: skip
+    np.testing.assert_allclose(
+        result.axial_velocity.values.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_unobserved_entries_are_marked() -> None:
+    data = voxel_data(1)
+    data.values[3, 0, 2, 1] = np.nan
+    result = denoise(data, **OPTIONS)
+    assert int(result.unobserved.sum()) == 1
+    assert bool(result.unobserved[3, 0, 2, 1])
+    assert result.unobserved.dims == data.dims
+    dataset = result.to_xarray()
+    xarray.testing.assert_identical(dataset["unobserved"], result.unobserved)
+    assert not denoise(voxel_data(1), **OPTIONS).unobserved.any()
+
+
+def test_the_dataset_of_a_result_says_how_it_was_made() -> None:
+    data = voxel_data(1)
+    dataset = data.usdenoise.denoise(**OPTIONS)
+    assert set(dataset.data_vars) == {"iq", "power_doppler", "blood_power", "noise_power", "axial_velocity"}
+    assert dataset.attrs["low_cutoff"] == 1
+    assert "estimate:" in dataset.attrs["verdict"]
+    for owner in (dataset, dataset["power_doppler"], dataset["iq"]):
+        record = json.loads(owner.attrs["usdenoise_provenance"])
+        assert record["parameters"]["seed"] == 1
+        assert record["input"]["axes"] == "tzx"
+    np.testing.assert_allclose(dataset["power_doppler"], (np.abs(dataset["iq"]) ** 2).mean("time"), rtol=1e-5)
+
+
+def test_the_same_stack_from_a_file_and_a_data_array(tmp_path: Path) -> None:
+    data = voxel_data(N_Y)
+    from_file = denoise(load(saved(tmp_path, data)), **OPTIONS)
+    np.testing.assert_allclose(denoise(data, **OPTIONS).power_doppler, from_file.power_doppler, rtol=1e-6)
+    # Without a DataArray at the beginning the dimensions are those of ConfUSIus, with positions in mm.
+    dataset = from_file.to_xarray()
+    assert dataset["power_doppler"].dims == ("k", "j", "i")
+    np.testing.assert_allclose(dataset["y"], data["y"][0, :, 0], atol=1e-9)
+    np.testing.assert_array_equal(dataset["time"], data["time"])
+
+
+def test_a_loaded_stack_as_a_data_array(tmp_path: Path) -> None:
+    data = voxel_data(1)
+    back = load(saved(tmp_path, data)).to_xarray()
+    assert back.dims == ("time", "k", "j", "i")
+    np.testing.assert_array_equal(back.values, data.values)
+    np.testing.assert_allclose(back["x"], data["x"][0, 0], atol=1e-9)
+    np.testing.assert_allclose(back.attrs["voxel_to_world"], data.fusi.affine.voxel_to_world)
+    assert {name: back[name].attrs["units"] for name in ("time", "x", "y")} == {
+        "time": "s",
+        "x": "mm",
+        "y": "mm",
+    }
+    again = from_data_array(back)
+    assert (again.axes, again.spacing_mm) == ("tzx", {"z": 0.05, "x": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "axes"),
+    [
+        (("time", "z", "x"), "tzx"),
+        (("x", "y", "time"), "xzt"),
+        (("depth", "lateral", "frame"), "zxt"),
+        (("time", "elevation", "depth", "lateral"), "tyzx"),
+    ],
+)
+def test_names_of_dimensions(dimensions: tuple[str, ...], axes: str) -> None:
+    assert named(*dimensions).usdenoise.info()["axes"][0] == axes
+
+
+def test_units_of_coordinates() -> None:
+    data = named(
+        "time", "z", "x",
+        time=("time", np.arange(30) * 2.0, {"units": "ms"}),
+        z=("z", 1e-3 * np.arange(8), {"units": "m"}),
+        x=("x", np.arange(6) * 50, {"units": "um"}),
+    )  # fmt: skip
+    stack = from_data_array(data)
+    assert (stack.frame_rate_hz, stack.spacing_mm) == (500.0, {"z": 1.0, "x": 0.05})
+    np.testing.assert_allclose(stack.coordinates["t"].values, np.arange(30) * 2e-3)
+    info = data.usdenoise.info()
+    assert info["frame_rate_hz"] == (500.0, "file: coordinate time")
+
+
+def test_what_labels_do_not_say() -> None:
+    with pytest.raises(
+        OptionError, match="the dimensions a, b, time do not say what the axes are; give axes"
+    ):
+        denoise(named("a", "b", "time"))
+    with pytest.raises(InputError, match="the dimensions time, z, y, x do not say which one is depth"):
+        denoise(named("time", "z", "y", "x"))
+    assert denoise(named("a", "b", "time"), axes="zxt", low_cutoff=1).power_doppler.dims == ("a", "b")
+    assert from_data_array(named("time", "z", "y", "x"), "tzyx").axes == "tzyx"
+    assert from_data_array(voxel_data(1), "tyzx").axes == "tzx"
+
+
+def test_the_accessor_gives_the_power() -> None:
+    data = voxel_data(N_Y)
+    assert isinstance(data.usdenoise, Accessor)
+    image = data.usdenoise.power_doppler()
+    assert image.dims == ("k", "j", "i")
+    assert image.shape == (N_Y, N_Z, N_X)
+    np.testing.assert_array_equal(image.values, power_doppler(data.values, axis=0))
+    # The plain functions understand the labels, too.
+    np.testing.assert_array_equal(image.values, power_doppler(data.transpose("k", "j", "time", "i")))
+    np.testing.assert_array_equal(image["y"], data["y"])
+
+
+def test_xarray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = load(Path(__file__).parents[2] / "sample_data/phantom.h5", frames=slice(0, 4))
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(OptionError, match="need the package xarray; run pip install xarray"):
+        stack.to_xarray()
+    assert not data_arrays.is_data_array(stack.iq)
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import xarray, usdenoise",
+        "import usdenoise, xarray",
+        "import usdenoise, importlib.util; assert importlib.util.find_spec('xarray'); import xarray",
+        "import usdenoise; from xarray.core import dataarray; import xarray",
+    ],
+)
+def test_the_accessor_is_there_after_the_imports(imports: str) -> None:
+    script = (
+        f"{imports}; import sys; assert xarray.DataArray.usdenoise.__module__.startswith('usdenoise'); "
+        "assert not [one for one in sys.meta_path if type(one).__module__.startswith('usdenoise')]; "
+        # Its files, and its source, are there as without us.
+        "assert xarray.DataArray([1])._repr_html_(); import inspect; assert inspect.getsource(xarray)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_xarray_is_imported_only_where_it_is_used() -> None:
+    script = (
+        "import sys, usdenoise, numpy as np; usdenoise.denoise(np.random.rand(30, 6, 5) - 0.5, axes='tzx'); "
+        "assert 'xarray' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

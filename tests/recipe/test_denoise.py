@@ -1,0 +1,278 @@
+"""The library call on phantoms with known truth."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import usdenoise
+from tests.reference import loops
+from usdenoise.completion import starts as initialize
+from usdenoise.completion.problem import CompletionProblem
+from usdenoise.errors import InputError, OptionError
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.recipe.fit_quality import Verdict
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.sampling import draw_entries
+
+
+@pytest.fixture(scope="module")
+def stack(small_phantom):
+    return small_phantom[1].iq
+
+
+def test_preset_paper_is_the_seeds_method():
+    options = usdenoise.denoise(
+        np.random.default_rng(0).standard_normal((130, 20, 15)).astype(np.float32),
+        axes="tzx",
+        preset="paper",
+        rank=2,
+        alpha=1e4,
+    ).options
+    assert (options.method, options.init, options.sampling) == ("eta-decay", "spectral", 0.5)
+    assert (options.iterations, options.decay, options.refit) == (30, 0.05, "none")
+    assert (options.low_cutoff, options.high_cutoff, options.alpha) == (0, "rank", 1e4)
+
+
+def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(stack):
+    rank, alpha = 20, 0.32 * 1280 * 120 / 2
+    result = usdenoise.denoise(stack, axes="tzx", preset="paper", rank=rank, alpha=alpha)
+    matrix = stack.transpose(1, 2, 0).reshape(-1, len(stack))
+    sample = draw_entries(matrix.shape, 0.5, 0)
+    with ThreadExecutor(1) as executor:
+        start = initialize.spectral(
+            CompletionProblem(matrix, sample, executor), rank, np.random.default_rng([0, 1])
+        )
+    u, v, _ = loops.eta_decay(*start, matrix, sample.mask(slice(0, 1280)), alpha, 0.05, 30)
+    a, b_h = result.model.band(0, rank)
+    left, singular, right = loops.truncated_svd(matrix, rank)
+    exact = (left * singular) @ right.conj().T
+    ours, textbook = (np.linalg.norm(x - exact) / np.linalg.norm(exact) for x in (a @ b_h, u @ v.conj().T))
+    assert ours == pytest.approx(textbook, rel=0.02)
+    assert np.linalg.norm(a @ b_h - u @ v.conj().T) < 1e-2 * np.linalg.norm(exact)
+
+
+def test_refit_reaches_the_svds_picture_from_a_fifth_of_the_entries(small_phantom):
+    terms = small_phantom[1]
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    band = {"axes": "tzx", "rank": 20, "low_cutoff": 12, "high_cutoff": "none"}
+    exact = usdenoise.denoise(terms.iq, method="svd", **band)
+    ours = usdenoise.denoise(terms.iq, sampling=0.25, **band)
+    assert correlation(exact.power_doppler, truth) > 0.8
+    assert correlation(ours.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
+
+
+def test_a_warm_start_goes_on_where_an_earlier_run_ended(stack):
+    options = {"axes": "tzx", "rank": 10, "patience": 0, "refit": "none", "init": "random", "low_cutoff": 6}
+    long = usdenoise.denoise(stack, iterations=30, **options)
+    first = usdenoise.denoise(stack, iterations=25, **options)
+    second = usdenoise.denoise(stack, iterations=5, start=first.solution.factors, damping=1e-6, **options)
+    assert second.held_out_rmse == pytest.approx(long.held_out_rmse, rel=0.05)
+
+
+def test_input_is_left_alone_unless_in_place(stack):
+    for copy in (stack.copy(), np.ascontiguousarray(stack.transpose(1, 2, 0)).transpose(2, 0, 1)):
+        before = copy.copy()
+        usdenoise.denoise(copy, axes="tzx", rank=4, iterations=2)
+        assert np.array_equal(copy, before)
+
+
+def test_result_has_the_shape_axes_and_power_of_the_stack(stack):
+    result = usdenoise.denoise(stack, axes="tzx", rank=6, low_cutoff=2, iterations=5)
+    filtered = result.acquisition.iq
+    assert filtered.shape == stack.shape
+    assert result.acquisition.axes == "tzx"
+    assert result.power_doppler == pytest.approx(np.mean(np.abs(filtered) ** 2, axis=0), rel=1e-5)
+
+
+def test_svd_method_equals_numpys_filter(stack):
+    result = usdenoise.denoise(stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25)
+    matrix = stack.reshape(len(stack), -1).T
+    left, singular, right = loops.truncated_svd(matrix, 25)
+    expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
+    ours = result.acquisition.iq.reshape(len(stack), -1).T
+    assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
+
+
+def test_the_result_does_not_depend_on_axis_order_or_threads(stack):
+    first = usdenoise.denoise(stack, axes="tzx", rank=5, iterations=4, threads=1).power_doppler
+    turned = np.ascontiguousarray(stack.transpose(2, 1, 0))
+    second = usdenoise.denoise(turned, axes="xzt", rank=5, iterations=4, threads=2).power_doppler
+    assert np.array_equal(first, second.T)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scale_of_the_data_does_not_matter(stack, scale):
+    options = {"axes": "tzx", "rank": 10, "low_cutoff": 6, "iterations": 10}
+    reference = usdenoise.denoise(stack, **options)
+    scaled = usdenoise.denoise(stack * np.float32(scale), **options)
+    assert scaled.power_doppler / scale**2 == pytest.approx(reference.power_doppler, rel=0.05)
+    assert scaled.held_out_rmse / scale == pytest.approx(reference.held_out_rmse, rel=0.02)
+
+
+def test_missing_entries_are_never_used(stack):
+    holes = stack.copy()
+    rng = np.random.default_rng(0)
+    missing = rng.random(stack.shape) < 0.02
+    holes[missing] = np.nan
+    first = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    holes[missing] = np.inf
+    second = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    assert first.n_unobserved == missing.sum()
+    assert np.isfinite(first.acquisition.iq).all()
+    assert np.array_equal(first.acquisition.iq, second.acquisition.iq)
+
+
+def test_double_precision_agrees_with_single(stack):
+    options = {"axes": "tzx", "rank": 5, "iterations": 5}
+    single = usdenoise.denoise(stack, **options)
+    double = usdenoise.denoise(stack.astype(np.complex128), precision="double", **options)
+    assert double.acquisition.iq.dtype == np.complex128
+    assert single.power_doppler == pytest.approx(double.power_doppler, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "error", "words"),
+    [
+        (0.0, {}, InputError, "zero everywhere"),
+        (np.nan, {}, InputError, "no finite entry"),
+    ],
+)
+def test_stacks_without_content(values, options, error, words):
+    with pytest.raises(error, match=words):
+        usdenoise.denoise(np.full((8, 6, 12), values, np.float32), axes="zxt", rank=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rank": 49}, r"rank 49 is above min\(n_pixels, n_frames\) = 20"),
+        ({"rank": 49, "method": "svd"}, r"rank 49 is above min"),
+        ({"rank": 15, "sampling": 0.5}, "too few for rank 15; lower rank to"),
+        ({"rank": 2, "sampling": 0.01}, "no rank is determined"),
+        ({"rank": 0}, "rank 0 must be at least 1"),
+        (
+            {"low_cutoff": 20, "rank": 20, "high_cutoff": "rank"},
+            "low_cutoff 20 must be below rank 20; raise rank or lower low_cutoff",
+        ),
+        ({"rank": 20, "low_cutoff": 5, "high_cutoff": 5}, "low_cutoff 5 must be below high_cutoff 5"),
+        ({"rank": 20, "low_cutoff": 0, "high_cutoff": 30}, "high_cutoff 30 must not be above rank 20"),
+        ({"high_cutoff": 0}, "high_cutoff 0 must be at least 1; change high_cutoff"),
+        ({"low_cutoff": 0, "high_cutoff": -1}, "high_cutoff -1 must be at least 1; change high_cutoff"),
+        ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
+        ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
+        ({"step": -1.0}, "step -1 must be positive"),
+        ({"damping": -1.0}, "damping -1 must not be negative"),
+        ({"decay": 0.0}, "decay 0 is outside"),
+        ({"threads": 0}, "threads 0 must be at least 1"),
+        ({"method": "magic"}, "method 'magic' is not known"),
+        ({"preset": "magic"}, "preset 'magic' is not known"),
+        ({"colour": 3}, "unknown option colour"),
+        ({"sampling": 2.0}, r"outside \(0, 1\]"),
+    ],
+)
+def test_bad_options_say_what_to_do(options, words):
+    stack = np.random.default_rng(0).standard_normal((20, 7, 8)).astype(np.float32)
+    with pytest.raises(OptionError, match=words):
+        usdenoise.denoise(stack, axes="tzx", **options)
+
+
+def test_the_svd_judges_itself_as_what_it_is(stack):
+    quality = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).fit_quality
+    assert (quality.verdict, quality.held_out_ratio) == (Verdict.EXACT, None)
+    assert quality.sentence == "the full SVD itself"
+
+
+def test_svd_refuses_missing_entries():
+    stack = np.ones((20, 7, 8), np.float32)
+    stack[3, 2, 1] = np.nan
+    with pytest.raises(InputError, match="needs every entry, and 1 are NaN"):
+        usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)
+
+
+def test_an_array_needs_axes():
+    with pytest.raises(OptionError, match="give axes"):
+        usdenoise.denoise(np.ones((5, 4, 3)))
+
+
+def test_volumes_and_real_stacks(small_phantom):
+    stack = small_phantom[1].iq.real[:, :36].reshape(120, 36, 8, 4)
+    result = usdenoise.denoise(Acquisition(stack, "tzxy"), rank=4, iterations=3)
+    assert result.acquisition.iq.dtype == np.float32
+    assert result.power_doppler.shape == (36, 8, 4)
+
+
+@pytest.mark.parametrize("scale", [1e-13, 1e15])
+def test_a_scale_whose_power_float32_does_not_hold_is_refused(stack, scale):
+    scaled = stack / np.abs(stack).max() * np.float32(scale)
+    with pytest.raises(InputError, match=r"the largest magnitude in 'iq' is .*scale the stack to between"):
+        usdenoise.denoise(scaled, axes="tzx")
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "gd"])
+def test_a_stack_of_one_entry_is_that_entry(method):
+    values = np.zeros((40, 60, 50), np.complex64)
+    values[7, 8, 9] = 3j
+    for seed in range(3):
+        result = usdenoise.denoise(values, axes="tzx", low_cutoff=0, rank=2, method=method, seed=seed)
+        assert np.array_equal(result.acquisition.iq, values)
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "svd"])
+def test_the_result_does_not_depend_on_the_threads_of_blas(stack, method):
+    def filtered(n_threads):
+        with threadpool_limits(n_threads, user_api="blas"):
+            return usdenoise.denoise(stack, axes="tzx", rank=30, low_cutoff=5, method=method).acquisition.iq
+
+    assert np.array_equal(filtered(1), filtered(4))
+
+
+@pytest.mark.parametrize("low", ["auto", 12])
+def test_a_coarse_fit_chooses_the_cutoff_of_a_large_stack(small_phantom, monkeypatch, low):
+    terms = small_phantom[1]
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    whole = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    every_few = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    cut = every_few.options.low_cutoff
+    assert whole.model.rank == len(whole.singular_values) == len(every_few.singular_values) == 30
+    assert every_few.model.rank == cut + 8
+    assert every_few.singular_values[:cut] == pytest.approx(whole.singular_values[:cut], rel=0.02)
+    assert every_few.singular_values == pytest.approx(whole.singular_values, rel=0.15)
+    assert (np.diff(every_few.singular_values) <= 0).all()
+    assert abs(cut - whole.options.low_cutoff) <= 2
+    exact = usdenoise.denoise(terms.iq, axes="tzx", method="svd", rank=30, low_cutoff=cut)
+    difference = every_few.acquisition.iq - exact.acquisition.iq
+    assert np.linalg.norm(difference) < 0.1 * np.linalg.norm(exact.acquisition.iq)
+    assert correlation(every_few.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
+    assert every_few.fit_quality.held_out_ratio == pytest.approx(whole.fit_quality.held_out_ratio, rel=0.03)
+    asked = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30, all_components=True)
+    assert np.array_equal(asked.acquisition.iq, whole.acquisition.iq)
+    assert asked.model.rank == 30
+
+
+@pytest.mark.parametrize("given", [{"high_cutoff": "rank"}, {"low_cutoff": 25}, {"refit": "none"}])
+def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
+    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    result = usdenoise.denoise(stack, axes="tzx", **{"low_cutoff": 5, "rank": 30} | given)
+    assert result.model.rank == 30
+
+
+def test_holes_are_filled_with_all_components(stack, monkeypatch):
+    broken = stack.copy()
+    broken[3, 4, 5] = np.nan
+    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    assert usdenoise.denoise(broken, axes="tzx", low_cutoff=5, rank=30).model.rank == 30
+
+
+def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
+    rng = np.random.default_rng(4)
+    shape = (30, 20, 100)
+    clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
+    stack = clutter.reshape(shape) + rng.standard_normal(shape)
+    holes = rng.random(shape) < 0.03
+    complete = usdenoise.denoise(stack, axes="zxt", rank=5, low_cutoff=3).fit_quality
+    holed = usdenoise.denoise(np.where(holes, np.nan, stack), axes="zxt", rank=5, low_cutoff=3).fit_quality
+    assert complete.residual_rms == pytest.approx(1.0, rel=0.05)
+    assert holed.residual_rms == pytest.approx(1.0, rel=0.05)
+    assert holed.held_out_ratio == pytest.approx(complete.held_out_ratio, rel=0.1)

@@ -1,0 +1,200 @@
+"""The library call speaks Python: defaults by None, types, names, masked arrays, and a result that shows itself."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import usdenoise
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.stack.acquisition import Acquisition
+
+STACK = np.random.default_rng(0).standard_normal((30, 12, 10)).astype(np.float32)
+
+
+def test_none_means_the_default() -> None:
+    everything = dict.fromkeys(vars(DenoiseOptions()))
+    assert DenoiseOptions(**everything) == DenoiseOptions()
+    result = usdenoise.denoise(STACK, axes="tzx", low_cutoff=None, high_cutoff=None, seed=None, rank=3)
+    assert (result.options.high_cutoff, result.options.seed) == ("none", 0)
+    paper = usdenoise.denoise(STACK, axes="tzx", preset="paper", rank=3, alpha=1e3, decay=None).options
+    assert paper.decay == 0.05
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = DenoiseOptions(rank=np.int32(4), sampling=np.float32(0.25), seed=np.uint8(3), ridge=1)
+    assert (options.rank, options.sampling, options.seed, options.ridge) == (4, 0.25, 3, 1.0)
+    assert [type(value) for value in (options.rank, options.sampling, options.ridge)] == [int, float, float]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rank": 1.5}, "rank 1.5 is not known; give rank auto or a whole number"),
+        ({"rank": 4.0}, "rank 4.0 is not known; give rank auto or a whole number"),
+        ({"rank": True}, "rank True is not known; give rank auto or a whole number"),
+        ({"rank": "many"}, "rank 'many' is not known; give rank auto or a whole number"),
+        ({"seed": 0.5}, "seed 0.5 is not known; give seed a whole number"),
+        ({"seed": [1]}, "seed [1] is not known; give seed a whole number"),
+        ({"high_cutoff": 2.5}, "high_cutoff 2.5 is not known; give high_cutoff rank, none or a whole number"),
+        (
+            {"high_cutoff": "auto"},
+            "high_cutoff 'auto' is not known; give high_cutoff rank, none or a whole number",
+        ),
+        ({"sampling": "0.5"}, "sampling '0.5' is not known; give sampling a number"),
+        ({"ridge": "some"}, "ridge 'some' is not known; give ridge auto or a number"),
+        ({"method": 3}, "method 3 is not known; choose one of eta-decay"),
+        (
+            {"axes": ("t", "z", "x")},
+            "axes must be a string of letters, for example 'tzx', not ('t', 'z', 'x')",
+        ),
+        (
+            {"start": [[1.0], [2.0]]},
+            "start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)",
+        ),
+        ({"start": (np.ones(3), np.ones(3))}, "start must be a pair of arrays"),
+        (
+            {"options": DenoiseOptions(), "rank": 3},
+            "options holds all options; leave out rank, or set them in",
+        ),
+        ({"options": DenoiseOptions(), "preset": "paper"}, "options holds all options; leave out preset"),
+        ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
+        ({"rnak": 3}, "unknown option rnak; the options are method, rank, sampling"),
+    ],
+)
+def test_wrong_types_are_refused_with_the_names_of_python(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(sentence)) as caught:
+        usdenoise.denoise(STACK, **{"axes": "tzx", **options})
+    assert "--" not in str(caught.value)
+
+
+def test_the_command_line_reads_the_same_errors_with_its_flags() -> None:
+    with pytest.raises(OptionError) as caught:
+        DenoiseOptions(rank=3, low_cutoff=9)
+    assert str(caught.value) == "low_cutoff 9 must be below rank 3; raise rank or lower low_cutoff"
+    wanted = "low_cutoff 9 must be below rank 3; raise --rank or lower --low-cutoff"
+    assert caught.value.command_line_text == wanted
+    error = UsdenoiseError(
+        "a/--rank is full; give --frame-rate, another folder with -o, or usdenoise run --keep-factors"
+    )
+    wanted = "a/--rank is full; give frame_rate_hz, another folder, or usdenoise run --keep-factors"
+    assert str(error) == wanted
+
+
+def test_an_acquisition_knows_its_axes() -> None:
+    acquisition = Acquisition(STACK, "tzx")
+    usdenoise.denoise(acquisition, axes="tzx", rank=2)
+    with pytest.raises(OptionError, match="the acquisition has the axes 'tzx'; leave out axes='xzt'"):
+        usdenoise.denoise(acquisition, axes="xzt", rank=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int16])
+def test_masked_entries_are_unobserved(dtype: Any) -> None:
+    values = (100 * STACK).astype(dtype)
+    mask = np.random.default_rng(1).random(values.shape) < 0.05
+    masked = np.ma.MaskedArray(values, mask)
+    holes = values.astype(np.float64 if dtype == np.int16 else dtype)
+    holes[mask] = np.nan
+    ours = usdenoise.denoise(masked, axes="tzx", rank=3, low_cutoff=1)
+    assert ours.n_unobserved == mask.sum()
+    wanted = usdenoise.denoise(holes, axes="tzx", rank=3, low_cutoff=1)
+    assert np.array_equal(ours.acquisition.iq, wanted.acquisition.iq)
+    assert np.array_equal(masked.data, values)
+
+
+def test_power_doppler_of_an_acquisition_and_of_arrays() -> None:
+    expected = np.mean(STACK.astype(float) ** 2, axis=0)
+    for power in (
+        usdenoise.power_doppler(Acquisition(STACK, "tzx")),
+        usdenoise.power_doppler(STACK, axes="tzx"),
+        usdenoise.power_doppler(STACK, axis=0),
+        usdenoise.power_doppler(np.ma.MaskedArray(STACK), 0),
+    ):
+        np.testing.assert_allclose(power, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("image", [usdenoise.power_doppler, usdenoise.directional_power])
+def test_an_array_without_a_time_axis_is_refused(image: Any) -> None:
+    with pytest.raises(
+        OptionError, match="does not say which axis is time; give axes, for example axes='tzx'"
+    ):
+        image(STACK.astype(np.complex64))
+    with pytest.raises(OptionError, match=r"axis 3 is no axis of an array of shape \(30 x 12 x 10\)"):
+        image(STACK.astype(np.complex64), axis=3)
+    with pytest.raises(InputError, match="names 2 axes, but the data have 3"):
+        image(STACK.astype(np.complex64), axes="tz")
+
+
+def test_load_names_its_options() -> None:
+    with pytest.raises(
+        OptionError, match="unknown option foo; the options are dataset, axes, frames, frame_rate"
+    ):
+        usdenoise.load("absent.h5", foo=1)
+
+
+def test_a_result_shows_itself_in_twelve_lines() -> None:
+    result = usdenoise.denoise(STACK, axes="tzx", rank=3, low_cutoff=1)
+    lines = repr(result).splitlines()
+    assert len(lines) == 12
+    assert lines[0] == "<DenoiseResult"
+    assert lines[1] == "  stack       iq, t 30, z 12, x 10, float32, 0 entries unobserved"
+    assert lines[2] == "  method      eta-decay, rank 3, sampling 0.5, seed 0"
+    assert lines[3] == "  kept        components [1, all)"
+    assert lines[4] == "  low cutoff  1, given: as given"
+    mean, largest = result.power_doppler.mean(), result.power_doppler.max()
+    assert lines[7].startswith("  picture     ")
+    assert result.picture_quality.sentence in lines[7]
+    assert lines[8] == "  frames      none is bad"
+    assert lines[10] == f"  power       mean {mean:.4g}, largest {largest:.4g}"
+    assert all(len(line) <= 110 for line in lines)
+    exact = usdenoise.denoise(STACK, axes="tzx", method="svd", rank=3)
+    assert "not iterative" in repr(exact)
+
+
+def test_the_public_names_are_there() -> None:
+    assert {"denoise", "load", "metrics", "power_doppler", "METHODS"} <= set(dir(usdenoise))
+    for name in usdenoise.__all__:
+        assert getattr(usdenoise, name) is not None
+    image = np.array([1.0, 2.0, 4.0])
+    assert usdenoise.metrics.correlation(image, 3 * image) == pytest.approx(1.0)
+    with pytest.raises(AttributeError, match="module 'usdenoise' has no attribute 'denoize'"):
+        getattr(usdenoise, "denoi" + "ze")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"low_cutoff": 40},
+            "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine at",
+        ),
+        (
+            {"high_cutoff": 25},
+            "high_cutoff 25 needs rank 25, and 1782 samples of 120 pixels x 30 frames determine at",
+        ),
+        (
+            {"method": "svd", "low_cutoff": 30},
+            "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels x 30",
+        ),
+    ],
+)
+def test_a_cutoff_beyond_the_sample_is_named(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        usdenoise.denoise(STACK, axes="tzx", **options)
+
+
+def test_one_component_is_not_called_free_of_clutter() -> None:
+    result = usdenoise.denoise(STACK, axes="tzx", rank=1)
+    assert (result.options.low_cutoff, result.cutoff_certainty) == (0, "unsure")
+    assert "too few to find the clutter" in result.cutoff_sentence
+
+
+def test_without_a_residual_the_fit_is_as_good_as_it_can_be() -> None:
+    rng = np.random.default_rng(0)
+    exact = (rng.standard_normal((400, 3)) @ rng.standard_normal((3, 60))).reshape(20, 20, 60)
+    result = usdenoise.denoise(
+        exact, axes="zxt", rank=3, low_cutoff=0, high_cutoff="rank", precision="double"
+    )
+    assert result.fit_quality.verdict.is_good, result

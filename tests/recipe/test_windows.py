@@ -1,0 +1,351 @@
+"""Sequences: which frames each image is of, when it was, and that it is the image of those frames."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import nibabel
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.conftest import all_frames
+from usdenoise import Acquisition, denoise
+from usdenoise.errors import InputError, OptionError
+from usdenoise.jobs import run_job as job
+from usdenoise.jobs.job_options import Display, Output
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.pictures import film as movie
+from usdenoise.recipe import windows
+from usdenoise.recipe.windows import Window, cut_into_windows, filter_windows, shortest_window
+
+SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
+
+
+@given(st.integers(2, 60), st.integers(2, 60), st.integers(1, 60))
+def test_blocks_cover_every_frame(n_frames: int, window: int, stride: int) -> None:
+    if window > n_frames or stride > window:
+        return
+    parts = cut_into_windows(n_frames, window, stride)
+    covered = {frame for block in parts for frame in range(block.start, block.stop)}
+    assert covered == set(range(n_frames))
+    assert all(block.complete == (block.n_frames == window) for block in parts)
+    assert all(block.complete for block in parts[:-1])
+    assert [block.start for block in parts] == [stride * n for n in range(len(parts))]
+    assert parts[-1].stop == n_frames
+
+
+def test_blocks_by_hand() -> None:
+    assert cut_into_windows(10, 4) == [Window(0, 4, True), Window(4, 8, True), Window(8, 10, False)]
+    assert cut_into_windows(8, 4) == [Window(0, 4, True), Window(4, 8, True)]
+    assert cut_into_windows(10, 6, 2) == [Window(0, 6, True), Window(2, 8, True), Window(4, 10, True)]
+    assert cut_into_windows(11, 6, 2)[-1] == Window(6, 11, False)
+    assert [block.middle for block in cut_into_windows(10, 4)] == [1.5, 5.5, 8.5]
+
+
+def test_a_window_beyond_the_acquisition() -> None:
+    with pytest.raises(
+        OptionError, match=r"window 11 is longer than the 10 frames of the stack; lower window"
+    ):
+        cut_into_windows(10, 11)
+
+
+@pytest.fixture
+def stack(small_phantom: tuple[Phantom, Terms], tmp_path: Path) -> Path:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("iq", data=small_phantom[1].iq[:, :20, :16])
+        dataset.attrs.update({"axes": "tzx", "frame_rate_hz": 500.0, "spacing_mm": [0.1, 0.2]})
+    return path
+
+
+@pytest.mark.parametrize(("window", "stride"), [(50, None), (50, 20)])
+def test_each_image_is_that_of_its_frames(
+    window: int, stride: int | None, stack: Path, small_phantom: tuple[Phantom, Terms], tmp_path: Path
+) -> None:
+    output = Output(window=window, stride=stride, products=("power", "directional", "velocity"))
+    report = job.run(stack, tmp_path / "out", options=SVD, output=output)
+    iq = small_phantom[1].iq[:, :20, :16]
+    parts = cut_into_windows(120, window, stride)
+    with h5py.File(report["output"]["sequence"]) as file:
+        assert np.array_equal(file["first_frame"], [block.start for block in parts])
+        assert np.array_equal(file["n_frames"], [block.n_frames for block in parts])
+        assert np.array_equal(file["complete"], [block.complete for block in parts])
+        assert file["time"].attrs["unit"] == "s"
+        # The middle of the frames' own times.
+        times = [np.mean(np.arange(block.start, block.stop) / 500.0) for block in parts]
+        np.testing.assert_allclose(file["time"], times)
+        assert np.all(np.diff(file["time"]) > 0)
+        assert file["power_doppler"].shape == (len(parts), 20, 16)
+        for number, block in enumerate(parts):
+            alone = denoise(iq[block.start : block.stop], axes="tzx", options=SVD)
+            np.testing.assert_allclose(file["power_doppler"][number], alone.power_doppler, rtol=1e-4)
+        assert file["axial_velocity"].attrs["unit"] == "Hz"
+        halves = file["directional_power_positive"][()] + file["directional_power_negative"][()]
+        np.testing.assert_allclose(halves, file["power_doppler"], rtol=1e-4)
+    sequence = report["sequence"]
+    assert sequence["time"] == pytest.approx(times)
+    assert [block["complete"] for block in sequence["blocks"]] == [block.complete for block in parts]
+    assert report["input"]["shape"] == [120, 20, 16]
+    # Two frames for the shape, those of all windows, and the digest.
+    n_read = 2 + sum(block.n_frames for block in parts)
+    assert report["input"]["passes_over_file"] == pytest.approx(1 + n_read / 120)
+    assert json.loads(Path(report["output"]["report"]).read_text())["sequence"]["window"] == window
+
+
+def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path) -> None:
+    reading = {"frames": slice(20, 120, 2)}
+    report = job.run(stack, tmp_path / "out", options=SVD, output=Output(window=25), reading=reading)
+    # Frames 20, 22, ... 68 and 70, ... 118, at 500 Hz.
+    assert report["sequence"]["time"] == pytest.approx([44 / 500, 94 / 500])
+    with h5py.File(stack, "r+") as file:
+        del file["iq"].attrs["frame_rate_hz"]
+    report = job.run(stack, tmp_path / "b", options=SVD, output=Output(window=25), reading=reading)
+    assert (report["sequence"]["time"], report["sequence"]["time_unit"]) == ([44.0, 94.0], "frames")
+
+
+def test_a_block_too_short_for_the_rank_is_kept(small_phantom: tuple[Phantom, Terms]) -> None:
+    iq = small_phantom[1].iq[:61]
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(iq[start:stop].copy(), "tzx")
+
+    options = DenoiseOptions(rank=6, low_cutoff=3, iterations=2)
+    results = list(filter_windows(read, cut_into_windows(61, 30), options))
+    assert [filtered.window.n_frames for filtered in results] == [30, 30, 1]
+    last = results[-1].result.power_doppler
+    assert last.shape == (40, 32)
+    # Of the one frame alone, filtered with those before it.
+    assert 0 < last.mean() < 0.1 * np.mean(np.abs(iq[60]) ** 2)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("stride", [40, 20])
+def test_windows_are_those_of_denoise(
+    at_once: int, stride: int, small_phantom: tuple[Phantom, Terms], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iq = small_phantom[1].iq
+    read_from, lines = [], []
+    monkeypatch.setattr(windows, "TOGETHER_ENTRIES", at_once * iq[:40].size)
+
+    def read(start: int, stop: int) -> Acquisition:
+        read_from.append(threading.get_ident())
+        return Acquisition(iq[start:stop].copy(), "tzx")
+
+    options = DenoiseOptions(threads=2)
+    found, n_read = [], []
+    for window in filter_windows(read, cut_into_windows(120, 40, stride), options, lines.append):
+        found.append(window)
+        n_read.append(len(read_from))
+    # A large window is read when the one before is done, and small ones before that.
+    assert (n_read == list(range(1, len(found) + 1))) == (at_once == 1)
+    starts = range(0, 81, stride)
+    alone = [denoise(iq[start : start + 40], axes="tzx", options=options) for start in starts]
+    for window, expected in zip(found, alone, strict=True):
+        np.testing.assert_array_equal(window.result.acquisition.iq, expected.acquisition.iq)
+        np.testing.assert_array_equal(window.result.blood_power, expected.blood_power)
+        assert window.result.options == expected.options
+    assert set(read_from) == {threading.get_ident()}
+    traces = [line for expected in alone if expected.solution for line in expected.solution.trace]
+    assert [line.objective for line in lines] == [line.objective for line in traces]
+
+
+def test_an_error_in_a_window_ends_the_others(small_phantom: tuple[Phantom, Terms]) -> None:
+    iq = small_phantom[1].iq[:80].copy()
+    iq[40:] = 0
+
+    def read(start: int, stop: int) -> Acquisition:
+        return Acquisition(iq[start:stop], "tzx", name="half")
+
+    filtered = filter_windows(read, cut_into_windows(80, 20), DenoiseOptions(threads=2))
+    next(filtered)
+    with pytest.raises(InputError, match="'half' is zero everywhere"):
+        list(filtered)
+
+
+@pytest.mark.parametrize("suffix", [".mat", ".h5"])
+def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    shape = (40, 6, 5, 3) if suffix == ".h5" else (40, 6, 5)
+    iq = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    # The signal grows in time and down, so that orders can be told apart.
+    iq *= np.linspace(1, 3, 40).reshape(-1, *[1] * (len(shape) - 1))
+    iq *= np.linspace(1, 2, 6).reshape(1, -1, *[1] * (len(shape) - 2))
+    axes = "tzxy"[: len(shape)]
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"IQ": iq.transpose(1, 2, 0), "UF": {"FrameRateUF": 100.0, "TwFreq": 10.0}})
+        reading: dict[str, Any] = {"spacing_mm": (0.1, 0.2)}
+    else:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("iq", data=iq).attrs["axes"] = axes
+        reading = {"spacing_mm": (0.1, 0.2, 0.4), "frame_rate_hz": 100.0}
+    output = Output(window=20, stride=8, movie="gif", nifti=True)
+    options = DenoiseOptions(method="svd", rank=2, low_cutoff=0)
+    report = job.run(path, tmp_path / "out", options=options, output=output, reading=reading)
+    image = nibabel.load(report["output"]["nifti"])
+    values = np.asarray(image.dataobj)
+    sequence = report["output"]["sequence"]
+    if suffix == ".mat":
+        power = scipy.io.loadmat(sequence)["power_doppler"]
+        assert scipy.io.loadmat(sequence)["time_unit"] == "s"
+        assert np.array_equal(values, power.transpose(2, 1, 0)[:, :, None])
+    else:
+        with h5py.File(sequence) as file:
+            assert np.array_equal(values, file["power_doppler"][()].transpose(2, 1, 3, 0))
+    n_blocks = values.shape[-1]
+    pitches = (0.2, 0.1, 1.0 if suffix == ".mat" else 0.4)
+    assert image.header.get_zooms() == pytest.approx((*pitches, 0.08))
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    np.testing.assert_allclose(np.diag(image.affine), [*pitches, 1])
+    sidecar = json.loads(Path(report["output"]["nifti_json"]).read_text())
+    assert sidecar["VolumeTiming"] == pytest.approx([0.08 * n for n in range(n_blocks)])
+    assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(200)
+    assert sidecar["CompoundSamplingFrequency"] == 100.0
+    assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
+    film = iio.imread(report["output"]["movie"])[..., :3].astype(float)
+    assert len(film) == n_blocks
+    bright = film.reshape(n_blocks, -1).mean(axis=1)
+    assert np.all(np.diff(bright) > 0)
+    height = film.shape[1] // 6
+    assert film[:, -height:].mean() > film[:, :height].mean()
+
+
+def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:
+    monkeypatch.setattr(movie, "find_spec", lambda name: None)
+    with pytest.raises(OptionError, match=r"MP4 needs the package imageio-ffmpeg; run pip install"):
+        job.run(stack, tmp_path / "out", output=Output(window=30, movie="mp4"))
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    with pytest.raises(OptionError, match=r"nibabel; run pip install nibabel"):
+        job.run(stack, tmp_path / "out", output=Output(window=30, nifti=True))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_mp4_is_a_film_too() -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    images = [np.full((30, 20), level) for level in (-20.0, -10.0, 0.0)]
+    raw = movie.movie(images, "zx", "mp4", dynamic_range_db=20.0)
+    assert raw[4:8] == b"ftyp"
+
+
+def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
+    display = Display(cutoff_figure=True)
+    with pytest.raises(OptionError, match="a cutoff in each window; leave out cutoff_figure or window"):
+        job.run(stack, tmp_path / "out", display=display, output=Output(window=30))
+    with pytest.raises(OptionError, match="drawn for one stack; leave out frames_figure or window"):
+        job.run(stack, tmp_path / "out", display=Display(frames_figure=True), output=Output(window=30))
+
+
+@pytest.fixture(scope="module")
+def long_stack() -> NDArray[np.complex64]:
+    """401 frames in the order t, z, x."""
+    terms = all_frames(PhantomSettings(shape=(32, 24, 401), frame_rate_hz=500.0, seed=5))[1]
+    return np.ascontiguousarray(terms.iq)
+
+
+@pytest.mark.parametrize(("n_frames", "length"), [(400, 199), (400, 133), (400, 57), (401, 200)])
+def test_one_or_two_remaining_frames_join_the_last_window(
+    n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=long_stack[:n_frames]).attrs["axes"] = "tzx"
+    report = job.run(path, tmp_path / "out", output=Output(window=length))
+    with h5py.File(report["output"]["sequence"]) as file:
+        starts, counts = file["first_frame"][()], file["n_frames"][()]
+        images, complete = file["power_doppler"][()], file["complete"][()]
+    remaining = n_frames % length
+    assert remaining in (1, 2)
+    assert counts.tolist() == [length] * (n_frames // length - 1) + [length + remaining]
+    covered = np.concatenate([np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)])
+    assert np.array_equal(covered, np.arange(n_frames))
+    assert complete.all()
+    for start, n, image, block in zip(starts, counts, images, report["sequence"]["blocks"], strict=True):
+        alone = denoise(
+            long_stack[start : start + n], axes="tzx", rank=block["rank"], low_cutoff=block["low_cutoff"]
+        ).power_doppler
+        np.testing.assert_allclose(image, alone, rtol=2e-4)
+
+
+def test_how_few_frames_join_the_last_window() -> None:
+    assert cut_into_windows(400, 199, shortest=3) == [Window(0, 199, True), Window(199, 400, True)]
+    assert cut_into_windows(401, 199, shortest=3)[-1] == Window(398, 401, False)
+    assert cut_into_windows(12, 6, 5, shortest=3) == [Window(0, 6, True), Window(5, 12, True)]
+    assert cut_into_windows(13, 6, 5, shortest=3)[-1] == Window(10, 13, False)
+    assert cut_into_windows(5, 4, shortest=3) == [Window(0, 5, True)]
+    # Of n pixels, n / 2 samples a frame are fewer than the n + 1 unknowns of a component until the third frame.
+    assert shortest_window(DenoiseOptions()) == 3
+    assert shortest_window(DenoiseOptions(sampling=0.1)) == 11
+    assert shortest_window(DenoiseOptions(sampling=1.0)) == 2
+    # Windows that are too short for these are filtered with frames before them.
+    assert shortest_window(DenoiseOptions(method="svd")) == 1
+    assert shortest_window(DenoiseOptions(rank=4)) == 1
+    assert shortest_window(DenoiseOptions(low_cutoff=0)) == 1
+    assert shortest_window(DenoiseOptions(high_cutoff=3)) == 1
+
+
+@pytest.mark.parametrize("sampling", [0.1, 0.35, 0.5, 1.0])
+def test_the_shortest_window_is_the_shortest_that_can_be_filtered(
+    sampling: float, long_stack: NDArray[np.complex64]
+) -> None:
+    options = DenoiseOptions(sampling=sampling)
+    n_frames = shortest_window(options)
+    assert np.isfinite(denoise(long_stack[:n_frames], axes="tzx", options=options).power_doppler).all()
+    if n_frames > 2:
+        with pytest.raises(OptionError, match="are too few for rank 1"):
+            denoise(long_stack[: n_frames - 1], axes="tzx", options=options)
+
+
+def sequence_in_a_child(
+    path: Path, folder: Path, *arguments: str, processors: int | None = None, **environment: str
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The datasets and the records of a sequence from a process of its own, on some of the processors."""
+
+    def limit() -> None:
+        # Only Linux lets a process choose its processors.
+        if processors is not None and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
+
+    subprocess.run(
+        [sys.executable, "-m", "usdenoise", "run", path, "-o", folder, "--window", "100", "-qq", *arguments],
+        check=True,
+        env={**os.environ, **environment},
+        preexec_fn=limit,
+    )
+    with h5py.File(folder / "x_sequence.h5") as file:
+        found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
+    blocks = json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
+    return found, blocks
+
+
+@pytest.mark.parametrize("stride", [100, 80])
+def test_a_sequence_does_not_depend_on_threads_or_processors(
+    stride: int, long_stack: NDArray[np.complex64], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=long_stack[:300]).attrs["axes"] = "tzx"
+    overlap = ("--stride", str(stride))
+    found, blocks = sequence_in_a_child(path, tmp_path / "all", *overlap)
+    assert len(blocks) == (3 if stride == 100 else 4)
+    for number, (arguments, processors, environment) in enumerate(
+        [
+            ((), 1, {}),
+            (("--threads", "3"), None, {"OPENBLAS_NUM_THREADS": "1"}),
+            (("--threads", "1"), None, {"OPENBLAS_NUM_THREADS": "4"}),
+        ]
+    ):
+        again = sequence_in_a_child(
+            path, tmp_path / str(number), *overlap, *arguments, processors=processors, **environment
+        )
+        assert again == (found, blocks), (arguments, processors, environment)

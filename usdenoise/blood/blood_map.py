@@ -1,0 +1,232 @@
+"""The blood map: blood power without the noise, and without what the clutter filter took of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.blood_background import (
+    CELL_SIGMA,
+    NEGLIGIBLE,
+    TINY,
+    Background,
+    NoiseLevels,
+    measure_background,
+)
+from usdenoise.blood.channels import PIXELS_A_BLOCK, to_channels, to_lags
+from usdenoise.blood.clutter_projection import ClutterProjection
+from usdenoise.blood.lags import LagSums
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import row_blocks
+
+_ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))
+"""Lag sums of all frames, and those of each half."""
+
+
+@dataclass(frozen=True)
+class BloodMap:
+    """Blood and noise power of each pixel.
+
+    Attributes
+    ----------
+    blood_power, noise_power : (n_pixels,) float64 arrays
+        Powers before the clutter filter, in the squared unit of the stack.
+    evidence : (n_pixels,) float64 array
+        Share in [0, 1] of what is seen at a pixel that noise and leftover tissue do not explain.
+    kept_share : (n_pixels,) float64 array
+        Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
+        meaningless without evidence of blood.
+    reproducibility : float or None
+        Correlation of the maps of two interleaved halves of the frames; None where one of them is constant, or they
+        were not made.
+    """
+
+    blood_power: NDArray[np.float64]
+    noise_power: NDArray[np.float64]
+    evidence: NDArray[np.float64]
+    kept_share: NDArray[np.float64]
+    reproducibility: float | None
+
+
+def estimate_blood(
+    lag_sums: LagSums,
+    projection: ClutterProjection,
+    noise: NoiseLevels,
+    grid: Neighbourhood,
+    executor: Executor,
+    with_halves: bool = True,
+) -> BloodMap:
+    """Return the blood and the noise power of each pixel of a filtered stack.
+
+    The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
+    clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
+
+    1. N w_l is taken off; N comes from :func:`usdenoise.blood.blood_background.measure_noise`.
+    2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
+       solved for (see :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
+    3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
+       the lags, shrunk to 1 where it is noise.
+    4. The power counts as far as noise and leftover tissue do not explain what is seen.
+
+    docs/blood.md has the sources and measured figures.
+
+    Parameters
+    ----------
+    lag_sums : LagSums
+        Lagged products of the filtered stack.
+    projection : ClutterProjection
+        The clutter filter.
+    noise : NoiseLevels
+        The noise.
+    grid : Neighbourhood
+        Shape of the image; pixels in the order of the Casorati matrix.
+    executor : Executor
+        Makes the maps of all frames and of the two halves at the same time.
+    with_halves : bool
+        Whether the maps of two halves are made and compared; by default True.
+    """
+    is_complex = lag_sums.is_complex
+    white = projection.white if is_complex else projection.white.real
+
+    def channels(halves: slice) -> NDArray[np.float64]:
+        lags = lag_sums.mean(halves, projection.n_frames)
+        lags -= noise.power[:, None] * white
+        return to_channels(lags, is_complex)
+
+    pixel = channels(_ALL)
+    average = grid.average(pixel, CELL_SIGMA)
+    background = measure_background(average, noise, to_channels(projection.leftover, is_complex), grid)
+
+    blood = _blood_directions(average, background)
+
+    def estimate(halves: slice) -> _Estimate:
+        if halves == _ALL:
+            return _estimate(pixel, average, noise.power, background, blood, projection, grid)
+        half = channels(halves)
+        around = grid.average(half, CELL_SIGMA)
+        return _estimate(half, around, noise.power, background.of_half(), blood, projection, grid)
+
+    whole, *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
+    agreement = _correlation(*(half.blood_power for half in halves)) if with_halves else None
+    return BloodMap(whole.blood_power, noise.power, whole.evidence, whole.kept_share, agreement)
+
+
+@dataclass(frozen=True)
+class _Blood:
+    """How blood varies: directions of the channels, (C, C), and the share of each in its power, (C,)."""
+
+    directions: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Fields of :class:`BloodMap` of the same names."""
+
+    blood_power: NDArray[np.float64]
+    evidence: NDArray[np.float64]
+    kept_share: NDArray[np.float64]
+
+
+def _estimate(
+    pixel: NDArray[np.float64],
+    average: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    background: Background,
+    blood: _Blood,
+    projection: ClutterProjection,
+    grid: Neighbourhood,
+) -> _Estimate:
+    units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
+    before, after_filter = projection.power_before(units), units[:, 0].real
+
+    def of_pixels(rows: slice) -> NDArray[np.float64]:
+        around = background.rows(rows)
+        cleaned, factors = _cleaned(average[rows], around, blood)
+        power = np.maximum(cleaned @ before, 0)
+        evidence = _evidence(around.whiten(cleaned), around.average, factors)
+        total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * around.pixel, TINY))
+        ratio = np.vecdot(pixel[rows], cleaned) / total
+        # No power is negative, so a pixel has at most its average over the pixel's weight in it.
+        ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
+        after = np.maximum(cleaned @ after_filter, 0)
+        # The products of blood and noise add 2 B N to the variance N^2 of a lag.
+        blood_to_noise = after / np.maximum(noise[rows], np.maximum(NEGLIGIBLE * after, TINY))
+        variance = around.pixel * (1 + 2 * blood_to_noise) / total
+        return np.stack([power, evidence, ratio, variance, after])
+
+    parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
+    power, evidence, ratio, variance, after = np.concatenate(parts, axis=1)
+    blood_power = _shrunk(ratio, variance, evidence * power**2) * power * evidence
+    return _Estimate(blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY))
+
+
+def _blood_directions(average: NDArray[np.float64], background: Background) -> _Blood:
+    """Return the directions of the channels in which blood varies, and the share of each.
+
+    They are those of the covariance of the channels, over the pixels with evidence and without that of the noise.
+    """
+    n_channels = average.shape[1]
+    covariance = np.zeros((n_channels, n_channels))
+    for rows in row_blocks(len(average), PIXELS_A_BLOCK):
+        around, block = background.rows(rows), average[rows]
+        noise = around.average
+        whitened = around.whiten(block)[:, 1:]
+        energy = np.vecdot(whitened, whitened)
+        evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
+        covariance += (block * (evidence / noise)[:, None]).T @ block
+        covariance[np.diag_indices(n_channels)] -= evidence.sum()
+    values, directions = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0)
+    return _Blood(directions, values / max(float(values.sum()), TINY))
+
+
+def _cleaned(
+    average: NDArray[np.float64],
+    background: Background,
+    blood: _Blood,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return averages whose channels are shrunk to the directions that blood has, and the factors of the shrinking.
+
+    A pixel's part in a direction is shrunk by a Wiener filter.
+    """
+    n_channels, noise = average.shape[1], background.average
+    signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * blood.shares
+    factors = signal / (signal + noise[:, None])
+    return ((average @ blood.directions) * factors) @ blood.directions.T, factors
+
+
+def _evidence(
+    seen: NDArray[np.float64], noise: NDArray[np.float64], factors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the share of the energy at lags above 0 that is above the mean of noise plus one standard deviation.
+
+    The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
+    """
+    energy = np.vecdot(seen[:, 1:], seen[:, 1:])
+    squares = factors**2
+    expected = (1 - 1 / seen.shape[1]) * squares.sum(axis=1) * noise
+    deviation = np.sqrt(2 * np.vecdot(squares, squares)) * noise
+    excess = energy - expected - deviation
+    rounded = (excess + np.hypot(excess, deviation)) / 2
+    evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
+    return evidence
+
+
+def _shrunk(
+    ratio: NDArray[np.float64], variance: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the ratios of pixels to their averages, shrunk to 1 where noise is larger than their true spread."""
+    weights = weights / (1 + variance) ** 2
+    # Relative to the largest, no weight and no sum of them leaves the range of the numbers.
+    weights = weights / max(float(weights.max()), TINY)
+    total = max(float(weights.sum()), TINY)
+    spread = max(float(weights @ ((ratio - 1) ** 2 - variance)) / total, 0.0) if total > TINY else 0.0
+    return 1 + spread / np.maximum(spread + variance, TINY) * (ratio - 1)
+
+
+def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / scale if scale > 0 else None

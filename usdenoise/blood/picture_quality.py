@@ -1,0 +1,105 @@
+"""What can be said of a blood map: how far blood is above noise, how much is lost, and whether halves agree."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from usdenoise.blood.blood_background import NEGLIGIBLE
+from usdenoise.blood.blood_map import BloodMap
+
+LEAST_EVIDENCE = 0.5
+"""Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
+
+BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
+"""A vessel's blood power is at most 10 dB below the 99th percentile of the map: weaker ones are no part of the figures."""
+
+LEAST_STANDARD_ERRORS = 4.0
+"""Standard errors of the noise power, N / sqrt(n_frames), above which the 99th percentile must be: the largest value on
+stacks of noise alone was 3.2 of them (docs/blood.md)."""
+
+
+@dataclass(frozen=True)
+class PictureQuality:
+    """Figures of a blood map; None where no blood was found.
+
+    Attributes
+    ----------
+    vessel_share : float
+        Share of the pixels that show a vessel; 0 where no blood was found.
+    noise_share : float
+        Share of the pixels with more noise than blood power.
+    blood_to_noise_db : float or None
+        10 log10 of the median ratio of blood to noise power over the pixels of vessels; None also where
+        there is no noise.
+    lost_share : float or None
+        Share of the blood's power that the clutter filter took, over the pixels of vessels.
+    reproducibility : float or None
+        Correlation of the blood maps of two interleaved halves of the frames; None where one is constant.
+    """
+
+    vessel_share: float
+    noise_share: float
+    blood_to_noise_db: float | None
+    lost_share: float | None
+    reproducibility: float | None
+
+    @property
+    def sentence(self) -> str:
+        """The figures in words."""
+        if self.lost_share is None:
+            return f"no blood found above the noise; noise dominates in {100 * self.noise_share:.0f} % of the image"
+        level = "" if self.blood_to_noise_db is None else f", {_level(self.blood_to_noise_db)}"
+        agreement = (
+            ""
+            if self.reproducibility is None
+            else f"; two halves of the scan correlate at {self.reproducibility:.2f}"
+        )
+        return (
+            f"vessels in {100 * self.vessel_share:.0f} % of the image{level}; noise dominates in "
+            f"{100 * self.noise_share:.0f} %; the clutter filter took {100 * self.lost_share:.0f} % of the blood, "
+            f"which the blood map makes up for{agreement}"
+        )
+
+
+def shows_blood(blood: BloodMap, n_frames: int) -> bool:
+    """Return whether the brightest pixels of a blood map are more than noise alone could make them.
+
+    Parameters
+    ----------
+    blood : BloodMap
+        The map.
+    n_frames : int
+        Number of frames from which it was made.
+    """
+    standard_error = float(np.median(blood.noise_power)) / np.sqrt(n_frames)
+    return bool(_brightest(blood) > LEAST_STANDARD_ERRORS * standard_error)
+
+
+def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:
+    """Return the figures of a blood map.
+
+    Parameters
+    ----------
+    blood : BloodMap
+        The map.
+    n_frames : int
+        Number of frames from which it was made.
+    """
+    power, noise = blood.blood_power, blood.noise_power
+    bright = power >= 10 ** (-BRIGHT_DB / 10) * _brightest(blood)
+    vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
+    noise_share = float((noise > power).mean())
+    if not shows_blood(blood, n_frames) or not vessel.any():
+        return PictureQuality(0.0, noise_share, None, None, blood.reproducibility)
+    noisy = vessel & (noise > NEGLIGIBLE * power)
+    level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
+    lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
+    return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility)
+
+
+def _brightest(blood: BloodMap) -> float:
+    return float(np.percentile(blood.blood_power, BRIGHTEST_PERCENT))
+
+
+def _level(ratio_db: float) -> str:
+    return f"{abs(ratio_db):.0f} dB {'over' if ratio_db >= 0 else 'below'} noise in them"

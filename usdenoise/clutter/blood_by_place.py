@@ -1,0 +1,97 @@
+"""The choice of the cutoffs by place, from a first blood map of every second pixel, and the blood map itself."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from usdenoise.blood.blood_background import measure_noise
+from usdenoise.blood.blood_map import BloodMap, estimate_blood
+from usdenoise.blood.clutter_projection import ClutterProjection, clutter_projection
+from usdenoise.blood.lags import LagSums
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.picture_quality import shows_blood
+from usdenoise.clutter.band import some_lags
+from usdenoise.clutter.lattice import Lattice
+from usdenoise.clutter.local_cutoffs import LocalCutoffs, local_cutoffs
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.stack.casorati import CasoratiMatrix
+
+
+@dataclass(frozen=True)
+class FilterByPlace:
+    """The filter with which a blood map is made.
+
+    Attributes
+    ----------
+    projection : ClutterProjection
+        Its effect on autocorrelations over time.
+    cutoffs : LocalCutoffs or None
+        The cutoffs by place; None without clutter or without visible blood, where the global cutoff is the filter.
+    """
+
+    projection: ClutterProjection
+    cutoffs: LocalCutoffs | None
+
+
+def filter_by_place(matrix: CasoratiMatrix, model: LowRank, low: int, grid: Neighbourhood) -> FilterByPlace:
+    """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The data, with their clutter.
+    model : LowRank
+        The components.
+    low : int
+        The global cutoff.
+    grid : Neighbourhood
+        Shape of the image.
+    """
+    projection = clutter_projection(model.right[:, :low], used=matrix.used)
+    if low == 0:
+        return FilterByPlace(projection, None)
+    lattice = Lattice.of(grid)
+    lags = some_lags(matrix, model, low, lattice.pixels, projection.n_lags)
+    coarse = map_blood(lags, projection, lattice.coarse, matrix.executor, with_halves=False)
+    if not shows_blood(coarse, matrix.n_used_frames):
+        return FilterByPlace(projection, None)
+    first = replace(
+        coarse,
+        blood_power=lattice.interpolated(coarse.blood_power),
+        noise_power=lattice.interpolated(coarse.noise_power),
+    )
+    cutoffs = local_cutoffs(model, low, first, grid)
+    by_place = clutter_projection(
+        model.right[:, : cutoffs.stop],
+        of_blood=cutoffs.power_taken(first.blood_power),
+        of_image=cutoffs.power_taken(np.ones(matrix.n_pixels)),
+        used=matrix.used,
+    )
+    return FilterByPlace(by_place, cutoffs)
+
+
+def map_blood(
+    lags: LagSums,
+    projection: ClutterProjection,
+    grid: Neighbourhood,
+    executor: Executor,
+    with_halves: bool = True,
+) -> BloodMap:
+    """Measure the noise of a filtered stack, and return its blood map.
+
+    Parameters
+    ----------
+    lags : LagSums
+        Lagged products of the filtered stack.
+    projection : ClutterProjection
+        The effect of the filter.
+    grid : Neighbourhood
+        Shape of the image.
+    executor : Executor
+        Makes several maps at the same time.
+    with_halves : bool
+        Whether the maps of two halves of the frames are compared; by default True.
+    """
+    noise = measure_noise(lags, projection, grid, executor)
+    return estimate_blood(lags, projection, noise, grid, executor, with_halves)

@@ -1,0 +1,214 @@
+"""The automatic low cutoff: the number of components that belong to the clutter.
+
+The same tissue speckle is in every clutter component, so the envelopes |u_k| of their spatial vectors resemble each
+other. Blood is only in the vessels. A component belongs to the clutter if it resembles the leading components, or if
+it is inside the square that tissue makes in the similarity matrix. Where blood is visible above the noise, the powers
+|u_k|^2 are also split into a tissue map, a blood map and noise. Then the cutoff is not raised beyond the point where
+the power Doppler fits the blood map best.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.clutter.blood_split import score_cutoffs
+from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.stack.casorati import CasoratiMatrix
+
+CLUTTER_FALL_DB, FALL_OVER = 6.0, 4
+"""Least fall of the singular values over the first components where there is clutter. Over four components those of
+clutter fall by 25 dB on the phantoms, those of blood by 2 dB, and those of a rotating disk without clutter by 1 dB."""
+
+CLUTTER_DOPPLER = 0.1
+"""Largest mean Doppler frequency of the first clutter component, in cycles a frame: tissue moves more slowly."""
+
+USUAL, LATEST = 0.6, 0.4
+"""Levels of similarity, relative to that of the references among themselves, at which tissue usually ends and at
+which it has certainly ended. Set with tests/benchmarks/quality.py, on other seeds than docs/quality.md quotes."""
+
+BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
+"""Largest and least number of components that start the blood map. With fewer than four, one outlier decides."""
+
+BLOOD_VISIBLE = 0.16
+"""Least mean similarity of the blood components to each other where blood is visible; noise alone has about 0."""
+
+AS_GOOD, BACK = 0.005, 2
+"""The highest cutoff is taken whose correlation with the blood map is within AS_GOOD of the best one. It may be up to
+BACK components below the fall of the similarity."""
+
+LEAST_SQUARES_RANK = 4
+"""Components from which two squares are fitted to the similarity matrix."""
+
+SURE, LIKELY = (2, 0.1), (5, 0.25)
+"""Distances between the two-square fit and the fall of the similarity up to which a cutoff is sure, or likely: a
+number of components or a share of the cutoff, whichever is larger."""
+
+
+@dataclass(frozen=True)
+class CutoffChoice:
+    """A low cutoff and why it was chosen.
+
+    Attributes
+    ----------
+    low : int
+        Number of components to remove.
+    reason : CutoffReason
+        The rule that decided.
+    sentence : str
+        The reason in words, with its figures.
+    certainty : CutoffCertainty
+        How sure the cutoff is. Where clutter ends within the rank, that follows from the distance between the
+        two-square fit (Baranger et al., 2018) and the fall of the similarity.
+    two_squares : (int, int) or None
+        Edges of the two-square fit; None below LEAST_SQUARES_RANK components.
+    similarity : (k, k) array
+        Spatial similarity of the components.
+    profile : (k,) array
+        Similarity of each component to the leading ones, smoothed.
+    doppler_cycles : (k,) array
+        Mean Doppler frequency of each temporal vector, in cycles a frame.
+    """
+
+    low: int
+    reason: CutoffReason
+    sentence: str
+    certainty: CutoffCertainty
+    two_squares: tuple[int, int] | None
+    similarity: NDArray[np.float64]
+    profile: NDArray[np.float64]
+    doppler_cycles: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """A cutoff before it is limited, with its reason and its certainty; the figures complete the sentence."""
+
+    low: int
+    reason: CutoffReason
+    certainty: CutoffCertainty
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean Doppler frequency of temporal vectors, in cycles a frame, by lag-one autocorrelation.
+
+    arg(sum_t conj(v[t]) v[t+1]) / (2 pi) of the conjugate vectors: the signal of a component of M = U S V^H runs as
+    conj(v). Times the frame rate it is in Hz.
+
+    Parameters
+    ----------
+    right : (n_frames, k) array
+        Temporal singular vectors V.
+
+    Returns
+    -------
+    (k,) float64 array
+    """
+    lag_one = np.sum(right[:-1] * right[1:].conj(), axis=0)
+    frequencies: NDArray[np.float64] = np.angle(lag_one).astype(np.float64) / (2 * np.pi)
+    return frequencies
+
+
+def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, highest: int) -> CutoffChoice:
+    """Choose the low cutoff of a low-rank model.
+
+    Parameters
+    ----------
+    model : LowRank
+        Leading components of the stack.
+    matrix : CasoratiMatrix
+        The pixels to which they are fitted.
+    noise_rms : float
+        Noise level, in the units of the data.
+    highest : int
+        Largest cutoff allowed.
+
+    Returns
+    -------
+    CutoffChoice
+        With low 0 where there is no clutter subspace.
+    """
+    doppler = mean_doppler(model.right)
+    similarity = spatial_similarity(model.left)
+    singular = model.singular_values
+    profile = SimilarityProfile.of(similarity, singular)
+    squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
+    decision = _no_clutter(singular, doppler) or _edge_of_clutter(
+        model, matrix, noise_rms, similarity, profile, squares
+    )
+    return CutoffChoice(
+        min(decision.low, highest),
+        decision.reason,
+        decision.reason.value.format(low=decision.low, level=100 * USUAL, **decision.figures),
+        decision.certainty,
+        squares,
+        similarity,
+        profile.values,
+        doppler,
+    )
+
+
+def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> _Decision | None:
+    """Return the decision to remove nothing where the first components are no clutter, otherwise None."""
+    if len(singular) < 2:
+        return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
+    over = min(FALL_OVER, len(singular) - 1)
+    fall_db = 20 * np.log10(max(singular[0], 1e-300) / max(singular[over], 1e-300))
+    if fall_db < CLUTTER_FALL_DB:
+        figures = {"fall_db": fall_db, "over": over + 1}
+        return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, figures)
+    if abs(doppler[0]) > CLUTTER_DOPPLER:
+        return _Decision(0, CutoffReason.TOO_FAST, CutoffCertainty.LIKELY, {"cycles": doppler[0]})
+    return None
+
+
+def _edge_of_clutter(
+    model: LowRank,
+    matrix: CasoratiMatrix,
+    noise_rms: float,
+    similarity: NDArray[np.float64],
+    profile: SimilarityProfile,
+    squares: tuple[int, int] | None,
+) -> _Decision:
+    """Return the decision where clutter ends, from the similarity of the components and the blood map."""
+    usual = profile.first_below(USUAL * profile.plateau)
+    if usual is None:
+        return _Decision(model.rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
+    if squares is None:
+        return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
+    certainty = _certainty(abs(squares[0] - usual), usual)
+    latest = profile.first_below(LATEST * profile.plateau) or model.rank
+    # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
+    # a mixture of tissue and blood, and is kept.
+    edge = max(usual, min(squares[0], latest) - 1)
+    reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
+    start = profile.first_below(BLOOD_BELOW) or model.rank
+    blood = range(start, min(start + BLOOD_COMPONENTS, model.rank))
+    if not _is_blood_visible(similarity, blood):
+        return _Decision(edge, reason, certainty)
+    first = max(1, usual - BACK)
+    scores = score_cutoffs(model, matrix, noise_rms, edge, blood)[first : edge + 1]
+    if not len(scores):
+        return _Decision(edge, reason, certainty)
+    low = first + int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])
+    return _Decision(low, reason if low == edge else CutoffReason.BLOOD_MAP, certainty)
+
+
+def _certainty(distance: int, low: int) -> CutoffCertainty:
+    if distance <= max(SURE[0], SURE[1] * low):
+        return CutoffCertainty.SURE
+    return CutoffCertainty.LIKELY if distance <= max(LIKELY[0], LIKELY[1] * low) else CutoffCertainty.UNSURE
+
+
+def _is_blood_visible(similarity: NDArray[np.float64], blood: range) -> bool:
+    """Return whether the blood components resemble each other, as those of vessels do and those of noise do not."""
+    n = len(blood)
+    if n < LEAST_BLOOD_COMPONENTS:
+        return False
+    among = similarity[np.ix_(blood, blood)]
+    return bool(float((among.sum() - np.trace(among)) / (n * (n - 1))) > BLOOD_VISIBLE)

@@ -1,0 +1,59 @@
+"""Every second pixel of an image, and values between these pixels."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.neighbourhood import Neighbourhood
+
+STEP, SHORTEST = 2, 16
+"""Pixels from one of the lattice to the next along an axis, and pixels of the shortest axis that is thinned out."""
+
+LEAST_PIXELS = 2000
+"""Pixels of a lattice, at least. On images of 64 x 64 pixels with tissue 60 dB over blood and blood 6 dB below noise, one of
+1024 pixels cost up to 0.013 of the correlation of the blood map with the truth; 2000 pixels cost at most 0.0004."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Every second pixel of an image along each of its longer axes, or all pixels of a small image.
+
+    Attributes
+    ----------
+    grid : Neighbourhood
+        The image.
+    places : tuple of arrays
+        Places of the pixels along each axis of the image.
+    """
+
+    grid: Neighbourhood
+    places: tuple[NDArray[np.intp], ...]
+
+    @classmethod
+    def of(cls, grid: Neighbourhood) -> Self:
+        """Return the lattice of an image."""
+        thin = cls(grid, tuple(np.arange(0, n, STEP if n >= SHORTEST else 1) for n in grid.shape))
+        return thin if thin.coarse.n_pixels >= LEAST_PIXELS else cls(grid, tuple(map(np.arange, grid.shape)))
+
+    @property
+    def pixels(self) -> NDArray[np.intp]:
+        """Row numbers of the pixels in the Casorati matrix, in order."""
+        numbers = np.arange(self.grid.n_pixels).reshape(self.grid.shape)
+        return numbers[np.ix_(*self.places)].ravel()
+
+    @property
+    def coarse(self) -> Neighbourhood:
+        """The lattice as an image of its own."""
+        return Neighbourhood(tuple(len(places) for places in self.places))
+
+    def interpolated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values of the lattice in all pixels of the image, linear between them and constant beyond the last.
+
+        Parameters
+        ----------
+        values : (n_lattice,) array
+            Values by pixel of the lattice.
+        """
+        return self.grid.interpolated(values, self.places)

@@ -1,0 +1,227 @@
+"""The pixel subset: a few hundred pixels with all of their frames, whose exact SVD starts the estimate.
+
+It gives the noise level, the rank, and a first temporal subspace.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.random_streams import RandomStream
+
+SUBSET_PIXELS = 256
+"""Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
+
+RANK_LIMIT = 100
+"""Largest automatic rank of a subset of SUBSET_PIXELS; components above the rank stay in the residual. Tissue 60 dB
+over blood has some 65 components above the blood in 2400 frames at 500 Hz."""
+
+LONG = 2400
+"""Frames above which tissue may have more components than RANK_LIMIT."""
+
+STEEP_DB = 0.15
+"""Fall of the spectrum in dB a component at the largest rank, above which tissue goes on there. In 9600 frames with
+tissue 60 dB over blood, which has 125 components above the blood, it is 0.25 at component 100 and 0.06 at 200. In up to
+4800 frames it is at most 0.13 at component 100."""
+
+EDGE_MARGIN = 1.05
+"""Singular value, over the noise edge, from which a component counts as signal. The largest one of white noise was
+0.97 to 1.012 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
+
+_FILL_ROUNDS = 3
+"""How often the subset's own model fills its unobserved entries, after interpolation over time."""
+
+_PRODUCT_PARTS = 8
+"""Parts of a matrix product that threads share. The number is fixed, so that the result depends on no machine."""
+
+
+@dataclass(frozen=True)
+class PixelSubset:
+    """The spectrum of some pixels, spread over the image.
+
+    Attributes
+    ----------
+    n_pixels, n_used_frames : int
+        Number of pixels in the subset, and of its frames that are not left out.
+    singular_values : (k,) float64 array
+        Singular values of the subset's Casorati matrix, k being the smaller of n_pixels and n_frames.
+    left, right : (n_pixels, k) and (n_frames, k) arrays
+        Spatial and temporal singular vectors.
+    noise_rms : float
+        Noise level: estimated rms of the noise in an entry.
+    filled : (n_frames,) float64 array
+        Share of the pixels whose entry was unobserved, and filled.
+    """
+
+    n_pixels: int
+    n_used_frames: int
+    singular_values: NDArray[np.float64]
+    left: NDArray[Any]
+    right: NDArray[Any]
+    noise_rms: float
+    filled: NDArray[np.float64]
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return int(self.right.shape[0])
+
+    @property
+    def rank_limit(self) -> int:
+        """Largest number of components that the subset has a spectrum for, with the noise below them."""
+        return max(RANK_LIMIT, RANK_LIMIT * self.n_pixels // SUBSET_PIXELS)
+
+    @property
+    def falls_beyond_limit(self) -> bool:
+        """Whether the stack is long and its spectrum still falls at the largest rank as that of tissue does."""
+        if self.n_used_frames <= LONG or len(self.singular_values) <= self.rank_limit:
+            return False
+        first, last = self.singular_values[[4 * self.rank_limit // 5, self.rank_limit]]
+        return bool(20 * np.log10(first / last) > STEEP_DB * self.rank_limit / 5)
+
+    @property
+    def n_above_noise(self) -> int:
+        """Number of singular values above the noise edge."""
+        edge = noise_edge(self.noise_rms, (self.n_pixels, self.n_used_frames))
+        return int(np.count_nonzero(self.singular_values > EDGE_MARGIN * edge))
+
+    @property
+    def n_like_tissue(self) -> int | None:
+        """Number of components before those that resemble the leading ones no more; None where all resemble them."""
+        leading = slice(self.rank_limit)
+        similarity = spatial_similarity(self.left[:, leading])
+        return SimilarityProfile.of(similarity, self.singular_values[leading]).first_below(BLOOD_BELOW)
+
+    def signal_variances(self, rank: int) -> NDArray[np.float64]:
+        """Return the mean power of each leading component in the coefficients of a pixel, minus the noise power."""
+        power = self.singular_values[:rank] ** 2 / self.n_pixels
+        return np.maximum(power - self.noise_rms**2, 0.0)
+
+
+def sufficient_subset(
+    matrix: CasoratiMatrix, subset: PixelSubset, needed: int, automatic: bool, seed: int
+) -> PixelSubset:
+    """Return a pixel subset, or a larger one where it has too few pixels for the components of a stack.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The data.
+    subset : PixelSubset
+        The subset so far.
+    needed : int
+        Components that are estimated at least. The subset needs twice as many pixels.
+    automatic : bool
+        Whether the rank is chosen. Then the subset needs a spectrum that has left the steep fall of tissue.
+    seed : int
+        Seed of every random choice. The larger subset contains the smaller one, unless entries are unobserved.
+    """
+
+    def is_enough(subset: PixelSubset) -> bool:
+        if subset.n_pixels == matrix.n_pixels:
+            return True
+        return subset.n_pixels >= 2 * needed and not (automatic and subset.falls_beyond_limit)
+
+    while not is_enough(subset):
+        rng = RandomStream.PIXEL_SUBSET.generator(seed)
+        subset = draw_pixel_subset(matrix, rng, 2 * subset.n_pixels)
+    return subset
+
+
+def draw_pixel_subset(
+    matrix: CasoratiMatrix, rng: np.random.Generator, n_wanted: int = SUBSET_PIXELS
+) -> PixelSubset:
+    """Choose pixels at random over the image, and factorise their rows.
+
+    Where entries are unobserved, the pixels with the most observed entries are chosen. Their unobserved entries are
+    filled by interpolation over time, since tissue is slow, and then by the low-rank model of the subset itself.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The data.
+    rng : numpy.random.Generator
+        Chooses the pixels.
+    n_wanted : int
+        Number of pixels, SUBSET_PIXELS by default; fewer where the stack has fewer.
+    """
+    count = min(matrix.n_pixels, n_wanted)
+    used = count, matrix.n_used_frames
+    order = rng.permutation(matrix.n_pixels)
+    filled = np.zeros(matrix.n_frames)
+    if matrix.observed is None:
+        rows = _used(matrix, _wide(matrix.rows(np.sort(order[:count])).values))
+        left, singular, right = _spectrum(rows, matrix.executor)
+    else:
+        # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
+        n_observed = np.bitwise_count(matrix.observed).sum(axis=1, dtype=np.int64)
+        chosen = matrix.rows(np.sort(order[np.argsort(-n_observed[order], kind="stable")][:count]))
+        mask = chosen.observed_mask(slice(None))
+        assert mask is not None
+        filled = 1 - mask.mean(axis=0)
+        rows = _used(matrix, _interpolated(_wide(chosen.values), mask))
+        left, singular, right = _spectrum(rows, matrix.executor)
+        for _ in range(_FILL_ROUNDS):
+            edge = noise_edge(noise_from_spectrum(singular[: min(used)], used), used)
+            rank = max(1, int(np.count_nonzero(singular > edge)))
+            model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
+            rows = np.where(mask, rows, model)
+            left, singular, right = _spectrum(rows, matrix.executor)
+    noise_rms = noise_from_spectrum(singular[: min(used)], used)
+    return PixelSubset(
+        count,
+        matrix.n_used_frames,
+        singular,
+        left.astype(matrix.dtype),
+        right.astype(matrix.dtype),
+        noise_rms,
+        filled,
+    )
+
+
+def _used(matrix: CasoratiMatrix, rows: NDArray[Any]) -> NDArray[Any]:
+    if matrix.left_out is not None:
+        rows[:, matrix.left_out] = 0
+    return rows
+
+
+def _wide(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.astype(np.result_type(rows.dtype, np.float64))
+
+
+def _spectrum(
+    rows: NDArray[Any], executor: Executor
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
+    """Return the singular triplets in double precision, through the smaller Gram matrix.
+
+    Values are right down to 1e-8 of the largest, which is far below the resolution of single-precision data.
+    """
+
+    def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        parts = list(row_blocks(len(a), -(-len(a) // _PRODUCT_PARTS)))
+        return np.concatenate(list(executor.map(lambda part: a[part] @ b, parts)))
+
+    adjoint = rows.conj().T
+    is_tall = rows.shape[0] > rows.shape[1]
+    values, vectors = np.linalg.eigh(product(adjoint, rows) if is_tall else product(rows, adjoint))
+    vectors = vectors[:, ::-1]
+    others = product(rows if is_tall else adjoint, vectors)
+    others /= np.maximum(np.linalg.norm(others, axis=0), np.finfo(np.float64).tiny)
+    singular = np.sqrt(np.maximum(values[::-1], 0))
+    return (others, singular, vectors) if is_tall else (vectors, singular, others)
+
+
+def _interpolated(rows: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
+    frames = np.arange(rows.shape[1])
+    filled = rows.copy()
+    for row, observed in zip(filled, mask, strict=True):
+        if observed.any() and not observed.all():
+            row[~observed] = np.interp(frames[~observed], frames[observed], row[observed])
+    return filled

@@ -1,0 +1,95 @@
+"""Displacement of the image in every frame, by phase correlation of the envelopes."""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.frames.phase_correlation import PhaseCorrelation
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.stack.casorati import CasoratiMatrix
+
+LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
+"""Pixels along an axis of the middle part that is looked at, by the number of spatial axes."""
+
+FRAMES_A_BLOCK = 64
+
+REFERENCE_FRAMES = 256
+"""Frames, evenly spread over the scan, whose mean is the reference."""
+
+
+@singledispatch
+def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the displacement of each frame against a mean frame, in pixels.
+
+    The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
+    envelopes, in the middle of the image and under a Hann window.
+
+    Parameters
+    ----------
+    matrix : CasoratiMatrix
+        The stack.
+    shape : tuple of int
+        Pixels along each spatial axis, in the order of the Casorati matrix.
+
+    Returns
+    -------
+    (n_frames, n_axes) float64 array
+        Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
+    """
+    return image_displacements(
+        matrix.values.reshape(*shape, matrix.n_frames)[middle(shape, LARGEST_IMAGE[len(shape)])],
+        matrix.executor,
+    )
+
+
+def middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
+    """Return the middle part of an image, at most `most` pixels along an axis."""
+    return tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
+
+
+def image_displacements(image: NDArray[Any], executor: Executor) -> NDArray[np.float64]:
+    """Return the displacement of each frame of an image; see :func:`displacements`.
+
+    Parameters
+    ----------
+    image : array
+        Spatial axes, then time.
+    executor : Executor
+        Maps over parts of the frames.
+    """
+    size, n_frames = image.shape[:-1], image.shape[-1]
+    axes = tuple(range(len(size)))
+    window = np.ones(size, np.float32)
+    for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
+        window = window * axis.astype(np.float32)
+    correlation = PhaseCorrelation.of(size)
+
+    def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
+        envelope = _envelope(image[..., frames])
+        envelope -= envelope.mean(axis=axes)
+        envelope *= window[..., None]
+        return correlation.spectra(envelope)
+
+    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
+    step = n_frames // REFERENCE_FRAMES
+    if step < 2:
+        made = list(executor.map(spectra, blocks))
+        mean = np.sum([spectrum.sum(axis=-1) for spectrum in made], axis=0)
+        found = executor.map(lambda spectrum: correlation.displacements(spectrum, mean), made)
+    else:
+        some = np.arange(0, n_frames, step)
+        parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
+        mean = np.sum(list(executor.map(lambda frames: spectra(frames).sum(axis=-1), parts)), axis=0)
+        found = executor.map(lambda frames: correlation.displacements(spectra(frames), mean), blocks)
+    return np.concatenate(list(found))
+
+
+def _envelope(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the magnitudes of values whose squares single precision holds, as a new array."""
+    squares = (values.real**2).astype(np.float32, copy=False)
+    if np.iscomplexobj(values):
+        squares += values.imag**2
+    return np.sqrt(squares, out=squares)

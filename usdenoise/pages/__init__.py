@@ -1,1 +1,0 @@
-"""Pages: from reports and encoded pictures to self-contained HTML."""

@@ -1,0 +1,269 @@
+"""The page of one scan: its report as HTML, with its pictures and curves."""
+
+import base64
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from usdenoise.pictures.charts import Carpet, Chart, carpet_svg, svg
+from usdenoise.pictures.methods_paragraph import methods_paragraph
+from usdenoise.pictures.page_templates import SCAN_PAGE, template
+
+_LEAST_TRACE = 3
+"""Points from which the error over the iterations is a curve."""
+
+_LEAST_SPANS = {"components": 4.0, "dB": 6.0, "correlation": 0.2}
+"""Smallest ranges of the curves over windows, so that chance does not look like a change, by the unit."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a page.
+
+    Attributes
+    ----------
+    title : str
+        What it shows, in a few words.
+    png : bytes
+        The encoded picture.
+    text : str
+        The picture in words, with its numbers, for who cannot see it.
+    caption : str
+        Text below the picture.
+    """
+
+    title: str
+    png: bytes
+    text: str
+    caption: str
+
+    @property
+    def source(self) -> str:
+        """The picture as the address of an image."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+def scan_page(
+    name: str,
+    report: Mapping[str, Any],
+    pictures: Sequence[Picture],
+    charts: Sequence[Chart],
+    frame_charts: Sequence[Chart] = (),
+    remarks: Sequence[str] = (),
+    carpet: Carpet | None = None,
+) -> str:
+    """Return the page of a scan, which needs no other file and no network.
+
+    Parameters
+    ----------
+    name : str
+        Name of the scan.
+    report : mapping
+        The report of the job, with "requested" among its fields.
+    pictures : sequence of Picture
+        The pictures, the most important first.
+    charts : sequence of Chart
+        Curves that only the result has, such as the noise over depth.
+    frame_charts : sequence of Chart
+        Curves over the frames; by default none.
+    remarks : sequence of str
+        Warnings, in sentences; by default none.
+    carpet : Carpet, optional
+        Image over the frames; by default none.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    methods = methods_paragraph(report)
+    command = report["command"]
+    return str(
+        template(SCAN_PAGE).render(
+            name=name,
+            report=report,
+            verdict=_verdict(report, remarks),
+            remarks=[_sentence(remark) for remark in remarks],
+            figures=_figures(report),
+            pictures=pictures,
+            cutoff_charts=[(chart, svg(chart)) for chart in _cutoff_charts(report)],
+            error_charts=[(chart, svg(chart)) for chart in _error_charts(report)],
+            block_charts=[(chart, svg(chart)) for chart in _block_charts(report)],
+            charts=[(chart, svg(chart)) for chart in charts],
+            frame_charts=[(chart, svg(chart)) for chart in frame_charts],
+            carpet=None if carpet is None else (carpet, carpet_svg(carpet)),
+            bad_frames=report["bad_frames"],
+            reading=_reading(report["input"]),
+            methods=methods,
+            command=None if command is None else shlex.join(command),
+            options=_plain(report["parameters"]),
+            files=_files(report["output"]),
+            iterations=_iterations(report),
+            software=report["software"],
+            seconds=[(stage, f"{value:.2f} s") for stage, value in report["timings_s"].items()],
+        )
+    )
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
+    """Return the verdict, without the sentences that are among the remarks."""
+    parts = [
+        (report["blood"]["sentence"], ""),
+        (report["frames"]["sentence"], ""),
+        (report["estimate"], "estimate: "),
+    ]
+    verdict = "; ".join(f"{start}{part}" for part, start in parts if part and part not in remarks)
+    sequence = report.get("sequence")
+    if sequence is None:
+        return _sentence(verdict)
+    return f"The worst of {len(sequence['blocks'])} windows: {verdict}."
+
+
+def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the numbers at the top of the page: name, value and what it means. Those of windows are ranges."""
+    blocks: Sequence[Mapping[str, Any]] = report.get("sequence", {}).get("blocks", [report])
+    pictures = [block["blood"] for block in blocks]
+
+    def span(values: Sequence[float | None], form: str, unit: str, missing: str) -> str:
+        known = [form.format(value) for value in sorted(value for value in values if value is not None)]
+        if not known:
+            return missing
+        return f"{known[0]}{unit}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}{unit}"
+
+    vessels = span([100 * picture["vessel_share"] for picture in pictures], "{:.0f}", " %", "")
+    dominated = [100 * picture["noise_share"] for picture in pictures]
+    ratio = report["held_out_ratio"]
+    sure = "worst window" if "sequence" in report else "how sure"
+    return [
+        (
+            "Clutter components removed",
+            span([block["low_cutoff"] for block in blocks], "{}", "", ""),
+            f"{sure}: {report['cutoff']['certainty']}",
+        ),
+        (
+            "Blood over noise",
+            span([picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB", "none found"),
+            f"median over the vessels, which are {vessels} of the image",
+        ),
+        (
+            "Repeatability",
+            span([picture["reproducibility"] for picture in pictures], "{:.2f}", "", "unknown"),
+            "correlation of the blood maps of two halves of the frames; 1 is perfect",
+        ),
+        ("Noise dominates in", span(dominated, "{:.0f}", " %", ""), "of the pixels of the image"),
+        (
+            "Error of the estimate",
+            "not measured" if ratio is None else f"{ratio:.2f} ×",
+            "held-out error of the sample, before any refit, over the expected one; 1.1 or less is good",
+        ),
+        (
+            "Time",
+            f"{report['timings_s']['total']:.1f} s",
+            f"peak memory {_size(report['peak_memory_bytes'])}",
+        ),
+    ]
+
+
+def _iterations(report: Mapping[str, Any]) -> int:
+    """Return the iterations of the image, or of the window that the report describes."""
+    sequence = report.get("sequence")
+    described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
+    iterations: int = described["iterations"]
+    return iterations
+
+
+def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
+    values, low = report["singular_values"], report["low_cutoff"]
+    if not values or not values[0] > 0:
+        return []
+    numbers = range(1, len(values) + 1)
+    mark = (low + 0.5, f"{low} removed")
+    decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
+    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
+    if profile := report["cutoff"].get("similarity_profile"):
+        charts.append(
+            Chart(
+                "Similarity of each component to the leading ones",
+                "component",
+                "similarity",
+                range(1, len(profile) + 1),
+                profile,
+                *mark,
+            )
+        )
+    return charts
+
+
+def _error_charts(report: Mapping[str, Any]) -> list[Chart]:
+    trace = report["trace"]
+    if len(trace) < _LEAST_TRACE or all(line["held_out_rmse"] is None for line in trace):
+        return []
+    return [
+        Chart(
+            "Held-out error over the iterations",
+            "iteration",
+            "rms error, units of the file",
+            [line["iteration"] for line in trace],
+            [line["held_out_rmse"] for line in trace],
+        )
+    ]
+
+
+def _block_charts(report: Mapping[str, Any]) -> list[Chart]:
+    """Return the curves over the windows of a sequence; none for an image."""
+    if (sequence := report.get("sequence")) is None:
+        return []
+    time, blocks = sequence["time"], sequence["blocks"]
+    along = f"time ({sequence['time_unit']})"
+    lines = {
+        "Components removed in each window": ("components", [block["low_cutoff"] for block in blocks]),
+        "Blood over noise in each window": ("dB", [block["blood"]["blood_to_noise_db"] for block in blocks]),
+        "Repeatability in each window": (
+            "correlation",
+            [block["blood"]["reproducibility"] for block in blocks],
+        ),
+        "Noise level in each window": ("rms, units of the file", [block["noise_floor"] for block in blocks]),
+    }
+    return [
+        Chart(title, along, unit, time, values, least_span=_LEAST_SPANS.get(unit, 0.0))
+        for title, (unit, values) in lines.items()
+    ]
+
+
+def _reading(source: Mapping[str, Any]) -> list[tuple[str, str]]:
+    shape = ", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True))
+    spacing, rate = source["spacing_mm"], source["frame_rate_hz"]
+    pitch = ", ".join(f"{letter} {value:.4g} mm" for letter, value in spacing.items())
+    return [
+        ("File", source["path"]),
+        ("Dataset", source["dataset"]),
+        ("Axes and shape", shape),
+        ("Type of the numbers", source["dtype"]),
+        ("Frame rate", "unknown" if rate is None else f"{rate:.6g} Hz"),
+        ("Pixel pitch", pitch or "unknown"),
+        ("SHA-256 digest", source["sha256"]),
+    ]
+
+
+def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, "automatic" if value is None else f"{value}") for name, value in options.items()]
+
+
+def _files(output: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the name of each file, and its address from a page in the same folder."""
+    names = [Path(path).name for path in output.values()]
+    return [(name, f"./{quote(os.fsencode(name))}") for name in names]
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"

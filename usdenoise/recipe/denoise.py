@@ -1,0 +1,311 @@
+"""The library call: a stack in, the filtered stack and a description of the estimate out."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.picture_quality import judge_picture
+from usdenoise.clutter.band import Band, keep_band, remove_clutter
+from usdenoise.clutter.blood_by_place import filter_by_place, map_blood
+from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
+from usdenoise.completion.problem import Factors
+from usdenoise.completion.solve import Iteration
+from usdenoise.components.estimate import Components, Estimate, estimate_components, fit_all_pixels
+from usdenoise.errors import InputError, OptionError
+from usdenoise.frames.filling import interpolated
+from usdenoise.frames.frame_check import CheckedFrames, check_frames
+from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.recipe.chunks.chunk_passes import check_chunks
+from usdenoise.recipe.fit_quality import FitQuality, judge_fit
+from usdenoise.recipe.labelled_result import label
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
+from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.casorati import (
+    CasoratiMatrix,
+    EntryCheck,
+    casorati,
+    check_entries,
+    filtered_stack,
+    image_from_pixels,
+)
+from usdenoise.stack.data_arrays import from_data_array, is_data_array
+from usdenoise.stack.lazy_arrays import is_dask_array
+
+STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
+STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
+"""Type of the entries by precision, and by whether the stack is complex."""
+
+SCALES = (1e-12, 1e14)
+"""Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
+
+
+def denoise(
+    acquisition: Acquisition | NDArray[Any],
+    *,
+    axes: str | None = None,
+    preset: str | None = None,
+    options: DenoiseOptions | None = None,
+    start: Factors | None = None,
+    in_place: bool = False,
+    all_components: bool = False,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    **given: Any,
+) -> DenoiseResult:
+    """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
+
+    NaN and infinite entries, and the masked ones of a masked array, are unobserved: they are never used, and the
+    low-rank model fills them.
+
+    Parameters
+    ----------
+    acquisition : Acquisition, array, dask.array.Array or xarray.DataArray
+        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels. A Dask array,
+        also one in a DataArray or an Acquisition, is worked through chunk by chunk on the scheduler that is active, and the
+        filtered stack is a Dask array with the same chunks.
+    axes : str, optional
+        One letter for each axis of an array, for example "tzx"; z depth, x lateral, y elevation, t time.
+    preset : str, optional
+        "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
+    options : DenoiseOptions, optional
+        All options at once; then neither a preset nor single options may be given.
+    start : pair of arrays, optional
+        Warm start: factors U (n_pixels, r) and V (n_frames, r) of an earlier or a similar stack, for which U V^H is
+        the estimate. r is at most the rank.
+    in_place : bool
+        Whether the result may take the memory of the input; by default False.
+    all_components : bool
+        Whether the model holds all components in all pixels, not only those that the filter needs; by default False.
+    on_iteration : callable, optional
+        Called with each line of the trace as it is made.
+    **given
+        Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
+
+    Returns
+    -------
+    DenoiseResult
+        For a DataArray its images are DataArrays with the same labels, and it has `stack`, `axial_velocity` and
+        `unobserved` besides. Its method `to_xarray` returns all of them as one Dataset.
+
+    Raises
+    ------
+    InputError
+        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside SCALES, or
+        if entries are unobserved and the method is "svd".
+    OptionError
+        If the options contradict each other or the stack, an argument has the wrong type, or the stack is a Dask array and
+        an option needs all of it in memory.
+    DivergedError
+        If the solver leaves the finite numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, usdenoise
+    >>> rng = np.random.default_rng(0)
+    >>> tissue = 100 * np.outer(rng.standard_normal(2000), np.ones(60))
+    >>> noise = rng.standard_normal((2000, 60))
+    >>> result = usdenoise.denoise((tissue + noise).reshape(50, 40, 60), axes="zxt", low_cutoff=1)
+    >>> result.acquisition.iq.shape, result.power_doppler.shape
+    ((50, 40, 60), (50, 40))
+    >>> bool(abs(result.power_doppler.mean() - 1) < 0.1)  # the power of the noise is left
+    True
+    """
+    stack = as_acquisition(acquisition, axes)
+    chosen = _chosen_options(preset, options, given)
+    start = None if start is None else _as_factors(start)
+    began = time.perf_counter()
+    with ThreadExecutor(chosen.threads) as executor:
+        entries = _checked_entries(stack, chosen, executor, in_place)
+        shape = stack.shape_in(canonical_axes(stack.spatial_axes))
+        frames = check_frames(entries, shape, chosen)
+        entries, search = frames.entries, frames.search
+        matrix = entries.matrix
+        estimate = estimate_components(entries, search.subset, chosen, start, all_components, on_iteration)
+        cutoffs = _choose_cutoffs(matrix, estimate, chosen)
+        components = fit_all_pixels(matrix, estimate, cutoffs.band.low)
+        model = components.model
+        solved = time.perf_counter()
+        band = cutoffs.band
+        curves = frames.curves(model, band.low)
+        grid = Neighbourhood(shape)
+        place = filter_by_place(matrix, model, band.low, grid)
+        rest, residual = remove_clutter(matrix, model, band.low, place.projection.n_lags, place.cutoffs)
+        blood = map_blood(residual.lags, place.projection, grid, executor)
+        model = interpolated(model, matrix.left_out)
+        local = place.cutoffs if chosen.local_cutoff else None
+        kept, power = keep_band(rest, model, band, residual.power, local)
+    quality = _judge(frames, estimate, components, band, residual.power)
+    result = DenoiseResult(
+        acquisition=replace(stack, iq=filtered_stack(kept, stack)),
+        power_doppler=image_from_pixels(power, stack).astype(np.float32),
+        blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
+        noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
+        model=model,
+        singular_values=components.singular_values,
+        options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
+        solution=estimate.solution,
+        cutoff=cutoffs.choice,
+        picture_quality=judge_picture(blood, matrix.n_used_frames),
+        frame_quality=FrameQuality(
+            search.bad, search.left_out, search.treatment, search.movement, curves, search.sentence
+        ),
+        fit_quality=quality,
+        noise_floor=estimate.noise_rms,
+        observed=matrix.sampled_bits(),
+        n_unobserved=_n_unobserved(matrix),
+        n_sampled=estimate.n_sampled,
+        timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
+    )
+    return result if stack.labels is None else label(result)
+
+
+def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acquisition:
+    """Return a stack with its axes as an acquisition.
+
+    Parameters
+    ----------
+    stack : Acquisition, array or xarray.DataArray
+        An acquisition is returned as it is.
+    axes : str or None
+        Axis letters of an array.
+
+    Raises
+    ------
+    OptionError
+        If an array comes without axes, or an acquisition with other ones.
+    InputError
+        If the array cannot be a stack.
+    """
+    if axes is not None and not isinstance(axes, str):
+        raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
+    if is_data_array(stack):
+        return from_data_array(stack, axes)
+    if not isinstance(stack, Acquisition):
+        if axes is None:
+            raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
+        return Acquisition(stack, axes)
+    if axes is not None and axes != stack.axes:
+        check_axes(axes, stack.iq.shape)
+        raise OptionError(f"the acquisition has the axes '{stack.axes}'; leave out axes='{axes}'")
+    return stack
+
+
+def _chosen_options(
+    preset: str | None, options: DenoiseOptions | None, given: dict[str, Any]
+) -> DenoiseOptions:
+    if options is None:
+        return make_options(preset, **given)
+    single = [*(["preset"] if preset is not None else []), *given]
+    if single:
+        raise OptionError(f"options holds all options; leave out {', '.join(single)}, or set them in options")
+    if not isinstance(options, DenoiseOptions):
+        raise OptionError(f"options must be a DenoiseOptions, not {type(options).__name__}")
+    return options
+
+
+def _as_factors(start: Any) -> Factors:
+    is_pair = isinstance(start, tuple | list) and len(start) == 2
+    if not is_pair or not all(isinstance(factor, np.ndarray) and factor.ndim == 2 for factor in start):
+        raise OptionError("start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)")
+    return tuple(start)
+
+
+def _checked_entries(
+    stack: Acquisition, options: DenoiseOptions, executor: Executor, in_place: bool
+) -> EntryCheck:
+    """Return the Casorati matrix with unobserved entries set to 0, after a check of its scale."""
+    dtype = STORAGE[options.precision, np.iscomplexobj(stack.iq)]
+    if is_dask_array(stack.iq):
+        entries = check_chunks(stack, dtype, options, executor)
+    else:
+        values = casorati(stack, dtype)
+        if not in_place and np.may_share_memory(values, stack.iq):
+            values = values.copy()
+        entries = check_entries(values, executor)
+    if entries.n_unobserved == stack.iq.size:
+        raise InputError(f"'{stack.name}' has no finite entry; check how the file was written")
+    _check_scale(entries, stack.name)
+    return entries
+
+
+def _check_scale(entries: EntryCheck, name: str) -> None:
+    most = float(entries.energy.max())
+    # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
+    if SCALES[0] ** 2 <= most / (2 * entries.matrix.n_frames) and most <= SCALES[1] ** 2:
+        return
+    largest = entries.matrix.largest_part()
+    if largest == 0:
+        raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
+    if not SCALES[0] <= largest <= SCALES[1]:
+        raise InputError(
+            f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "
+            f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
+        )
+
+
+@dataclass(frozen=True)
+class _Cutoffs:
+    """The band that is kept, and how its low cutoff was chosen; None where it was given."""
+
+    band: Band
+    choice: CutoffChoice | None
+
+
+def _choose_cutoffs(matrix: CasoratiMatrix, estimate: Estimate, options: DenoiseOptions) -> _Cutoffs:
+    rank = estimate.model.rank
+    high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
+    keeps_residual = options.high_cutoff == "none"
+    if not isinstance(options.low_cutoff, str):
+        return _Cutoffs(Band(options.low_cutoff, high, keeps_residual), None)
+    # The band must not be empty. With the residual there is something left when all components are removed.
+    highest = rank if keeps_residual else high - 1
+    choice = choose_low_cutoff(estimate.model, estimate.pixels(matrix), estimate.noise_rms, highest)
+    return _Cutoffs(Band(choice.low, high, keeps_residual), choice)
+
+
+def _n_unobserved(matrix: CasoratiMatrix) -> int:
+    if matrix.observed is None:
+        return matrix.n_pixels * (matrix.n_frames - matrix.n_used_frames)
+    bits = matrix.sampled_bits()
+    assert bits is not None
+    used = sum(
+        int(np.count_nonzero(unpack(bits[rows], matrix.n_frames))) for rows in block_rows(matrix.shape)
+    )
+    return matrix.n_pixels * matrix.n_frames - used
+
+
+def _judge(
+    frames: CheckedFrames,
+    estimate: Estimate,
+    components: Components,
+    band: Band,
+    power: NDArray[np.float64],
+) -> FitQuality:
+    """Judge the fit of all components, by the energy that they leave."""
+    entries, singular_values = frames.entries, components.singular_values
+    shape = entries.matrix.used_shape
+    if not entries.matrix.is_complete or (band.keeps_residual and components.gained_energy is not None):
+        # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
+        # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
+        observed = 1 - entries.n_unobserved / (shape[0] * shape[1])
+        left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
+    else:
+        left_over = entries.energy.sum() - np.sum(singular_values**2)
+    return judge_fit(
+        held_out_rmse=estimate.held_out_rmse,
+        residual_energy=float(left_over),
+        energy=float(entries.energy.sum()),
+        shape=shape,
+        rank=len(singular_values),
+        samples_per_pixel=estimate.samples_per_pixel,
+        gained_energy=components.gained_energy,
+        advice=frames.search.advice,
+    )
