@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import DPI, figure_png
+from usdenoise.pictures.figures import DPI, encoded
 
 
 def cutoff_figure(
@@ -54,6 +54,11 @@ def cutoff_figure(
     return figure
 
 
-def cutoff_png(*arguments: Any) -> bytes:
+def cutoff_picture(*arguments: Any, kind: str = "png", **settings: Any) -> bytes:
+    """Return the figure of :func:`cutoff_figure` as "png", "pdf" or "svg"; the parameters are the same."""
+    return encoded(cutoff_figure(*arguments, **settings), kind)
+
+
+def cutoff_png(*arguments: Any, **settings: Any) -> bytes:
     """Return the figure of :func:`cutoff_figure` as PNG; the parameters are the same."""
-    return figure_png(cutoff_figure(*arguments))
+    return cutoff_picture(*arguments, **settings)

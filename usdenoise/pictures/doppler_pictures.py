@@ -13,7 +13,7 @@ from usdenoise.pictures.figures import (
     power_scale,
     suitable_range_db,
 )
-from usdenoise.pictures.panel_layout import panel_figure, panel_png
+from usdenoise.pictures.panel_layout import panel_figure, panel_picture
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
@@ -67,9 +67,14 @@ def power_doppler_figure(
     return panel_figure(panels_of(shown, axes), scale, spacing_mm or {}, title)
 
 
+def power_doppler_picture(decibels: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any) -> bytes:
+    """Return the figure of :func:`power_doppler_figure` as "png", "pdf" or "svg"; the parameters are the same."""
+    return panel_picture(power_doppler_figure(decibels, axes, **settings), kind)
+
+
 def power_doppler_png(decibels: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`power_doppler_figure` as PNG; the parameters are the same."""
-    return panel_png(power_doppler_figure(decibels, axes, **settings))
+    return power_doppler_picture(decibels, axes, **settings)
 
 
 def directional_figure(
@@ -133,9 +138,16 @@ def directional_figure(
     return panel_figure(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title)
 
 
+def directional_picture(
+    positive: NDArray[Any], negative: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any
+) -> bytes:
+    """Return the figure of :func:`directional_figure` as "png", "pdf" or "svg"; the parameters are the same."""
+    return panel_picture(directional_figure(positive, negative, axes, **settings), kind)
+
+
 def directional_png(positive: NDArray[Any], negative: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`directional_figure` as PNG; the parameters are the same."""
-    return panel_png(directional_figure(positive, negative, axes, **settings))
+    return directional_picture(positive, negative, axes, **settings)
 
 
 def velocity_figure(
@@ -188,9 +200,16 @@ def velocity_figure(
     return panel_figure(panels, scale, spacing_mm or {}, title)
 
 
+def velocity_picture(
+    velocity: NDArray[Any], power: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any
+) -> bytes:
+    """Return the figure of :func:`velocity_figure` as "png", "pdf" or "svg"; the parameters are the same."""
+    return panel_picture(velocity_figure(velocity, power, axes, **settings), kind)
+
+
 def velocity_png(velocity: NDArray[Any], power: NDArray[Any], axes: str, **settings: Any) -> bytes:
     """Return the figure of :func:`velocity_figure` as PNG; the parameters are the same."""
-    return panel_png(velocity_figure(velocity, power, axes, **settings))
+    return velocity_picture(velocity, power, axes, **settings)
 
 
 def _number(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import DPI, figure_png, on_one_line
+from usdenoise.pictures.figures import DPI, encoded, on_one_line
 
 CARPET_DB = (-6.0, 12.0)
 """Levels of the darkest and of the brightest colour of the carpet. Speckle stays in the dark half."""
@@ -100,6 +100,11 @@ def carpet_png(carpet: NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
+def frames_picture(*arguments: Any, kind: str = "png", **settings: Any) -> bytes:
+    """Return the figure of :func:`frames_figure` as "png", "pdf" or "svg"; the parameters are the same."""
+    return encoded(frames_figure(*arguments, **settings), kind)
+
+
 def frames_png(*arguments: Any, **settings: Any) -> bytes:
     """Return the figure of :func:`frames_figure` as PNG; the parameters are the same."""
-    return figure_png(frames_figure(*arguments, **settings))
+    return frames_picture(*arguments, **settings)

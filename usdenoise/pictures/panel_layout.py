@@ -12,7 +12,7 @@ from usdenoise.pictures.figures import (
     any_letters,
     axis_label,
     draw_pixels,
-    figure_png,
+    encoded,
     on_one_line,
     panel_size,
 )
@@ -90,8 +90,8 @@ def panel_figure(panels: Sequence[Panel], scale: ColorScale, spacing: Mapping[st
     return figure
 
 
-def panel_png(figure: Any) -> bytes:
-    """Return a figure of :func:`panel_figure` as PNG, as large as what it shows; the figure is changed.
+def panel_picture(figure: Any, kind: str) -> bytes:
+    """Return a figure of :func:`panel_figure` in a file format, as large as what it shows; the figure is changed.
 
     Matplotlib's own cropping would lay the figure out once more, which takes a quarter of the time of a picture.
     """
@@ -100,7 +100,7 @@ def panel_png(figure: Any) -> bytes:
     FigureCanvasAgg(figure)
     with any_letters():
         fit_margins(figure)
-    return figure_png(figure, crop=False)
+    return encoded(figure, kind, crop=False)
 
 
 def fit_margins(figure: Any) -> None:
