@@ -44,7 +44,7 @@ def home(name: str) -> str:
 
 OTHERS = {
     "usdenoise.images.metrics",
-    "usdenoise.recipe.xarray_accessor",
+    "usdenoise.xarray",
     "usdenoise.stack.data_arrays",
     "usdenoise.system.process_wide",
 }

@@ -1,13 +1,11 @@
 """Low-rank clutter filtering and denoising of ultrafast Doppler stacks.
 
-The public names are loaded on first use, so that importing the package costs nothing. Once xarray is imported as well,
-its DataArrays have the accessor `usdenoise`.
+The public names are loaded on first use, so that importing the package costs nothing. `import usdenoise.xarray` gives
+DataArrays the accessor `usdenoise`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from usdenoise.system.late_import import when_imported
 
 __version__ = "0.1.0"
 
@@ -70,11 +68,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _offer_accessor() -> None:
-    """Give xarray.DataArray the accessor `usdenoise`."""
-    import_module("usdenoise.recipe.xarray_accessor").register()
-
-
-when_imported("xarray", _offer_accessor)

@@ -138,4 +138,4 @@ def results(stems: Sequence[str], folder: str = "") -> list[str]:
     return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
 
 
-OWN = ["batch.csv", "batch.json", "contact_sheet.png", "index.html"]
+OWN = ["batch.csv", "batch.json", "index.html"]

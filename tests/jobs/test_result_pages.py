@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / "scan" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "scan" / name).touch()
     (tmp_path / "night").mkdir()
-    for name in ("index.html", "batch.csv", "batch.json", "contact_sheet.png", "x_report.html"):
+    for name in ("index.html", "batch.csv", "batch.json", "x_report.html"):
         (tmp_path / "night" / name).touch()
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare/one_denoised.h5").touch()
@@ -37,7 +37,6 @@ def folder(tmp_path: Path) -> Path:
         ("scan/my_report_denoised.h5", ["scan/my_report_report.html"]),
         ("night", ["night/index.html"]),
         ("night/batch.csv", ["night/index.html"]),
-        ("night/contact_sheet.png", ["night/index.html"]),
         ("night/x_report.html", ["night/x_report.html"]),
     ],
 )

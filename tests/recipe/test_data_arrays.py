@@ -13,9 +13,9 @@ import xarray
 from tests.formats.test_neighbours import N_FRAMES, N_X, N_Y, N_Z, TURNED, saved, voxel_data
 from usdenoise import axial_velocity, denoise, load, power_doppler
 from usdenoise.errors import InputError, OptionError
-from usdenoise.recipe.xarray_accessor import Accessor
 from usdenoise.stack import data_arrays
 from usdenoise.stack.data_arrays import from_data_array
+from usdenoise.xarray import Accessor
 
 OPTIONS: dict[str, Any] = {"rank": 4, "iterations": 3, "low_cutoff": 1, "seed": 1, "bad_frames": "keep"}
 
@@ -171,26 +171,6 @@ def test_xarray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="need the package xarray; run pip install xarray"):
         stack.to_xarray()
     assert not data_arrays.is_data_array(stack.iq)
-
-
-@pytest.mark.parametrize(
-    "imports",
-    [
-        "import xarray, usdenoise",
-        "import usdenoise, xarray",
-        "import usdenoise, importlib.util; assert importlib.util.find_spec('xarray'); import xarray",
-        "import usdenoise; from xarray.core import dataarray; import xarray",
-    ],
-)
-def test_the_accessor_is_there_after_the_imports(imports: str) -> None:
-    script = (
-        f"{imports}; import sys; assert xarray.DataArray.usdenoise.__module__.startswith('usdenoise'); "
-        "assert not [one for one in sys.meta_path if type(one).__module__.startswith('usdenoise')]; "
-        # Its files, and its source, are there as without us.
-        "assert xarray.DataArray([1])._repr_html_(); import inspect; assert inspect.getsource(xarray)"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_xarray_is_imported_only_where_it_is_used() -> None:

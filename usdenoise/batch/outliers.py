@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from usdenoise.batch.plan import Scan
-from usdenoise.batch.table import Row, Status
+from usdenoise.batch.table import Row
 
 LEAST_SCANS = 5
 """Scans with a value below which none is an outlier: a median of fewer says little about the usual."""
@@ -44,28 +43,6 @@ def outliers(rows: Sequence[Row]) -> Mapping[str, list[str]]:
             if abs(value - middle) > max(measure.least, SPREADS * spread):
                 found[scan].append(measure.sentence(value, middle))
     return found
-
-
-def marks_of(rows: Mapping[Scan, Row]) -> dict[Scan, str]:
-    """Return what is wrong or doubtful about the scans that somebody should look at, in a few words.
-
-    Parameters
-    ----------
-    rows : mapping from Scan to Row
-        The rows of a batch.
-    """
-    unusual = outliers(list(rows.values()))
-    words = {
-        scan: "failed"
-        if row.status == Status.FAILED
-        else "cutoff unsure"
-        if row.cutoff_certainty == "unsure"
-        else "unlike the others"
-        if unusual[row.scan]
-        else ""
-        for scan, row in rows.items()
-    }
-    return {scan: word for scan, word in words.items() if word}
 
 
 def _decibels(value: float | None) -> float | None:

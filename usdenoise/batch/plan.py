@@ -18,7 +18,6 @@ class BatchFile(StrEnum):
 
     TABLE = "batch.csv"
     RECORD = "batch.json"
-    SHEET = "contact_sheet.png"
     INDEX = "index.html"
     LOCK = ".usdenoise-batch.lock"
 

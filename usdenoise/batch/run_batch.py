@@ -1,6 +1,5 @@
 """The batch: decide about each scan, run those that need it, and write the table."""
 
-import json
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +11,11 @@ from typing import Any, Protocol
 from usdenoise.batch.dask_pool import DaskPool
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import FolderLock
-from usdenoise.batch.outliers import marks_of
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.pool import Event, Pool
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.scan_process import EventKind
-from usdenoise.batch.table import Row, Status, outcome, scan_row, write_sheet, write_tables
+from usdenoise.batch.table import Row, Status, outcome, scan_row, write_tables
 from usdenoise.errors import InputError
 from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
@@ -71,7 +69,7 @@ class BatchReport:
     seconds : float
         Duration of the batch in s.
     output : mapping
-        Paths of the table, the record, the contact sheet and the page.
+        Paths of the table, the record and the page.
     """
 
     rows: tuple[Row, ...]
@@ -142,8 +140,8 @@ def run_batch(
     paths : str, Path, or sequence of them
         Files, and folders that are searched with their subfolders.
     folder : str or Path
-        Folder of all results, which mirrors the tree of the input. index.html, batch.csv, batch.json and
-        contact_sheet.png are written to its top. index.html is kept up to date while the batch runs.
+        Folder of all results, which mirrors the tree of the input. index.html, batch.csv and batch.json
+        are written to its top. index.html is kept up to date while the batch runs.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.jobs.run_job.run` for every scan: options, display, output and
         reading. The number of threads is divided among the processes. By default, those of `run_job.run`.
@@ -212,7 +210,6 @@ def run_batch(
         output = {
             "table": str(folder / BatchFile.TABLE),
             "record": str(folder / BatchFile.RECORD),
-            "sheet": str(folder / BatchFile.SHEET),
             "index": str(folder / BatchFile.INDEX),
         }
         levels = complete["display"].levels
@@ -243,7 +240,6 @@ def run_batch(
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
         keep_table()
-        write_sheet(folder, list(decisions), _reports(rows), marks_of(rows), levels)
         return report()
 
 
@@ -358,11 +354,6 @@ def _row(event: Event, decision: Decision) -> Row:
         failure=failure,
         **{f"input_{name}": value for name, value in (state or {}).items()},
     )
-
-
-def _reports(rows: Mapping[Scan, Row]) -> dict[Scan, Mapping[str, Any]]:
-    whole = [scan for scan, row in rows.items() if row.status in _WITH_RESULTS]
-    return {scan: json.loads(scan.report.read_text()) for scan in whole}
 
 
 def _summary(rows: Sequence[Row], seconds: float, output: Mapping[str, str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.tiff import read_tiff
-from usdenoise.pictures.contact_sheet import Tile, contact_sheet_png
 from usdenoise.system.provenance import software, to_json
 
 
@@ -201,39 +200,6 @@ def write_tables(
         outputs.commit()
 
 
-def write_sheet(
-    folder: Path,
-    scans: Sequence[Scan],
-    reports: Mapping[Scan, Mapping[str, Any]],
-    marks: Mapping[Scan, str],
-    levels: tuple[float, float] | None,
-) -> None:
-    """Write contact_sheet.png from the power Doppler images on disk.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the batch's results.
-    scans : sequence of Scan
-        All scans, in the order of the sheet.
-    reports : mapping from Scan to mapping
-        Reports of the scans that have results. The other scans have an empty tile.
-    marks : mapping from Scan to str
-        What is wrong or doubtful about a scan, in a few words.
-    levels : (float, float) or None
-        Levels in dB of one scale for all images; None for a range of its own for each.
-
-    Raises
-    ------
-    OutputError
-        If the sheet cannot be written.
-    """
-    tiles = [replace(_tile(scan, reports.get(scan)), mark=marks.get(scan, "")) for scan in scans]
-    with OutputFolder(folder, overwrite=True) as outputs:
-        outputs.reserve(BatchFile.SHEET).write_bytes(contact_sheet_png(tiles, levels))
-        outputs.commit()
-
-
 def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
     """Return the blood map of a scan, or its power Doppler where it has none, and the height of a pixel over its width.
 
@@ -247,14 +213,3 @@ def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))
-
-
-def _tile(scan: Scan, report: Mapping[str, Any] | None) -> Tile:
-    if report is None:
-        return Tile(scan.name, None)
-    try:
-        image = read_tiff(scan.folder / Path(report["output"]["power_doppler_tif"]).name)
-    except (OSError, KeyError):
-        return Tile(scan.name, None)
-    spacing = report["input"]["spacing_mm"]
-    return Tile(scan.name, image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0)))

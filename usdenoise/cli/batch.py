@@ -103,8 +103,8 @@ def command(
 
     Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
     results, unless their input, the options or the version changed. --threads is divided among the scans that
-    run at a time. The page index.html, the tables batch.csv and batch.json and the picture contact_sheet.png are
-    written to the top of DIR; the page can be opened while the batch runs.
+    run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
+    DIR; the page can be opened while the batch runs.
     """
     arguments = shared.job_arguments(preset, values)
     dask = arguments.pop("dask", None)

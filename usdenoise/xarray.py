@@ -1,10 +1,15 @@
-"""The accessor `usdenoise` of xarray.DataArray."""
+"""The accessor `usdenoise` of xarray.DataArray, which importing this module registers."""
 
 from typing import Any
 
-from usdenoise.stack.data_arrays import describe_data_array, from_data_array, import_xarray, to_data_array
+import xarray
+
+from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
+from usdenoise.recipe.denoise import denoise
+from usdenoise.stack.data_arrays import describe_data_array, from_data_array, to_data_array
 
 
+@xarray.register_dataarray_accessor("usdenoise")
 class Accessor:
     """The methods of usdenoise on an xarray.DataArray, under its attribute `usdenoise`.
 
@@ -16,7 +21,7 @@ class Accessor:
     Examples
     --------
     >>> import numpy as np, xarray
-    >>> import usdenoise
+    >>> import usdenoise.xarray
     >>> rng = np.random.default_rng(0)
     >>> data = xarray.DataArray(rng.standard_normal((60, 20, 10)), dims=("time", "z", "x"))
     >>> result = data.usdenoise.denoise(low_cutoff=1)
@@ -43,8 +48,6 @@ class Accessor:
             The filtered stack, `power_doppler`, `blood_power` and `noise_power`, `axial_velocity` if the stack is
             complex, and `unobserved` if entries were NaN or infinite.
         """
-        from usdenoise.recipe.denoise import denoise
-
         return denoise(self._data, axes=axes, **options).to_xarray()
 
     def power_doppler(self, *, axes: str | None = None) -> Any:
@@ -55,8 +58,6 @@ class Accessor:
         axes : str, optional
             One letter for each axis, where the dimensions do not say what they are.
         """
-        from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
-
         stack = from_data_array(self._data, axes)
         about = {"units": POWER_UNIT, "long_name": "Power Doppler", "formula": POWER_FORMULA}
         return to_data_array(power_doppler(stack), stack, stack.spatial_axes, "power_doppler", about)
@@ -71,10 +72,3 @@ class Accessor:
         """
         about = describe_data_array(self._data, axes)
         return {name: (value, about.sources[name]) for name, value in about.values.items()}
-
-
-def register() -> None:
-    """Register the accessor, if that has not been done."""
-    xarray = import_xarray()
-    if getattr(xarray.DataArray, "usdenoise", None) is not Accessor:
-        xarray.register_dataarray_accessor("usdenoise")(Accessor)
