@@ -1,6 +1,5 @@
 """The page of a batch: a table of all scans that sorts and filters in the browser."""
 
-import base64
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,13 +52,6 @@ class Entry:
     unusual: Sequence[str] = ()
 
     @property
-    def source(self) -> str | None:
-        """The thumbnail as the address of an image."""
-        if self.thumbnail is None:
-            return None
-        return f"data:image/png;base64,{base64.b64encode(self.thumbnail).decode()}"
-
-    @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
         return self.status == "failed" or self.certainty == "unsure" or bool(self.unusual)
@@ -87,15 +79,14 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         HTML. Every text is escaped.
     """
     counts = Counter(entry.status for entry in entries)
-    return str(
-        template(BATCH_PAGE).render(
-            title=title,
-            entries=entries,
-            statuses=sorted(counts),
-            counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
-            n_doubtful=sum(entry.is_doubtful for entry in entries),
-            is_running=is_running,
-            scale=scale,
-            made=made,
-        )
+    page: str = template(BATCH_PAGE).render(
+        title=title,
+        entries=entries,
+        statuses=sorted(counts),
+        counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
+        n_doubtful=sum(entry.is_doubtful for entry in entries),
+        is_running=is_running,
+        scale=scale,
+        made=made,
     )
+    return page

@@ -1,15 +1,17 @@
 """Line charts as SVG that takes the colours of its page, with their numbers as text for a screen reader."""
 
-import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import cached_property
+from typing import Any
 
-from usdenoise.system.printable import printable
+from usdenoise.pictures.page_templates import template
 
 _WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 14, 12, 50
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210
+"""Size of a drawing, and the edges of the area inside its axes."""
+
 _MOST_POINTS = 400
 """Points of a line. A longer one is thinned to the smallest and the largest value of each of 200 stretches."""
 
@@ -79,6 +81,27 @@ class Chart:
             words += f"; marked at {named}" + (f" and {more} more" if more > 0 else "")
         return words
 
+    @cached_property
+    def svg(self) -> str:
+        """The chart as an SVG element; empty where it has no points."""
+        points = self.points
+        if not points:
+            return ""
+        xs, ys = zip(*points, strict=True)
+        marked = () if self.mark is None else (self.mark,)
+        spare = max(0.0, self.least_span - (max(ys) - min(ys))) / 2
+        y_ticks = ticks(min(ys) - spare, max(ys) + spare)
+        return _drawing(
+            "chart.svg",
+            self,
+            ticks(min(xs + marked), max(xs + marked)),
+            y_ticks=y_ticks,
+            down=_scale(y_ticks, _BOTTOM, _TOP),
+            line=_thinned(points),
+            dots=points if len(points) <= _MOST_DOTS else (),
+            flagged=[point for point in points if point[0] in set(self.flagged)],
+        )
+
 
 @dataclass(frozen=True)
 class Carpet:
@@ -105,104 +128,10 @@ class Carpet:
     png: bytes
     text: str
 
-
-def svg(chart: Chart) -> str:
-    """Return a chart as an SVG element; it is empty where the chart has no points.
-
-    Parameters
-    ----------
-    chart : Chart
-        The chart. Its texts are escaped.
-    """
-    points = chart.points
-    if not points:
-        return ""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    marked = [] if chart.mark is None else [chart.mark]
-    spare = max(0.0, chart.least_span - (max(ys) - min(ys))) / 2
-    x_ticks = ticks(min(xs + marked), max(xs + marked))
-    y_ticks = ticks(min(ys) - spare, max(ys) + spare)
-    x_low, x_high = min(x_ticks[0], *xs, *marked), max(x_ticks[-1], *xs, *marked)
-    y_low, y_high = min(y_ticks[0], *ys), max(y_ticks[-1], *ys)
-
-    across = _scale(x_low, x_high)
-
-    def down(y: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (y_high - y) / (y_high - y_low)
-
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts = [_opening(chart.text)]
-    for tick in y_ticks:
-        y = down(tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
-    parts += _axes(x_ticks, across, chart.x_label, chart.y_label)
-    if chart.mark is not None:
-        x = across(chart.mark)
-        # The text goes to the side with more room.
-        left = x > (_LEFT + right) / 2
-        place = f'x="{x - 6 if left else x + 6:.1f}" text-anchor="{"end" if left else "start"}"'
-        parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{bottom}"/>')
-        parts.append(f'<text class="mark-label" {place} y="{_TOP + 12}">{_shown(chart.mark_label)}</text>')
-    drawn = [(across(x), down(y)) for x, y in _thinned(points)]
-    parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in drawn)}"/>')
-    if len(points) <= _MOST_DOTS:
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in drawn]
-    flagged = set(chart.flagged)
-    parts += [
-        f'<circle class="flag" cx="{across(x):.1f}" cy="{down(y):.1f}" r="5"/>'
-        for x, y in points
-        if x in flagged
-    ]
-    return "".join([*parts, "</svg>"])
-
-
-def carpet_svg(carpet: Carpet) -> str:
-    """Return a carpet as an SVG element whose positions are those of charts over the same columns.
-
-    Parameters
-    ----------
-    carpet : Carpet
-        The carpet. Its texts are escaped.
-    """
-    last = carpet.n_columns - 1
-    x_ticks = ticks(0, last)
-    across = _scale(x_ticks[0], max(x_ticks[-1], last))
-    left, right = across(-0.5), across(last + 0.5)
-    source = f"data:image/png;base64,{base64.b64encode(carpet.png).decode()}"
-    image = (
-        f'<image x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{_HEIGHT - _BOTTOM - _TOP}" '
-        f'preserveAspectRatio="none" href="{source}"/>'
-    )
-    parts = [_opening(carpet.text), image, *_axes(x_ticks, across, carpet.x_label, carpet.y_label), "</svg>"]
-    return "".join(parts)
-
-
-def _scale(low: float, high: float) -> Callable[[float], float]:
-    return lambda x: _LEFT + (_WIDTH - _LEFT - _RIGHT) * (x - low) / (high - low)
-
-
-def _opening(text: str) -> str:
-    return f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_shown(text)}">'
-
-
-def _axes(
-    x_ticks: Sequence[float], across: Callable[[float], float], x_label: str, y_label: str
-) -> list[str]:
-    """Return both axes with the ticks of the horizontal one and the labels of both."""
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts = []
-    for tick in x_ticks:
-        x = across(tick)
-        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(tick)}</text>')
-    middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
-    parts.append(f'<path class="axes" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
-    parts.append(f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{_shown(x_label)}</text>')
-    parts.append(
-        f'<text transform="translate(13 {height:.1f}) rotate(-90)" text-anchor="middle">{_shown(y_label)}</text>'
-    )
-    return parts
+    @cached_property
+    def svg(self) -> str:
+        """The carpet as an SVG element, whose positions are those of charts over the same columns."""
+        return _drawing("carpet.svg", self, ticks(0, self.n_columns - 1))
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -216,8 +145,27 @@ def ticks(low: float, high: float) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _shown(text: str) -> str:
-    return escape(printable(text))
+def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines: Any) -> str:
+    drawn: str = template(name).render(
+        chart=chart,
+        x_ticks=x_ticks,
+        across=_scale(x_ticks, _LEFT, _RIGHT),
+        number=_number,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_RIGHT,
+        top=_TOP,
+        bottom=_BOTTOM,
+        **lines,
+    )
+    return drawn
+
+
+def _scale(ticks: Sequence[float], first: float, last: float) -> Callable[[float], float]:
+    """Return the function from values to positions, with the first tick at `first` and the last one at `last`."""
+    low, high = ticks[0], ticks[-1]
+    return lambda value: round(first + (last - first) * (value - low) / (high - low), 1)
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -1,8 +1,7 @@
 """The methods paragraph of a report: what was done to a stack, in sentences for a paper, with the sources."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _USDENOISE = "The usdenoise developers. usdenoise, version {version} (software)."
@@ -51,29 +50,24 @@ _AUTOCORRELATION = (
 )
 
 
-@dataclass(frozen=True)
-class MethodsParagraph:
-    """Sentences for the methods section of a paper.
-
-    Attributes
-    ----------
-    text : str
-        The sentences, with the numbers of their sources in brackets.
-    sources : tuple of str
-        The sources in the order of their numbers.
-    """
-
-    text: str
-    sources: tuple[str, ...]
+_Cite = Callable[[str], str]
+"""Function that returns the number of a source in brackets."""
 
 
-def methods_paragraph(report: Mapping[str, Any]) -> MethodsParagraph:
+def methods_paragraph(report: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Say what was done to a stack, from its report.
 
     Parameters
     ----------
     report : mapping
         The report of a job, as it is written to ``<stem>_report.json``.
+
+    Returns
+    -------
+    text : str
+        Sentences for the methods section of a paper, with the numbers of their sources in brackets.
+    sources : list of str
+        The sources in the order of their numbers, which count from 1.
     """
     sources: list[str] = []
 
@@ -90,7 +84,33 @@ def methods_paragraph(report: Mapping[str, Any]) -> MethodsParagraph:
         _removed(report, cite),
         _images(report, cite),
     ]
-    return MethodsParagraph(" ".join(sentences), tuple(sources))
+    return " ".join(sentences), sources
+
+
+def blocks_of(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the records of the windows of a report; of an image, the report itself."""
+    blocks: Sequence[Mapping[str, Any]] = report.get("sequence", {}).get("blocks", [report])
+    return blocks
+
+
+def value_range(values: Sequence[float | None], form: str = "{}", unit: str = "", missing: str = "") -> str:
+    """Return the smallest and the largest value in words, or the value where these look the same.
+
+    Parameters
+    ----------
+    values : sequence of float or None
+        The values; those that are None do not count.
+    form : str
+        Format of a value; by default as Python shows it.
+    unit : str
+        Text after the last value; by default none.
+    missing : str
+        Text where no value is known; by default none.
+    """
+    known = [form.format(value) for value in sorted(value for value in values if value is not None)]
+    if not known:
+        return missing
+    return f"{known[0]}{unit}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}{unit}"
 
 
 def _data(report: Mapping[str, Any]) -> str:
@@ -114,7 +134,7 @@ def _data(report: Mapping[str, Any]) -> str:
     return f"{n_frames} {kind} of {grid}{timing}"
 
 
-def _estimate(report: Mapping[str, Any], cite: Any) -> str:
+def _estimate(report: Mapping[str, Any], cite: _Cite) -> str:
     options, source = report["parameters"], report["input"]
     sizes = dict(zip(source["axes"], source["shape"], strict=True))
     n_frames = sizes.pop("t")
@@ -125,7 +145,7 @@ def _estimate(report: Mapping[str, Any], cite: Any) -> str:
         else f"The frames were filtered in windows of {sequence['window']} frames every {sequence['stride']} frames, each "
         "arranged as a matrix of pixels × frames"
     )
-    rank = f"{report['rank']}" if sequence is None else _range(sequence["blocks"], "rank")
+    rank = value_range([block["rank"] for block in blocks_of(report)])
     if report["method"] == "svd":
         return f"{matrix}, and its {rank} leading singular components were computed with the full SVD{cite(_SVD_FILTER)}."
     words, source_of_method = _DESCENTS[report["method"]]
@@ -141,7 +161,7 @@ def _estimate(report: Mapping[str, Any], cite: Any) -> str:
     )
 
 
-def _prepared(report: Mapping[str, Any], cite: Any) -> list[str]:
+def _prepared(report: Mapping[str, Any], cite: _Cite) -> list[str]:
     """Return what was done before the estimate: registration, frames that were left out, missing entries."""
     sentences = []
     if report["parameters"].get("motion") == "rigid":
@@ -161,10 +181,9 @@ def _prepared(report: Mapping[str, Any], cite: Any) -> list[str]:
     return sentences
 
 
-def _removed(report: Mapping[str, Any], cite: Any) -> str:
-    low, high, cutoff = report["low_cutoff"], report["high_cutoff"], report["cutoff"]
-    sequence = report.get("sequence")
-    count = f"{low}" if sequence is None else _range(sequence["blocks"], "low_cutoff")
+def _removed(report: Mapping[str, Any], cite: _Cite) -> str:
+    high, cutoff = report["high_cutoff"], report["cutoff"]
+    count = value_range([block["low_cutoff"] for block in blocks_of(report)])
     removed = "No component was removed as tissue clutter"
     if count != "0":
         removed = f"The {count} leading components were removed as tissue clutter{cite(_SVD_FILTER)}"
@@ -186,7 +205,7 @@ def _removed(report: Mapping[str, Any], cite: Any) -> str:
     return f"{removed}, {how}; {kept}.{by_place}"
 
 
-def _images(report: Mapping[str, Any], cite: Any) -> str:
+def _images(report: Mapping[str, Any], cite: _Cite) -> str:
     factor = report["requested"]["display"]["db_factor"]
     products = report["requested"]["output"]["products"]
     sentences = [
@@ -204,8 +223,3 @@ def _images(report: Mapping[str, Any], cite: Any) -> str:
             f"Axial velocity follows from the phase of the lag-one autocorrelation{cite(_AUTOCORRELATION)}."
         )
     return " ".join(sentences)
-
-
-def _range(blocks: Any, name: str) -> str:
-    values = [block[name] for block in blocks]
-    return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"

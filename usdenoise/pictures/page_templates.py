@@ -1,12 +1,13 @@
-"""The templates of the pages. All text in them is escaped for HTML, and shown without control characters."""
+"""The templates of the pages and their charts. All text is escaped for HTML, and shown without control characters."""
 
+import base64
 from functools import cache
 from typing import Any
 
 from usdenoise.system.printable import printable
 
 SCAN_PAGE, BATCH_PAGE = "scan.html", "batch.html"
-"""Names of the templates."""
+"""Names of the templates of the pages."""
 
 
 @cache
@@ -16,7 +17,7 @@ def template(name: str) -> Any:
     Parameters
     ----------
     name : str
-        SCAN_PAGE or BATCH_PAGE.
+        A file of the folder templates, such as SCAN_PAGE.
 
     Returns
     -------
@@ -35,4 +36,9 @@ def template(name: str) -> Any:
         # Markup is a str as well, of text that has been through here.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
+    environment.filters["data_address"] = _data_address
     return environment.get_template(name)
+
+
+def _data_address(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

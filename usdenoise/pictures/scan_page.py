@@ -1,6 +1,5 @@
 """The page of one scan: its report as HTML, with its pictures and curves."""
 
-import base64
 import math
 import os
 import shlex
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from usdenoise.pictures.charts import Carpet, Chart, carpet_svg, svg
-from usdenoise.pictures.methods_paragraph import methods_paragraph
+from usdenoise.pictures.charts import Carpet, Chart
+from usdenoise.pictures.methods_paragraph import blocks_of, methods_paragraph, value_range
 from usdenoise.pictures.page_templates import SCAN_PAGE, template
 
 _LEAST_TRACE = 3
@@ -41,11 +40,6 @@ class Picture:
     png: bytes
     text: str
     caption: str
-
-    @property
-    def source(self) -> str:
-        """The picture as the address of an image."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
 
 def scan_page(
@@ -81,33 +75,32 @@ def scan_page(
     str
         HTML. Every text is escaped.
     """
-    methods = methods_paragraph(report)
-    command = report["command"]
-    return str(
-        template(SCAN_PAGE).render(
-            name=name,
-            report=report,
-            verdict=_verdict(report, remarks),
-            remarks=[_sentence(remark) for remark in remarks],
-            figures=_figures(report),
-            pictures=pictures,
-            cutoff_charts=[(chart, svg(chart)) for chart in _cutoff_charts(report)],
-            error_charts=[(chart, svg(chart)) for chart in _error_charts(report)],
-            block_charts=[(chart, svg(chart)) for chart in _block_charts(report)],
-            charts=[(chart, svg(chart)) for chart in charts],
-            frame_charts=[(chart, svg(chart)) for chart in frame_charts],
-            carpet=None if carpet is None else (carpet, carpet_svg(carpet)),
-            bad_frames=report["bad_frames"],
-            reading=_reading(report["input"]),
-            methods=methods,
-            command=None if command is None else shlex.join(command),
-            options=_plain(report["parameters"]),
-            files=_files(report["output"]),
-            iterations=_iterations(report),
-            software=report["software"],
-            seconds=[(stage, f"{value:.2f} s") for stage, value in report["timings_s"].items()],
-        )
+    methods, sources = methods_paragraph(report)
+    command, sequence = report["command"], report.get("sequence")
+    described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
+    page: str = template(SCAN_PAGE).render(
+        name=name,
+        report=report,
+        verdict=_verdict(report, remarks),
+        remarks=[_sentence(remark) for remark in remarks],
+        figures=_figures(report),
+        pictures=pictures,
+        cutoff_charts=_cutoff_charts(report),
+        estimate_charts=[*_error_charts(report), *charts],
+        block_charts=_block_charts(report),
+        frame_charts=[*frame_charts, *([] if carpet is None else [carpet])],
+        bad_frames=report["bad_frames"],
+        reading=_reading(report["input"]),
+        methods=methods,
+        sources=sources,
+        command=None if command is None else shlex.join(command),
+        options=_plain(report["parameters"]),
+        files=_files(report["output"]),
+        iterations=described["iterations"],
+        software=report["software"],
+        seconds=[(stage, f"{value:.2f} s") for stage, value in report["timings_s"].items()],
     )
+    return page
 
 
 def _sentence(text: str) -> str:
@@ -131,36 +124,31 @@ def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
 
 def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the numbers at the top of the page: name, value and what it means. Those of windows are ranges."""
-    blocks: Sequence[Mapping[str, Any]] = report.get("sequence", {}).get("blocks", [report])
+    blocks = blocks_of(report)
     pictures = [block["blood"] for block in blocks]
-
-    def span(values: Sequence[float | None], form: str, unit: str, missing: str) -> str:
-        known = [form.format(value) for value in sorted(value for value in values if value is not None)]
-        if not known:
-            return missing
-        return f"{known[0]}{unit}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}{unit}"
-
-    vessels = span([100 * picture["vessel_share"] for picture in pictures], "{:.0f}", " %", "")
-    dominated = [100 * picture["noise_share"] for picture in pictures]
+    vessels = value_range([100 * picture["vessel_share"] for picture in pictures], "{:.0f}")
+    dominated = value_range([100 * picture["noise_share"] for picture in pictures], "{:.0f}")
     ratio = report["held_out_ratio"]
     sure = "worst window" if "sequence" in report else "how sure"
     return [
         (
             "Clutter components removed",
-            span([block["low_cutoff"] for block in blocks], "{}", "", ""),
+            value_range([block["low_cutoff"] for block in blocks]),
             f"{sure}: {report['cutoff']['certainty']}",
         ),
         (
             "Blood over noise",
-            span([picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB", "none found"),
-            f"median over the vessels, which are {vessels} of the image",
+            value_range(
+                [picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB", "none found"
+            ),
+            f"median over the vessels, which are {vessels} % of the image",
         ),
         (
             "Repeatability",
-            span([picture["reproducibility"] for picture in pictures], "{:.2f}", "", "unknown"),
+            value_range([picture["reproducibility"] for picture in pictures], "{:.2f}", missing="unknown"),
             "correlation of the blood maps of two halves of the frames; 1 is perfect",
         ),
-        ("Noise dominates in", span(dominated, "{:.0f}", " %", ""), "of the pixels of the image"),
+        ("Noise dominates in", f"{dominated} %", "of the pixels of the image"),
         (
             "Error of the estimate",
             "not measured" if ratio is None else f"{ratio:.2f} ×",
@@ -172,14 +160,6 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             f"peak memory {_size(report['peak_memory_bytes'])}",
         ),
     ]
-
-
-def _iterations(report: Mapping[str, Any]) -> int:
-    """Return the iterations of the image, or of the window that the report describes."""
-    sequence = report.get("sequence")
-    described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
-    iterations: int = described["iterations"]
-    return iterations
 
 
 def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
