@@ -63,27 +63,8 @@ def test_sparse_evaluation_at_any_length_of_row_and_number_of_entries(dtype, ran
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("kernel", ["dense", "sparse"])
 def test_gradient_passes_a_taylor_test(dtype, kernel):
-    # f is a quartic along a line: the remainder after the gradient falls with the square of the step.
     _, factors, _, problem = make(dtype, kernel=kernel)
-    rng = np.random.default_rng(5)
-    direction = tuple(gaussian(rng, factor.shape, dtype) for factor in factors)
-    here = problem.evaluate(factors)
-    slope = sum(
-        np.vdot(gradient, step).real for gradient, step in zip(here.gradients, direction, strict=True)
-    )
-    steps = np.array([1e-2, 5e-3, 2.5e-3, 1.25e-3])
-    remainders = [
-        abs(
-            problem.evaluate(
-                tuple(factor + h * step for factor, step in zip(factors, direction, strict=True))
-            ).value
-            - here.value
-            - h * slope
-        )
-        for h in steps
-    ]
-    orders = np.diff(np.log(remainders)) / np.diff(np.log(steps))
-    assert np.all(np.abs(orders - 2.0) < 0.05)
+    loops.assert_taylor(problem, factors, np.random.default_rng(5), first_step=1e-2)
 
 
 @pytest.mark.parametrize("kernel", ["dense", "sparse"])

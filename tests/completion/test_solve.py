@@ -95,28 +95,6 @@ def test_a_step_that_raises_the_objective_is_undone_and_halved():
     assert solution.passes == 1 + 20 + 2
 
 
-def test_one_symmetric_factor_goes_through_the_same_loop():
-    rng = np.random.default_rng(0)
-    truth = rng.standard_normal((8, 2))
-    target = truth @ truth.T
-
-    class Symmetric:
-        def evaluate(self, factors):
-            (x,) = factors
-            residual = x @ x.T - target
-            return Evaluation(float(np.sum(residual**2)), (4 * residual @ x,))
-
-    solution = solve(
-        Symmetric(),
-        (truth + 0.3 * rng.standard_normal((8, 2)),),
-        preconditioner=damped_gram,
-        damping=damping.geometric(0.5),
-        step=0.1,
-        stopping=StoppingRule(200),
-    )
-    assert solution.trace[-1].objective < 1e-12
-
-
 def test_a_non_finite_iterate_is_a_stop_reason_and_an_error_that_names_the_step():
     solution = descend(Bowl(), np.full((2, 1), 1e100), step=1e300)
     assert solution.stop_reason is StopReason.DIVERGED

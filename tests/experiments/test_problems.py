@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from tests.reference import loops, planted_loops
-from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.conventions import Convention
 from usdenoise.experiments.problems import OneBitLoss, PhaseLoss, PlantedProblem, SensingLoss
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.stack.sampling import draw_entries
 
 DTYPES = [np.float64, np.complex128]
 N, RANK, MEASUREMENTS = 7, 3, 20
@@ -40,28 +37,6 @@ def planted(make, rng, dtype, convention):
     return problem, (x,) if convention is Convention.OF_X else (x, second)
 
 
-def completion(rng, dtype):
-    shape = (N, 2 * N)
-    problem = CompletionProblem(gaussian(rng, shape, dtype), draw_entries(shape, 0.5, 0), ThreadExecutor(1))
-    return problem, tuple(gaussian(rng, (n, RANK), dtype) for n in shape)
-
-
-def assert_taylor(problem, factors, rng, dtype):
-    direction = tuple(gaussian(rng, factor.shape, dtype) for factor in factors)
-    here = problem.evaluate(factors)
-    slope = sum(
-        np.vdot(gradient, step).real for gradient, step in zip(here.gradients, direction, strict=True)
-    )
-    steps = np.array([1e-3, 5e-4, 2.5e-4, 1.25e-4])
-
-    def moved(h):
-        return tuple(factor + h * step for factor, step in zip(factors, direction, strict=True))
-
-    remainders = [abs(problem.evaluate(moved(h)).value - here.value - h * slope) for h in steps]
-    orders = np.diff(np.log(remainders)) / np.diff(np.log(steps))
-    assert np.all(np.abs(orders - 2.0) < 0.05)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize("make", [sensing, one_bit, phase])
@@ -69,15 +44,7 @@ def assert_taylor(problem, factors, rng, dtype):
 def test_gradient_passes_a_taylor_test(make, convention, dtype, seed):
     rng = np.random.default_rng(seed)
     problem, factors = planted(make, rng, dtype, convention)
-    assert_taylor(problem, factors, rng, dtype)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_completion_passes_a_taylor_test(dtype, seed):
-    rng = np.random.default_rng(seed)
-    problem, factors = completion(rng, dtype)
-    assert_taylor(problem, factors, rng, dtype)
+    loops.assert_taylor(problem, factors, rng, first_step=1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -38,39 +38,42 @@ def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
 
 
 @pytest.mark.parametrize(
-    ("claim", "measured", "held"),
+    ("check", "measured", "held"),
     [
-        (claims.reaches(PANEL, "w", "good", 0.02, 2), 2, True),
-        (claims.reaches(PANEL, "w", "good", 0.02, 1), 2, False),
-        (claims.reaches(PANEL, "w", "bad", 0.02, 3), math.inf, False),
-        (claims.reaches_floor(PANEL, "w", "good", 2), 2 / 3, False),
-        (claims.reaches_floor(PANEL, "w", "good", 3), 1.0, True),
-        (claims.stays_above_floor(PANEL, "w", "bad"), 50.0, True),
-        (claims.stays_above_floor(PANEL, "w", "good"), 0.2, False),
-        (claims.ends_above(PANEL, "w", "bad", "good", 10), 250.0, True),
-        (claims.ends_above(PANEL, "w", "good", "bad", 1), 0.004, False),
-        (claims.ends_near(PANEL, "w", "good", "bad", 1.1), 0.004, True),
-        (claims.ends_near(PANEL, "w", "bad", "good", 1.1), 250.0, False),
-        (claims.ends_near_best(PANEL, "w", "bad", ["good", "bad"], "one", 2), 250.0, False),
-        (claims.slower(PANEL, "w", "good", "bad", 0.5), 3.0, True),
-        (claims.slower(PANEL, "w", "good", "bad", 0.1), math.inf, True),
-        (claims.slower(PANEL, "w", "bad", "good", 0.1), 0.0, False),
-        (claims.as_fast(PANEL, "w", "good", "bad", 0.5), 1 / 3, True),
-        (claims.as_fast(PANEL, "w", "bad", "good", 0.1), math.inf, False),
+        (claims.reaches("good", 0.02, 2), 2, True),
+        (claims.reaches("good", 0.02, 1), 2, False),
+        (claims.reaches("bad", 0.02, 3), math.inf, False),
+        (claims.reaches_floor("good", 2), 2 / 3, False),
+        (claims.reaches_floor("good", 3), 1.0, True),
+        (claims.stays_above_floor("bad"), 50.0, True),
+        (claims.stays_above_floor("good"), 0.2, False),
+        (claims.ends_at("bad", "good", at_least=10), 250.0, True),
+        (claims.ends_at("good", "bad", at_least=1), 0.004, False),
+        (claims.ends_at("good", "bad", at_most=1.1), 0.004, True),
+        (claims.ends_at("bad", "good", at_most=1.1), 250.0, False),
+        (claims.ends_near_best("bad", ["good", "bad"], "one", 2), 250.0, False),
+        (claims.slower("good", "bad", 0.5), 3.0, True),
+        (claims.slower("good", "bad", 0.1), math.inf, True),
+        (claims.slower("bad", "good", 0.1), 0.0, False),
+        (claims.slower("good", "bad"), math.inf, True),
+        (claims.as_fast("good", "bad", 0.5), 1 / 3, True),
+        (claims.as_fast("bad", "good", 0.1), math.inf, False),
     ],
 )
-def test_claims_are_checked_numbers(claim, measured, held):
+def test_claims_are_checked_numbers(check, measured, held):
+    claim = check.claim(PANEL, "w")
     assert claim.measured == pytest.approx(measured)
     assert claim.held is held
     assert claim.statement.startswith("here: ")
     assert (claim.where, claim.start, claim.convention) == ("w", Start.APPENDIX, Convention.OF_BOTH_SYMMETRIC)
+    assert claims.in_abstract(check).claim(PANEL, "w").where == "abstract; w"
 
 
 def test_a_reference_that_does_not_reach_the_level_is_followed_to_its_last_error():
     slow = curve("slow", [1, 0.5, 0.25, 0.125])
     panel = Panel("here", (slow, curve("same", [1, 0.5, 0.2, 0.1]), curve("late", [1, 1, 1, 0.9])))
-    assert claims.as_fast(panel, "w", "same", "slow", 1e-10).measured == 1
-    assert claims.as_fast(panel, "w", "late", "slow", 1e-10).measured == math.inf
+    assert claims.as_fast("same", "slow", 1e-10).measure(panel) == 1
+    assert claims.as_fast("late", "slow", 1e-10).measure(panel) == math.inf
 
 
 @pytest.mark.parametrize(("power", "held"), [(1.0, True), (1.05, True), (0.8, False), (-0.2, False)])
@@ -78,7 +81,7 @@ def test_proportional_is_a_slope_of_one(power, held):
     values = (1e-2, 1e-4, 1e-6, 1e-9)
     labels = [str(value) for value in values]
     panel = Panel("here", tuple(curve(str(value), [1, 0.02 * value**power]) for value in values))
-    claim = claims.proportional(panel, "w", labels, values, "all")
+    claim = claims.proportional(labels, values, "all").claim(panel, "w")
     assert claim.measured == pytest.approx(power)
     assert claim.held is held
     assert claim.wanted == "0.9 to 1.1"
@@ -96,7 +99,7 @@ def test_claims_of_never_and_nothing():
 
 def test_ratio_to_an_error_of_exactly_zero():
     panel = Panel("here", (curve("zero", [1, 0]), BAD))
-    assert claims.ends_above(panel, "w", "bad", "zero", 10).held
+    assert claims.ends_at("bad", "zero", at_least=10).claim(panel, "w").held
 
 
 RESULT = ExperimentResult(

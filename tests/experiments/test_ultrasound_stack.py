@@ -27,19 +27,20 @@ def singular_values(stack):
 
 
 def test_blood_has_as_many_components_as_asked_for_and_falls_by_35_db(drawn):
-    values = singular_values(drawn.blood)
+    values = singular_values(drawn[1])
     assert values[0] == pytest.approx(1, rel=1e-5)
     assert 20 * np.log10(values[:COMPONENTS]) == pytest.approx(-35 * np.arange(COMPONENTS) / 9, abs=1e-3)
     assert values[COMPONENTS] < 1e-5 * values[COMPONENTS - 1]
 
 
 def test_noise_hides_what_is_below_the_last_component(drawn):
-    noise = drawn.iq - drawn.blood
+    acquisition, blood, settings = drawn
+    noise = acquisition.iq - blood
     values = singular_values(noise)
-    last = singular_values(drawn.blood)[COMPONENTS - 1]
+    last = singular_values(blood)[COMPONENTS - 1]
     assert values[0] == pytest.approx(last, rel=0.05)
-    rms = np.sqrt(np.mean(noise**2)) / np.sqrt(np.mean(drawn.blood**2))
-    assert rms == pytest.approx(drawn.settings["noise_rms_over_blood_rms"], rel=0.01)
+    rms = np.sqrt(np.mean(noise**2)) / np.sqrt(np.mean(blood**2))
+    assert rms == pytest.approx(settings["noise_rms_over_blood_rms"], rel=0.01)
     # White: neighbouring pixels and neighbouring frames have nothing in common.
     for axis in range(3):
         moved = np.moveaxis(noise, axis, 0)
@@ -49,7 +50,7 @@ def test_noise_hides_what_is_below_the_last_component(drawn):
 def test_vessels_are_bright(drawn):
     with ThreadExecutor(1) as executor:
         mask = Phantom(PhantomSettings(shape=SHAPE), executor).mask
-    power = power_doppler(drawn.blood, axis=-1)
+    power = power_doppler(drawn[1], axis=-1)
     ratio = 10 * np.log10(power[mask].mean() / power[~mask].mean())
     assert 15 < ratio < 25
 
@@ -57,7 +58,7 @@ def test_vessels_are_bright(drawn):
 def test_threads_do_not_change_the_stack(drawn):
     with ThreadExecutor(2) as executor:
         again = draw_filtered_stack(SHAPE, COMPONENTS, executor)
-    assert np.array_equal(drawn.iq, again.iq)
+    assert np.array_equal(drawn[0].iq, again[0].iq)
 
 
 def test_the_stack_is_scaled_to_the_ratio_of_the_published_steps():
@@ -73,7 +74,7 @@ def test_the_stack_is_scaled_to_the_ratio_of_the_published_steps():
 def test_the_unit_of_a_file_with_unobserved_entries_does_not_matter(tmp_path: Path, drawn):
     paths = []
     for scale in (1.0, 1e3):
-        iq = scale * drawn.iq
+        iq = scale * drawn[0].iq
         iq[::7, 3] = np.nan
         path = tmp_path / f"{scale:g}.h5"
         with h5py.File(path, "w") as file:

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from usdenoise.completion.starts import gaussian
+
 
 def value_and_gradients(U, V, M, mask):
     """f = 1/|O| sum |(U V^H)_ij - M_ij|^2 and its gradients under <A, B> = Re tr(A^H B)."""
@@ -49,18 +51,6 @@ def truncated_svd(M, rank):
     return U[:, :rank], s[:rank], Vh[:rank].conj().T
 
 
-def symmetric_eta_decay(X, value_and_gradient, alpha, beta, iterations):
-    """The paper's iteration for one symmetric factor, with a fixed step."""
-    eta = None
-    values = []
-    for _ in range(iterations):
-        value, gradient = value_and_gradient(X)
-        eta = np.sqrt(value) if eta is None else beta * eta
-        values.append(value)
-        X = X - alpha * gradient @ np.linalg.inv(X.conj().T @ X + eta * np.eye(X.shape[1]))
-    return X, values
-
-
 def sensing_value_and_gradient(X, matrices, measurements):
     """1/m sum_i (<A_i, X X^H> - y_i)^2 and its gradient, one measurement after the other."""
     value, gradient = 0.0, np.zeros(X.shape, np.result_type(X, matrices))
@@ -97,3 +87,19 @@ def expected_lags(right, autocorrelation, n_lags):
     projector = np.eye(n) - right @ right.conj().T
     after = projector @ covariance @ projector
     return np.array([sum(after[t + lag, t] for t in range(n - lag)) / n for lag in range(n_lags)])
+
+
+def assert_taylor(problem, factors, rng, first_step):
+    """Check the gradient: along a line the remainder after it falls with the square of the step."""
+    direction = tuple(gaussian(rng, factor.shape, factor.dtype) for factor in factors)
+    here = problem.evaluate(factors)
+    slope = sum(
+        np.vdot(gradient, step).real for gradient, step in zip(here.gradients, direction, strict=True)
+    )
+    steps = first_step / 2.0 ** np.arange(4)
+    remainders = []
+    for h in steps:
+        moved = tuple(factor + h * step for factor, step in zip(factors, direction, strict=True))
+        remainders.append(abs(problem.evaluate(moved).value - here.value - h * slope))
+    orders = np.diff(np.log(remainders)) / np.diff(np.log(steps))
+    assert np.all(np.abs(orders - 2.0) < 0.05)

@@ -28,21 +28,21 @@ class Experiment:
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {
         "sensing-lambda": Experiment(
-            "Gaussian sensing against ScaledGD(lambda)", sensing.against_scaledgd_lambda
+            "Gaussian sensing against ScaledGD(lambda)", sensing.AGAINST_SCALEDGD_LAMBDA.run
         ),
         "sensing-precgd": Experiment(
-            "Gaussian sensing against PrecGD with several proxies", sensing.against_precgd
+            "Gaussian sensing against PrecGD with several proxies", sensing.AGAINST_PRECGD.run
         ),
         "sensing-small-start": Experiment(
-            "Gaussian sensing, the other methods from a small start", sensing.from_small_start
+            "Gaussian sensing, the other methods from a small start", sensing.FROM_SMALL_START.run
         ),
         "sensing-well-conditioned": Experiment(
-            "Gaussian sensing, condition number 1", exact_and_over.sensing
+            "Gaussian sensing, condition number 1", exact_and_over.SENSING.run
         ),
-        "high-noise": Experiment("Gaussian sensing with high noise", sensing.high_noise),
-        "wall-time": Experiment("Gaussian sensing against wall time", sensing.wall_time),
-        "one-bit": Experiment("One-bit sensing, rank exact or doubled", exact_and_over.one_bit),
-        "phase": Experiment("Phase retrieval, rank exact or doubled", exact_and_over.phase),
+        "high-noise": Experiment("Gaussian sensing with high noise", sensing.HIGH_NOISE.run),
+        "wall-time": Experiment("Gaussian sensing against wall time", sensing.WALL_TIME.run),
+        "one-bit": Experiment("One-bit sensing, rank exact or doubled", exact_and_over.ONE_BIT.run),
+        "phase": Experiment("Phase retrieval, rank exact or doubled", exact_and_over.PHASE.run),
         "ultrasound": Experiment("Power Doppler, three methods, half of the entries", ultrasound.single),
         "ultrasound-grid": Experiment(
             "Power Doppler, four methods, 50 % to 20 % of entries", ultrasound.grid

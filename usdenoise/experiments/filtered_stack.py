@@ -1,6 +1,5 @@
 """A clutter-filtered stack with known blood: a given number of components whose singular values fall by 35 dB."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.stack.acquisition import Acquisition
 
 FALL_DB = 35.0
 """Fall from the first to the last singular value of the blood, in the middle of the 30 to 40 dB of in-vivo stacks."""
@@ -25,33 +25,10 @@ SPREAD, WIDTH = 0.12, 0.03
 cycles a frame: most of the blood is far from aliasing, at half a cycle a frame."""
 
 
-@dataclass(frozen=True)
-class FilteredStack:
-    """A stack of beamformed RF as after a clutter filter.
-
-    Attributes
-    ----------
-    iq : (n_z, n_x, n_frames) float32 array
-        Blood and noise.
-    blood : (n_z, n_x, n_frames) float32 array
-        Blood, of exactly as many components as asked for.
-    settings : dict
-        Settings by name.
-    spacing_mm : float
-        Distance between pixels.
-    frame_rate_hz : float
-        Frame rate.
-    """
-
-    iq: NDArray[np.float32]
-    blood: NDArray[np.float32]
-    settings: dict[str, Any]
-    spacing_mm: float
-    frame_rate_hz: float
-
-
-def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: Executor) -> FilteredStack:
-    """Draw blood with a given number of components, and white noise that hides the components beyond.
+def draw_filtered_stack(
+    shape: tuple[int, int, int], components: int, executor: Executor
+) -> tuple[Acquisition, NDArray[np.float32], dict[str, Any]]:
+    """Draw RF as after a clutter filter: blood of a number of components, and noise that hides the components beyond.
 
     Blood is U S V^H. The columns of U are speckle of the point-spread function, bright in the vessels of the
     simulator and 20 dB darker outside. The columns of V are narrow-band Gaussian signals. The singular values fall
@@ -66,6 +43,15 @@ def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: 
         Number of components of the blood.
     executor : Executor
         Maps over the row blocks.
+
+    Returns
+    -------
+    acquisition : Acquisition
+        Blood and white noise, float32, axes z, x, t.
+    blood : (n_z, n_x, n_frames) float32 array
+        The blood alone, of exactly as many components as asked for.
+    settings : dict
+        Settings by name.
     """
     n_z, n_x, n_frames = shape
     n_pixels = n_z * n_x
@@ -87,20 +73,22 @@ def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: 
 
     for _ in executor.map(fill, block_rows(blood.shape)):
         pass
-    return FilteredStack(
+    acquisition = Acquisition(
         iq.reshape(shape),
-        blood.reshape(shape),
-        {
-            "shape": shape,
-            "components": components,
-            "fall_db": FALL_DB,
-            "outside_vessels_db": BED_DB,
-            "noise_rms_over_blood_rms": float(sigma * np.sqrt(n_pixels * n_frames) / np.linalg.norm(values)),
-            "seed": anatomy.seed,
-        },
-        anatomy.wavelength_mm,
-        anatomy.frame_rate_hz,
+        "zxt",
+        frame_rate_hz=anatomy.frame_rate_hz,
+        spacing_mm=dict.fromkeys("zx", anatomy.wavelength_mm),
+        name="phantom",
     )
+    settings = {
+        "shape": shape,
+        "components": components,
+        "fall_db": FALL_DB,
+        "outside_vessels_db": BED_DB,
+        "noise_rms_over_blood_rms": float(sigma * np.sqrt(n_pixels * n_frames) / np.linalg.norm(values)),
+        "seed": anatomy.seed,
+    }
+    return acquisition, blood.reshape(shape), settings
 
 
 def _speckle(

@@ -52,10 +52,6 @@ class Stack:
     rank: int
 
 
-def _nothing(message: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Setup:
     """Settings of the experiments.
@@ -84,7 +80,7 @@ class Setup:
     acquisition: Path | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
-    say: Callable[[str], None] = _nothing
+    say: Callable[[str], None] = lambda message: None
     outcomes: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -107,15 +103,9 @@ class Setup:
         shape = QUICK_SHAPE if self.quick else PAPER_SHAPE
         self.say("drawing the phantom")
         with ThreadExecutor(self.threads) as executor:
-            drawn = draw_filtered_stack(shape, search_rank(shape[0] * shape[1], shape[2]), executor)
-        acquisition = Acquisition(
-            drawn.iq,
-            "zxt",
-            frame_rate_hz=drawn.frame_rate_hz,
-            spacing_mm=dict.fromkeys("zx", drawn.spacing_mm),
-            name="phantom",
-        )
-        return _scaled(acquisition, drawn.blood, {"phantom": drawn.settings})
+            rank = search_rank(shape[0] * shape[1], shape[2])
+            acquisition, blood, settings = draw_filtered_stack(shape, rank, executor)
+        return _scaled(acquisition, blood, {"phantom": settings})
 
 
 def search_rank(n_pixels: int, n_frames: int) -> int:

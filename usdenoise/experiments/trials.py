@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.descent_methods import METHODS
-from usdenoise.completion.solve import Iteration, solve
+from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
+from usdenoise.experiments.claims import Check
 from usdenoise.experiments.conventions import Convention, Start, Tried
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.noise_floor import fitted_floor
@@ -100,6 +101,11 @@ class Descent:
     raised: int
     stop_reason: str
 
+    def at(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the errors at some times; until the start is computed the estimate is 0 and its relative error 1."""
+        last = np.searchsorted(self.seconds, seconds, side="right") - 1
+        return np.where(last < 0, 1.0, self.errors[last])
+
 
 def descend(
     instance: Instance,
@@ -146,7 +152,7 @@ def descend(
     trace, diverged = solution.trace, solution.stop_reason is StopReason.DIVERGED
     # From the root mean square over the entries to the relative Frobenius error.
     scale = math.sqrt(instance.truth.size) / float(np.linalg.norm(instance.truth))
-    errors = np.array([scale * _error(line) for line in trace])
+    errors = scale * np.array([line.held_out_rmse for line in trace], np.float64)
     if diverged:
         errors = np.append(errors, LOST)
     objectives = np.array([line.objective for line in trace])
@@ -180,6 +186,8 @@ class Setting:
     seconds : float or None
         Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
         iterations.
+    checks : sequence of Check
+        Checks of every panel of the setting, by default none.
     """
 
     name: str
@@ -189,6 +197,7 @@ class Setting:
     iterations: int
     level: float | None = None
     seconds: float | None = None
+    checks: Sequence[Check] = ()
 
 
 def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
@@ -233,33 +242,18 @@ def _run(
         descend(instance, variant, setting.step, setting.iterations, start, convention)
         for instance in instances
     ]
-    return _curve(variant.label, descents, setting.iterations, setting.seconds)
-
-
-def _curve(label: str, descents: Sequence[Descent], iterations: int, seconds: float | None) -> Curve:
-    if seconds is None:
-        x = np.arange(iterations + 1, dtype=np.float64)
+    if setting.seconds is None:
+        x = np.arange(setting.iterations + 1, dtype=np.float64)
         # A run that diverged ends early: its last error is drawn to the end.
         errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
     else:
-        x = np.linspace(0, seconds, SECONDS_POINTS)
-        errors = [_at(one, x) for one in descents]
+        x = np.linspace(0, setting.seconds, SECONDS_POINTS)
+        errors = [one.at(x) for one in descents]
     return Curve(
-        label,
+        variant.label,
         x,
         np.array(errors),
         tuple(one.raised for one in descents),
         (0,) * len(descents),
         tuple(one.stop_reason for one in descents),
     )
-
-
-def _at(descent: Descent, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the errors at some times; until the start is computed the estimate is 0 and its relative error 1."""
-    last = np.searchsorted(descent.seconds, seconds, side="right") - 1
-    return np.where(last < 0, 1.0, descent.errors[last])
-
-
-def _error(line: Iteration) -> float:
-    assert line.held_out_rmse is not None
-    return line.held_out_rmse

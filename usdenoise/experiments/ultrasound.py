@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ CHOICES = (
     "there is one seed: sampled entries and start are those of `run --seed 0`",
 )
 
+# Entry (i, j) is measured by the matrix with a 1 at (i, j), which is not symmetric.
+_claim = partial(Claim, convention=Convention.OF_BOTH_GENERAL)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -53,27 +57,16 @@ class Outcome:
     ----------
     power : array
         Power Doppler in dB, with the spatial axes of the stack.
-    held_out : (iterations + 1,) array
+    curve : Curve
         Rms residual of the held-out entries over the rms of the noise, at the start and after each iteration.
-    halvings : int
-        Number of times that a step was undone and halved.
-    stop_reason : str
-        Sentence that says why the run ended.
     numbers : dict
         Distances of the filtered stack to the original and, for a phantom, to the noise-free one, and the
         correlation of the pictures.
     """
 
     power: NDArray[np.float32]
-    held_out: NDArray[np.float64]
-    halvings: int
-    stop_reason: str
+    curve: Curve
     numbers: dict[str, float]
-
-    @property
-    def final(self) -> float:
-        """Last held-out rms over the rms of the noise."""
-        return float(self.held_out[-1])
 
 
 def methods(stack: Stack) -> dict[str, dict[str, Any]]:
@@ -102,8 +95,15 @@ def single(setup: Setup) -> ExperimentResult:
     where, setting = ABSTRACT + "9", f"sampling {100 * half:g} %"
     mine, gd = outcomes["eta-decay"], outcomes["GD"]
     claims = [
-        _claim(f"{setting}: held-out rms of eta-decay / noise rms", where, mine.final, at_most=NEAR_NOISE),
-        _claim(f"{setting}: held-out rms of GD / that of eta-decay", where, gd.final / mine.final, TWICE),
+        _claim(
+            f"{setting}: held-out rms of eta-decay / noise rms", where, mine.curve.final, at_most=NEAR_NOISE
+        ),
+        _claim(
+            f"{setting}: held-out rms of GD / that of eta-decay",
+            where,
+            gd.curve.final / mine.curve.final,
+            TWICE,
+        ),
     ]
     if stack.noise_free is not None:
         claims.append(
@@ -136,7 +136,7 @@ def grid(setup: Setup) -> ExperimentResult:
         _claim(
             f"{setting}: largest held-out rms of eta-decay / noise rms",
             where,
-            max(one.final for one in enough),
+            max(one.curve.final for one in enough),
             at_most=NEAR_NOISE,
         )
     ]
@@ -158,13 +158,6 @@ def grid(setup: Setup) -> ExperimentResult:
     return _result(title, stack, options, outcomes, claims, rows)
 
 
-def _claim(
-    text: str, where: str, measured: float, at_least: float = -math.inf, at_most: float = math.inf
-) -> Claim:
-    # Entry (i, j) is measured by the matrix with a 1 at (i, j), which is not symmetric.
-    return Claim(text, where, measured, at_least, at_most, convention=Convention.OF_BOTH_GENERAL)
-
-
 def _rivals_are_noisier(
     outcomes: Mapping[float, Mapping[str, Outcome]], where: str, setting: str
 ) -> list[Claim]:
@@ -177,7 +170,7 @@ def _rivals_are_noisier(
     what = "distance of {} to the noise-free stack" if known else "held-out rms of {}"
 
     def noise(one: Outcome) -> float:
-        return one.numbers["rms_to_noise_free"] if known else one.final
+        return one.numbers["rms_to_noise_free"] if known else one.curve.final
 
     smallest = "" if len(outcomes) == 1 else "smallest "
     return [
@@ -201,12 +194,14 @@ def _solve(setup: Setup, name: str, given: dict[str, Any], sampling: float) -> O
         result = denoise(setup.stack.acquisition, options=options)
         solution = result.solution
         assert solution is not None
-        held_out = np.array([line.held_out_rmse for line in solution.trace], np.float64)
+        trace, reason = solution.trace, solution.stop_reason.value
+        held_out = np.array([line.held_out_rmse for line in trace], np.float64) / max(
+            result.noise_floor, TINY
+        )
+        halvings = sum(line.halvings for line in trace)
         setup.outcomes[key] = Outcome(
             decibels(result.power_doppler, DB_FACTOR),
-            held_out / max(result.noise_floor, TINY),
-            sum(line.halvings for line in solution.trace),
-            solution.stop_reason.value,
+            Curve(name, np.arange(len(trace)), held_out[None], (0,), (halvings,), (reason,)),
             _numbers(setup.stack, result),
         )
     outcome: Outcome = setup.outcomes[key]
@@ -246,21 +241,6 @@ def _rms(first: NDArray[Any], second: NDArray[Any]) -> float:
     return math.sqrt(total / count)
 
 
-def _panel(sampling: float, outcomes: dict[str, Outcome]) -> Panel:
-    curves = tuple(
-        Curve(
-            name,
-            np.arange(len(one.held_out)),
-            one.held_out[None],
-            (0,),
-            (one.halvings,),
-            (one.stop_reason,),
-        )
-        for name, one in outcomes.items()
-    )
-    return Panel(f"sampling {100 * sampling:g} %", curves, 1.0, convention=Convention.OF_BOTH_GENERAL)
-
-
 def _result(
     title: str,
     stack: Stack,
@@ -281,7 +261,15 @@ def _result(
         },
         CHOICES,
         (0,),
-        tuple(_panel(sampling, by_name) for sampling, by_name in outcomes.items()),
+        tuple(
+            Panel(
+                f"sampling {100 * sampling:g} %",
+                tuple(one.curve for one in by_name.values()),
+                noise_floor=1.0,
+                convention=Convention.OF_BOTH_GENERAL,
+            )
+            for sampling, by_name in outcomes.items()
+        ),
         tuple(claims),
         y_label="held-out rms over noise rms",
         montage=Montage(rows, stack.acquisition),
