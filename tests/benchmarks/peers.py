@@ -35,7 +35,7 @@ from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.recipe.denoise import denoise
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import ArrayRows
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import peak_memory_bytes
 
@@ -109,8 +109,8 @@ def own_rsvd(stack, low):
 def _own(stack, low, factorise):
     matrix = stack.reshape(-1, stack.shape[-1])
     with ThreadExecutor() as executor:
-        data = CasoratiMatrix(matrix, None, executor)
-        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0)[1].power
+        data = ArrayRows(matrix, None, executor)
+        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0)[1]
 
 
 def power(filtered, axis):

@@ -10,7 +10,7 @@ from usdenoise.completion.starts import gaussian
 from usdenoise.components.refit import Prior, _whitening, refit, refit_left
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import ArrayRows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -22,7 +22,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
     exact = loops.truncated_svd(matrix, 6)
     near = np.linalg.qr(exact[2] + 0.05 * gaussian(rng, exact[2].shape, np.result_type(dtype, float)))[0]
     with ThreadExecutor(2) as executor:
-        model = refit(CasoratiMatrix(matrix, None, executor), near.astype(dtype)).model
+        model = refit(ArrayRows(matrix, None, executor), near.astype(dtype)).model
     wide = matrix.astype(np.result_type(dtype, np.float64))
     basis = np.linalg.qr(wide @ near)[0]
     left, singular, right_h = np.linalg.svd(basis.conj().T @ wide, full_matrices=False)

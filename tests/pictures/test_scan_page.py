@@ -154,16 +154,15 @@ def test_windows_have_ranges_and_curves() -> None:
          ["2 frames (numbers 3, 9, counted from 0) were left out as bad.", "252 entries without a finite value"]),
         ({"bad_frames": [{"frame": 3}, {"frame": 9}]},
          ["2 frames (numbers 3, 9, counted from 0) were found to be bad, and kept."]),
-        ({"parameters": {"refit": "all", "init": "pixels", "motion": "rigid", "local_cutoff": True}},
-         ["with usdenoise 9.8.7 [1]. Every frame was shifted back by its displacement against the mean frame, which was "
-          "found by phase correlation of the envelopes [2]. The frames were arranged",
+        ({"parameters": {"refit": "all", "init": "pixels", "local_cutoff": True}},
+         ["with usdenoise 9.8.7 [1]. The frames were arranged",
           "residual were kept. Components near this number were removed pixel by pixel"]),
         ({"requested": {"display": {"db_factor": 20.0}, "output": {"products": ["velocity", "directional"]}}},
          ["shown as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
         ({"parameters": {"refit": "none", "init": "spectral"}, "iterations": 1},
          ["from the start \"spectral\", in 1 iteration."]),
     ],
-    ids=["default", "svd", "given", "rank", "missing", "kept", "motion", "velocity", "no refit"],
+    ids=["default", "svd", "given", "rank", "missing", "kept", "by place", "velocity", "no refit"],
 )  # fmt: skip
 def test_the_methods_paragraph_says_what_was_done(fields: dict[str, Any], says: list[str]) -> None:
     text, sources = methods_paragraph(report(**fields))

@@ -7,7 +7,7 @@ import numpy as np
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.bit_mask import pack
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import ArrayRows
 
 SERIAL = ThreadExecutor(1)
 
@@ -22,8 +22,8 @@ def low_rank_and_noise(
     return (u * scales) @ v.conj().T + gaussian(rng, shape, dtype) * u.real.dtype.type(noise)
 
 
-def casorati_matrix(values: Any, missing: Any = None) -> CasoratiMatrix:
+def casorati_matrix(values: Any, missing: Any = None) -> ArrayRows:
     """A Casorati matrix without the entries that are missing, worked through on one thread."""
     if missing is None:
-        return CasoratiMatrix(values, None, SERIAL)
-    return CasoratiMatrix(np.where(missing, 0, values).astype(values.dtype), pack(~missing), SERIAL)
+        return ArrayRows(values, None, SERIAL)
+    return ArrayRows(np.where(missing, 0, values).astype(values.dtype), pack(~missing), SERIAL)

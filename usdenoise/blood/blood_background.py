@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.channels import to_channels
 from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.lags import LagSums
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
 
 CELL_SIGMA = 0.85
 """Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""

@@ -15,9 +15,9 @@ from usdenoise.blood.blood_background import (
 )
 from usdenoise.blood.channels import PIXELS_A_BLOCK, to_channels, to_lags
 from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.lags import LagSums
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.row_blocks import row_blocks
 
 _ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))

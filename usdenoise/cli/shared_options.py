@@ -74,8 +74,6 @@ _ESTIMATOR = dict((
     _estimator(Group.FRAMES, "bad_frames", "Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that "
                "are damaged or unlike the others; keep leaves none out.", metavar="LIST",
                callback=read.bad_frames),
-    _estimator(Group.FRAMES, "motion", "rigid shifts every frame back by its displacement. Use it when the image moves as a "
-               "whole.", metavar="none|rigid"),
     _estimator(Group.ESTIMATOR, "method", "How the components are estimated. svd is the full SVD: exact, for small stacks "
                "without missing entries.", metavar="NAME"),
     _estimator(Group.ESTIMATOR, "sampling", "Fraction of the entries to sample in each sampled pixel. It decides the "

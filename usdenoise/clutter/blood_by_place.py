@@ -7,15 +7,14 @@ import numpy as np
 from usdenoise.blood.blood_background import measure_noise
 from usdenoise.blood.blood_map import BloodMap, estimate_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, clutter_projection
-from usdenoise.blood.lags import LagSums
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import shows_blood
-from usdenoise.clutter.band import some_lags
 from usdenoise.clutter.lattice import Lattice
 from usdenoise.clutter.local_cutoffs import LocalCutoffs, local_cutoffs
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class FilterByPlace:
     cutoffs: LocalCutoffs | None
 
 
-def filter_by_place(matrix: CasoratiMatrix, model: LowRank, low: int, grid: Neighbourhood) -> FilterByPlace:
+def filter_by_place(rows: Rows, model: LowRank, low: int, grid: Neighbourhood) -> FilterByPlace:
     """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The data, with their clutter.
     model : LowRank
         The components.
@@ -48,13 +47,13 @@ def filter_by_place(matrix: CasoratiMatrix, model: LowRank, low: int, grid: Neig
     grid : Neighbourhood
         Shape of the image.
     """
-    projection = clutter_projection(model.right[:, :low], used=matrix.used)
+    projection = clutter_projection(model.right[:, :low], used=rows.used)
     if low == 0:
         return FilterByPlace(projection, None)
     lattice = Lattice.of(grid)
-    lags = some_lags(matrix, model, low, lattice.pixels, projection.n_lags)
-    coarse = map_blood(lags, projection, lattice.coarse, matrix.executor, with_halves=False)
-    if not shows_blood(coarse, matrix.n_used_frames):
+    lags = rows.lag_sums(projection.n_lags, model.band(0, low), lattice.pixels)
+    coarse = map_blood(lags, projection, lattice.coarse, rows.executor, with_halves=False)
+    if not shows_blood(coarse, rows.n_used_frames):
         return FilterByPlace(projection, None)
     first = replace(
         coarse,
@@ -65,8 +64,8 @@ def filter_by_place(matrix: CasoratiMatrix, model: LowRank, low: int, grid: Neig
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
         of_blood=cutoffs.power_taken(first.blood_power),
-        of_image=cutoffs.power_taken(np.ones(matrix.n_pixels)),
-        used=matrix.used,
+        of_image=cutoffs.power_taken(np.ones(rows.n_pixels)),
+        used=rows.used,
     )
     return FilterByPlace(by_place, cutoffs)
 

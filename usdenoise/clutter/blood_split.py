@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 SPLIT_PIXELS = 2000
 """Pixels of the maps: a correlation over 2000 independent pixels is known to 1 / sqrt(2000) = 0.02."""
@@ -34,7 +34,7 @@ _CUTOFFS_BEYOND = 3
 
 
 def score_cutoffs(
-    model: LowRank, matrix: CasoratiMatrix, noise_rms: float, edge: int, blood: range
+    model: LowRank, rows: Rows, noise_rms: float, edge: int, blood: range
 ) -> NDArray[np.float64]:
     """Return the correlation of the power Doppler with a blood map, by low cutoff.
 
@@ -47,7 +47,7 @@ def score_cutoffs(
     ----------
     model : LowRank
         Components of the stack.
-    matrix : CasoratiMatrix
+    rows : Rows
         The pixels to which they are fitted.
     noise_rms : float
         Noise level, in the units of the data.
@@ -61,10 +61,10 @@ def score_cutoffs(
     array indexed by the low cutoff
         -1 for a cutoff of 0, and where a map is the same everywhere.
     """
-    pixels = slice(None, None, max(1, matrix.n_pixels // SPLIT_PIXELS))
+    pixels = slice(None, None, max(1, rows.n_pixels // SPLIT_PIXELS))
     end, tiny = blood.stop, float(np.finfo(np.float32).tiny)
     power = np.abs(model.left[pixels]).astype(np.float64) ** 2
-    rest = _residual_energy(model, pixels, matrix)
+    rest = _residual_energy(model, pixels, rows)
     # Column k is the power without the components [0, k). Subtracting from |M|^2 would lose it in rounding errors
     # where tissue is 60 dB above it.
     kept = np.cumsum((power * model.singular_values**2)[:, ::-1], axis=1)[:, ::-1]
@@ -108,15 +108,15 @@ def _blood_map(
     return np.asarray(maps[:, 1])
 
 
-def _residual_energy(model: LowRank, pixels: slice, matrix: CasoratiMatrix) -> NDArray[np.float64]:
+def _residual_energy(model: LowRank, pixels: slice, rows: Rows) -> NDArray[np.float64]:
     """Return the sum of |M - model|^2 over the observed entries of some pixels."""
     factor, factor_h = model.band(0, model.rank)
-    factor, part = factor[pixels], matrix.rows(pixels)
+    factor, part = factor[pixels], rows.take(pixels)
     energies = []
-    for rows in block_rows(part.shape):
-        rest: NDArray[Any] = factor[rows] @ factor_h
-        np.subtract(part.values[rows], rest, out=rest)
-        observed = part.observed_mask(rows)
+    for block in block_rows(part.shape):
+        rest: NDArray[Any] = factor[block] @ factor_h
+        np.subtract(part.values[block], rest, out=rest)
+        observed = part.observed_mask(block)
         if observed is not None:
             rest *= observed
         energies.append(row_squared_norms(rest))

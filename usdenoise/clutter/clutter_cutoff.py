@@ -18,7 +18,7 @@ from usdenoise.clutter.blood_split import score_cutoffs
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 CLUTTER_FALL_DB, FALL_OVER = 6.0, 4
 """Least fall of the singular values over the first components where there is clutter. Over four components those of
@@ -114,14 +114,14 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
     return frequencies
 
 
-def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, highest: int) -> CutoffChoice:
+def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int) -> CutoffChoice:
     """Choose the low cutoff of a low-rank model.
 
     Parameters
     ----------
     model : LowRank
         Leading components of the stack.
-    matrix : CasoratiMatrix
+    rows : Rows
         The pixels to which they are fitted.
     noise_rms : float
         Noise level, in the units of the data.
@@ -139,7 +139,7 @@ def choose_low_cutoff(model: LowRank, matrix: CasoratiMatrix, noise_rms: float, 
     profile = SimilarityProfile.of(similarity, singular)
     squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
     decision = _no_clutter(singular, doppler) or _edge_of_clutter(
-        model, matrix, noise_rms, similarity, profile, squares
+        model, rows, noise_rms, similarity, profile, squares
     )
     return CutoffChoice(
         min(decision.low, highest),
@@ -169,7 +169,7 @@ def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> 
 
 def _edge_of_clutter(
     model: LowRank,
-    matrix: CasoratiMatrix,
+    rows: Rows,
     noise_rms: float,
     similarity: NDArray[np.float64],
     profile: SimilarityProfile,
@@ -192,7 +192,7 @@ def _edge_of_clutter(
     if not _is_blood_visible(similarity, blood):
         return _Decision(edge, reason, certainty)
     first = max(1, usual - BACK)
-    scores = score_cutoffs(model, matrix, noise_rms, edge, blood)[first : edge + 1]
+    scores = score_cutoffs(model, rows, noise_rms, edge, blood)[first : edge + 1]
     if not len(scores):
         return _Decision(edge, reason, certainty)
     low = first + int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_background import CELL_SIGMA, TINY
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.low_rank import LowRank, Product
 
 BELOW, ABOVE = 4, 8
 """Components below and above the global cutoff whose share is decided pixel by pixel. With eight below it, tissue
@@ -55,20 +55,21 @@ class LocalCutoffs:
         """End of the components that are taken anywhere."""
         return self.first + int(self.taken.shape[1])
 
-    def of(self, rows: slice, low: int, high: int) -> NDArray[np.float32]:
-        """Return the shares of the components [low, high) in some pixels, (n_rows, high - low)."""
-        shares = np.zeros((len(self.taken[rows]), high - low), np.float32)
+    def shares(self, low: int, high: int) -> NDArray[np.float32]:
+        """Return the shares of the components [low, high) in all pixels, (n_pixels, high - low)."""
+        shares = np.zeros((len(self.taken), high - low), np.float32)
         shares[:, : max(self.first - low, 0)] = 1
         begin, end = max(low, self.first), min(high, self.stop)
         if begin < end:
-            shares[:, begin - low : end - low] = self.taken[rows, begin - self.first : end - self.first]
+            shares[:, begin - low : end - low] = self.taken[:, begin - self.first : end - self.first]
         return shares
 
-    def changed(self, rows: slice) -> NDArray[np.float32]:
-        """Return by how much more is taken than by the global cutoff, of the components [first, stop)."""
-        more = self.taken[rows].copy()
+    def change(self, model: LowRank) -> Product:
+        """Return what is taken out in addition to the components [0, low) of a model, or less than them."""
+        near, near_h = model.band(self.first, self.stop)
+        more = self.taken.copy()
         more[:, : self.low - self.first] -= 1
-        return more
+        return near * more, near_h
 
     def power_taken(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share of the power of the components [0, stop) that is taken, averaged with weights over pixels."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import filter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.band import Band, keep_band, measure, remove_clutter
+from usdenoise.clutter.band import Band, keep_band, remove_clutter
 from usdenoise.clutter.blood_by_place import filter_by_place, map_blood
 from usdenoise.comparison.randomized_svd import randomized_svd
 from usdenoise.comparison.robust_pca import robust_pca
@@ -25,10 +25,12 @@ from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.options.denoise_options import make_options
-from usdenoise.recipe.denoise import STORAGE, denoise
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.first_look import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
-from usdenoise.stack.casorati import CasoratiMatrix, casorati, check_entries
+from usdenoise.stack.casorati import casorati
 from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import ArrayRows, check_entries
 from usdenoise.stack.sampling import HELD_OUT_FRACTION, draw_entries
 
 
@@ -257,9 +259,9 @@ def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None],
         apply(kept, executor)
         apply(matrix.values, executor)
         grid, projection = _grid(work), filter_projection(kept)
-        residual = measure(matrix, projection.n_lags)
-        blood = map_blood(residual.lags, projection, grid, executor, with_halves=False)
-    return Filtered(matrix.values, residual.power, blood.blood_power, note=note)
+        power, lags = matrix.measure(projection.n_lags)
+        blood = map_blood(lags, projection, grid, executor, with_halves=False)
+    return Filtered(matrix.values, power, blood.blood_power, note=note)
 
 
 def _denoise_options(work: Work) -> dict[str, Any]:
@@ -299,7 +301,7 @@ def _highest_rank(work: Work) -> int:
     return max(1, highest_rank((stack.n_pixels, stack.n_frames), fitted))
 
 
-def _matrix(work: Work, executor: Executor, missing: bool = False) -> CasoratiMatrix:
+def _matrix(work: Work, executor: Executor, missing: bool = False) -> ArrayRows:
     """Return the Casorati matrix of the stack.
 
     Parameters
@@ -312,13 +314,13 @@ def _matrix(work: Work, executor: Executor, missing: bool = False) -> CasoratiMa
         Whether the method can fill unobserved entries; otherwise they raise an InputError.
     """
     dtype = STORAGE[work.precision, np.iscomplexobj(work.stack.iq)]
-    entries = check_entries(casorati(work.stack, dtype), executor)
-    if entries.n_unobserved and not missing:
+    rows, _ = check_entries(casorati(work.stack, dtype), executor)
+    if rows.n_unobserved and not missing:
         raise InputError(
-            f"this method needs every entry, and {entries.n_unobserved} are NaN or infinite; "
+            f"this method needs every entry, and {rows.n_unobserved} are NaN or infinite; "
             "compare methods that fill unobserved entries, such as eta-decay and rpca"
         )
-    return entries.matrix
+    return rows
 
 
 def _number(value: str | int, what: str) -> int:
@@ -329,7 +331,7 @@ def _number(value: str | int, what: str) -> int:
 
 def _keep(
     work: Work,
-    matrix: CasoratiMatrix,
+    matrix: ArrayRows,
     model: LowRank,
     **more: Any,
 ) -> Filtered:
@@ -339,10 +341,10 @@ def _keep(
     band = Band(low, high, work.high == "none")
     grid = _grid(work)
     place = filter_by_place(matrix, model, low, grid)
-    rest, residual = remove_clutter(matrix, model, low, place.projection.n_lags, place.cutoffs)
-    blood = map_blood(residual.lags, place.projection, grid, matrix.executor, with_halves=False)
-    kept, power = keep_band(rest, model, band, residual.power)
-    return Filtered(kept.values, power, blood.blood_power, rank=model.rank, low=low, **more)
+    _, power, lags = remove_clutter(matrix, model, low, place.projection.n_lags, place.cutoffs)
+    blood = map_blood(lags, place.projection, grid, matrix.executor, with_halves=False)
+    _, power = keep_band(matrix, model, band, power)
+    return Filtered(matrix.values, power, blood.blood_power, rank=model.rank, low=low, **more)
 
 
 def _grid(work: Work) -> Neighbourhood:

@@ -17,8 +17,8 @@ from usdenoise.components.svd import truncated_svd
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions, flag
-from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
 from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import ArrayRows, Rows
 from usdenoise.stack.sampling import draw_entries
 from usdenoise.system.memory import release_freed_memory
 
@@ -67,13 +67,13 @@ class Estimate:
         """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
         return None if self.solution is None else self.solution.held_out_rmse
 
-    def pixels(self, matrix: CasoratiMatrix) -> CasoratiMatrix:
-        """Return the rows of the matrix to which the model is fitted."""
-        return matrix.rows(slice(None, None, self.stride))
+    def pixels(self, rows: Rows) -> Rows:
+        """Return the rows to which the model is fitted."""
+        return rows.every(self.stride)
 
 
 def estimate_components(
-    entries: EntryCheck,
+    rows: Rows,
     subset: PixelSubset,
     options: DenoiseOptions,
     start: Factors | None = None,
@@ -84,8 +84,8 @@ def estimate_components(
 
     Parameters
     ----------
-    entries : EntryCheck
-        The Casorati matrix, and the number of its unobserved entries.
+    rows : Rows
+        The data.
     subset : PixelSubset
         The exact spectrum of a few pixels.
     options : DenoiseOptions
@@ -106,25 +106,24 @@ def estimate_components(
     DivergedError
         If the solver leaves the finite numbers.
     """
-    matrix = entries.matrix
     release_freed_memory()
-    n_observed = matrix.n_pixels * matrix.n_used_frames - entries.n_unobserved
+    n_observed = rows.n_pixels * rows.n_used_frames - rows.n_unobserved
     if options.method != "svd" and options.init == "pixels":
         automatic = isinstance(options.rank, str)
-        subset = sufficient_subset(matrix, subset, _given_rank(options), automatic, options.seed)
-    only_clutter = options.refit == "all" and not _needs_all(matrix, options, all_components)
-    rank = _rank(options, subset, matrix.used_shape, n_observed, only_clutter)
+        subset = sufficient_subset(rows, subset, _given_rank(options), automatic, options.seed)
+    only_clutter = options.refit == "all" and not _needs_all(rows, options, all_components)
+    rank = _rank(options, subset, rows.used_shape, n_observed, only_clutter)
     if options.method == "svd":
-        check_rank_fits(matrix.used_shape, rank)
-        _check_complete(entries)
-        model = truncated_svd(matrix.values, rank, matrix.executor)
+        check_rank_fits(rows.used_shape, rank)
+        _check_complete(rows)
+        model = truncated_svd(rows.take(slice(None)).values, rank, rows.executor)
         return Estimate(model, 1, subset.noise_rms, n_observed, None, None)
-    sampled, start = _sampled_pixels(matrix, rank, options, start)
+    sampled, start = _sampled_pixels(rows, rank, options, start)
     sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
     # The sample determines fewer components than all entries do.
     rank = _rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
-    problem = CompletionProblem(sampled.values, sample, matrix.executor)
-    solution = _zero_in(matrix, fit_sample(problem, subset, rank, options, start, on_iteration))
+    problem = CompletionProblem(sampled.values, sample, rows.executor)
+    solution = _zero_in(rows, fit_sample(problem, subset, rank, options, start, on_iteration))
     n_sampled, n_pixels, noise_rms = sample.n_fitted + sample.n_held_out, sampled.n_pixels, subset.noise_rms
     # These hold copies of the sampled pixels; the refit needs their memory.
     del problem, sample, sampled, start, subset
@@ -132,8 +131,8 @@ def estimate_components(
     if options.refit == "none":
         model = LowRank.from_factors(*solution.factors)
         return Estimate(model, 1, noise_rms, n_sampled, n_sampled / n_pixels, solution)
-    stride = _coarse_stride(matrix, rank, options, all_components)
-    fitted = _refitted(matrix, stride, LowRank.from_factors(*solution.factors), noise_rms, options)
+    stride = _coarse_stride(rows, rank, options, all_components)
+    fitted = _refitted(rows, stride, LowRank.from_factors(*solution.factors), noise_rms, options)
     return Estimate(
         fitted.model, stride, noise_rms, n_sampled, n_sampled / n_pixels, solution, fitted.gained_energy
     )
@@ -158,12 +157,12 @@ class Components:
     gained_energy: float | None
 
 
-def fit_all_pixels(matrix: CasoratiMatrix, estimate: Estimate, low: int) -> Components:
+def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Components:
     """Return the components that a filter needs, fitted to all pixels, and the singular values of all components.
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The data.
     estimate : Estimate
         The components. Where they are fitted to all pixels already, they are the result.
@@ -180,18 +179,18 @@ def fit_all_pixels(matrix: CasoratiMatrix, estimate: Estimate, low: int) -> Comp
     if estimate.stride == 1:
         return Components(coarse, coarse.singular_values, estimate.gained_energy)
     needed = low + COMPONENTS_BEYOND_CUTOFF
-    fitted = refit(matrix, coarse.right[:, :needed])
+    fitted = refit(rows, coarse.right[:, :needed])
     model = fitted.model
-    rest = coarse.singular_values[needed:] * np.sqrt(matrix.n_pixels / len(coarse.left))
+    rest = coarse.singular_values[needed:] * np.sqrt(rows.n_pixels / len(coarse.left))
     smallest = model.singular_values[-1]
     singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
     return Components(model, singular_values, fitted.gained_energy)
 
 
-def _zero_in(matrix: CasoratiMatrix, solution: Solution) -> Solution:
-    """Return a solution with zeros in the frames that are left out, where a start may have left other values."""
-    if matrix.left_out is not None:
-        solution.factors[1][matrix.left_out] = 0
+def _zero_in(rows: Rows, solution: Solution) -> Solution:
+    """Return a solution with zeros in the excluded frames, where a start may have left other values."""
+    if rows.excluded is not None:
+        solution.factors[1][rows.excluded] = 0
     return solution
 
 
@@ -230,64 +229,62 @@ def _rank(
 
 
 def _sampled_pixels(
-    matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, start: Factors | None
-) -> tuple[CasoratiMatrix, Factors | None]:
+    rows: Rows, rank: int, options: DenoiseOptions, start: Factors | None
+) -> tuple[ArrayRows, Factors | None]:
     """Return the sampled pixels, and a warm start in them: all pixels unless a refit follows."""
-    if start is not None and matrix.left_out is not None and len(start[1]) == matrix.n_frames:
-        start = (start[0], np.where(matrix.left_out[:, None], 0, start[1]))
+    if start is not None and rows.excluded is not None and len(start[1]) == rows.n_frames:
+        start = (start[0], np.where(rows.excluded[:, None], 0, start[1]))
     if options.refit == "none":
-        return matrix.in_memory(), start
+        return rows.take(slice(None)), start
     rng = RandomStream.SAMPLED_PIXELS.generator(options.seed)
-    rows = draw_sampled_pixels(matrix, rank, options.sampling, rng)
-    if rows is None:
-        return matrix.in_memory(), start
-    if start is not None and len(start[0]) == matrix.n_pixels:
-        start = (start[0][rows], start[1])
-    return matrix.rows(rows), start
+    sampled = draw_sampled_pixels(rows, rank, options.sampling, rng)
+    if sampled is None:
+        return rows.take(slice(None)), start
+    if start is not None and len(start[0]) == rows.n_pixels:
+        start = (start[0][sampled], start[1])
+    return rows.take(sampled), start
 
 
-def _needs_all(matrix: CasoratiMatrix, options: DenoiseOptions, all_components: bool) -> bool:
+def _needs_all(rows: Rows, options: DenoiseOptions, all_components: bool) -> bool:
     """Return whether the components above the low cutoff are needed in all pixels.
 
     Where the residual is kept, they do not change the result, unless they fill unobserved entries.
     """
-    return all_components or not matrix.is_complete or options.high_cutoff != "none"
+    return all_components or not rows.is_complete or options.high_cutoff != "none"
 
 
-def _coarse_stride(matrix: CasoratiMatrix, rank: int, options: DenoiseOptions, all_components: bool) -> int:
+def _coarse_stride(rows: Rows, rank: int, options: DenoiseOptions, all_components: bool) -> int:
     """Return the stride of the coarse fit, 1 where all components are needed in all pixels.
 
     Otherwise they are fitted to every few pixels, to choose the cutoff and to judge the fit.
     """
     low = options.low_cutoff
     few_beyond = not isinstance(low, str) and rank <= low + COMPONENTS_BEYOND_CUTOFF
-    if few_beyond or _needs_all(matrix, options, all_components):
+    if few_beyond or _needs_all(rows, options, all_components):
         return 1
-    return _stride(matrix, COARSE_PIXELS)
+    return _stride(rows, COARSE_PIXELS)
 
 
-def _refitted(
-    matrix: CasoratiMatrix, stride: int, sampled: LowRank, noise_rms: float, options: DenoiseOptions
-) -> Refit:
+def _refitted(rows: Rows, stride: int, sampled: LowRank, noise_rms: float, options: DenoiseOptions) -> Refit:
     """Return the components of every `stride`-th pixel, from those of the sampled pixels."""
     right = sampled.right
     prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
-    if matrix.is_complete and stride == 1:
+    if rows.is_complete and stride == 1:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
-        first = matrix.rows(slice(None, None, _stride(matrix, FIRST_REFIT_PIXELS)))
+        first = rows.every(_stride(rows, FIRST_REFIT_PIXELS))
         right = refit(first, right).model.right
     # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
     rotate_again = isinstance(options.low_cutoff, str) or stride > 1
-    return refit(matrix.rows(slice(None, None, stride)), right, rotate_again, prior)
+    return refit(rows.every(stride), right, rotate_again, prior)
 
 
-def _stride(matrix: CasoratiMatrix, n_wanted: int) -> int:
+def _stride(rows: Rows, n_wanted: int) -> int:
     """Return the largest stride that leaves `n_wanted` pixels or more, at least 1."""
-    return max(matrix.n_pixels // n_wanted, 1)
+    return max(rows.n_pixels // n_wanted, 1)
 
 
-def _check_complete(entries: EntryCheck) -> None:
-    if entries.n_unobserved:
+def _check_complete(rows: Rows) -> None:
+    if not rows.is_complete:
         raise InputError(
-            f"the SVD needs every entry, and {entries.n_unobserved} are NaN or infinite; use --method eta-decay"
+            f"the SVD needs every entry, and {rows.n_unobserved} are NaN or infinite; use --method eta-decay"
         )

@@ -3,7 +3,7 @@
 It gives the noise level, the rank, and a first temporal subspace.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.casorati import CasoratiMatrix
 from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import Rows
 
 SUBSET_PIXELS = 256
 """Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
@@ -106,13 +106,13 @@ class PixelSubset:
 
 
 def sufficient_subset(
-    matrix: CasoratiMatrix, subset: PixelSubset, needed: int, automatic: bool, seed: int
+    rows: Rows, subset: PixelSubset, needed: int, automatic: bool, seed: int
 ) -> PixelSubset:
     """Return a pixel subset, or a larger one where it has too few pixels for the components of a stack.
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The data.
     subset : PixelSubset
         The subset so far.
@@ -125,18 +125,21 @@ def sufficient_subset(
     """
 
     def is_enough(subset: PixelSubset) -> bool:
-        if subset.n_pixels == matrix.n_pixels:
+        if subset.n_pixels == rows.n_pixels:
             return True
         return subset.n_pixels >= 2 * needed and not (automatic and subset.falls_beyond_limit)
 
     while not is_enough(subset):
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        subset = draw_pixel_subset(matrix, rng, 2 * subset.n_pixels)
+        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels)
     return subset
 
 
 def draw_pixel_subset(
-    matrix: CasoratiMatrix, rng: np.random.Generator, n_wanted: int = SUBSET_PIXELS
+    rows: Rows,
+    rng: np.random.Generator,
+    n_wanted: int = SUBSET_PIXELS,
+    excluded: NDArray[np.bool_] | None = None,
 ) -> PixelSubset:
     """Choose pixels at random over the image, and factorise their rows.
 
@@ -145,51 +148,40 @@ def draw_pixel_subset(
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The data.
     rng : numpy.random.Generator
         Chooses the pixels.
     n_wanted : int
         Number of pixels, SUBSET_PIXELS by default; fewer where the stack has fewer.
+    excluded : (n_frames,) boolean array, optional
+        Frames that count as zeros; by default those that the rows exclude.
     """
-    count = min(matrix.n_pixels, n_wanted)
-    used = count, matrix.n_used_frames
-    order = rng.permutation(matrix.n_pixels)
-    filled = np.zeros(matrix.n_frames)
-    if matrix.observed is None:
-        rows = _used(matrix, _wide(matrix.rows(np.sort(order[:count])).values))
-        left, singular, right = _spectrum(rows, matrix.executor)
-    else:
+    excluded = rows.excluded if excluded is None else excluded
+    count = min(rows.n_pixels, n_wanted)
+    order = rng.permutation(rows.n_pixels)
+    if rows.observed is not None:
         # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
-        n_observed = np.bitwise_count(matrix.observed).sum(axis=1, dtype=np.int64)
-        chosen = matrix.rows(np.sort(order[np.argsort(-n_observed[order], kind="stable")][:count]))
-        mask = chosen.observed_mask(slice(None))
-        assert mask is not None
+        n_observed = np.bitwise_count(rows.observed).sum(axis=1, dtype=np.int64)
+        order = order[np.argsort(-n_observed[order], kind="stable")]
+    chosen = replace(rows.take(np.sort(order[:count])), excluded=excluded)
+    values, filled = _wide(chosen.values), np.zeros(rows.n_frames)
+    mask = chosen.observed_mask(slice(None))
+    if mask is not None:
         filled = 1 - mask.mean(axis=0)
-        rows = _used(matrix, _interpolated(_wide(chosen.values), mask))
-        left, singular, right = _spectrum(rows, matrix.executor)
-        for _ in range(_FILL_ROUNDS):
-            edge = noise_edge(noise_from_spectrum(singular[: min(used)], used), used)
-            rank = max(1, int(np.count_nonzero(singular > edge)))
-            model = (rows @ right[:, :rank]) @ right[:, :rank].conj().T
-            rows = np.where(mask, rows, model)
-            left, singular, right = _spectrum(rows, matrix.executor)
-    noise_rms = noise_from_spectrum(singular[: min(used)], used)
-    return PixelSubset(
-        count,
-        matrix.n_used_frames,
-        singular,
-        left.astype(matrix.dtype),
-        right.astype(matrix.dtype),
-        noise_rms,
-        filled,
-    )
-
-
-def _used(matrix: CasoratiMatrix, rows: NDArray[Any]) -> NDArray[Any]:
-    if matrix.left_out is not None:
-        rows[:, matrix.left_out] = 0
-    return rows
+        values = _interpolated(values, mask)
+    if excluded is not None:
+        values[:, excluded] = 0
+    shape = chosen.used_shape
+    left, singular, right = _spectrum(values, rows.executor)
+    for _ in range(0 if mask is None else _FILL_ROUNDS):
+        edge = noise_edge(noise_from_spectrum(singular[: min(shape)], shape), shape)
+        rank = max(1, int(np.count_nonzero(singular > edge)))
+        model = (values @ right[:, :rank]) @ right[:, :rank].conj().T
+        values = np.where(mask, values, model) if mask is not None else values
+        left, singular, right = _spectrum(values, rows.executor)
+    noise_rms = noise_from_spectrum(singular[: min(shape)], shape)
+    return PixelSubset(*shape, singular, left.astype(rows.dtype), right.astype(rows.dtype), noise_rms, filled)
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.components.pixel_subset import PixelSubset
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
 """Samples of each frame. tests/benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
@@ -26,7 +26,7 @@ SAMPLES_PER_PIXEL_AND_COMPONENT = 1.25
 
 
 def draw_sampled_pixels(
-    matrix: CasoratiMatrix, rank: int, sampling: float, rng: np.random.Generator
+    rows: Rows, rank: int, sampling: float, rng: np.random.Generator
 ) -> NDArray[np.intp] | None:
     """Draw the pixels whose entries are sampled, spread over the image.
 
@@ -35,7 +35,7 @@ def draw_sampled_pixels(
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The data. Pixels without an observed entry are not drawn.
     rank : int
         Number of components.
@@ -50,8 +50,8 @@ def draw_sampled_pixels(
         None where all pixels are needed.
     """
     count = sampled_pixel_count(rank, sampling)
-    observed = matrix.observed
-    alive = np.arange(matrix.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
+    observed = rows.observed
+    alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
     return None if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
 
 

@@ -1,9 +1,8 @@
 """Bad frames: those that are damaged or unlike all others; they are left out of the estimate."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, StrEnum
-from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 from usdenoise.components.pixel_subset import PixelSubset, draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.movement import Movement, describe_movement
-from usdenoise.linalg.row_blocks import row_squared_norms
-from usdenoise.stack.casorati import CasoratiMatrix, EntryCheck
 from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import ArrayRows, Rows
 
 LARGEST_SHARE = 0.2
 """Largest share of the frames that is left out. Beyond it the scan is bad as a whole, and nothing is left out."""
@@ -122,8 +120,8 @@ class FrameSearch:
     subset: PixelSubset
 
     @property
-    def left_out(self) -> NDArray[np.bool_] | None:
-        """The frames that are left out, (n_frames,); None where there are none."""
+    def excluded(self) -> NDArray[np.bool_] | None:
+        """The frames to exclude, (n_frames,); None where there are none."""
         if not self.bad or self.treatment is not Treatment.LEFT_OUT:
             return None
         return _mask((frame.frame for frame in self.bad), self.n_frames)
@@ -150,12 +148,12 @@ class FrameSearch:
 
 
 def find_bad_frames(
-    matrix: CasoratiMatrix,
+    rows: Rows,
     wanted: str | tuple[int, ...],
     seed: int,
     displacement: NDArray[np.float64],
 ) -> FrameSearch:
-    """Look for bad frames; the matrix stays as it is.
+    """Look for bad frames; the rows stay as they are.
 
     Outliers are the frames that fit least to all others. The misfit of frame t is the energy of x_t minus its ridge
     regression on the other frames, over a few hundred pixels: with the singular values s and vectors v of these
@@ -169,7 +167,7 @@ def find_bad_frames(
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The stack.
     wanted : "auto", "keep", or tuple of int
         Whether to look for bad frames, or which they are.
@@ -183,7 +181,7 @@ def find_bad_frames(
     OptionError
         If a given frame is not in the stack, or fewer than two are left.
     """
-    n_frames = matrix.n_frames
+    n_frames = rows.n_frames
 
     def result(bad: Iterable[BadFrame], treatment: Treatment, subset: PixelSubset) -> FrameSearch:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
@@ -193,20 +191,20 @@ def find_bad_frames(
 
     if isinstance(wanted, tuple):
         given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
-        return result(given, Treatment.LEFT_OUT, _subset(matrix, wanted, seed))
-    subset = _subset(matrix, (), seed)
+        return result(given, Treatment.LEFT_OUT, _subset(rows, wanted, seed))
+    subset = _subset(rows, (), seed)
     if n_frames < LEAST_FRAMES:
         return result([], Treatment.KEPT, subset)
-    step = max(1, matrix.n_pixels // SAMPLE_PIXELS)
-    found = {bad.frame: bad for bad in _damaged(matrix.rows(slice(None, None, step)).in_memory())}
+    step = max(1, rows.n_pixels // SAMPLE_PIXELS)
+    found = {bad.frame: bad for bad in _damaged(rows.take(slice(None, None, step)))}
     most = LARGEST_SHARE * n_frames
-    clean = _subset(matrix, found, seed) if found and len(found) <= most else subset
+    clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
         worse = _outliers(clean)
         found |= {bad.frame: bad for bad in worse}
         if not worse or len(found) > most:
             break
-        clean = _subset(matrix, found, seed)
+        clean = _subset(rows, found, seed)
     if len(found) > most:
         return result(found.values(), Treatment.TOO_MANY, subset)
     if wanted == "keep":
@@ -214,40 +212,9 @@ def find_bad_frames(
     return result(found.values(), Treatment.LEFT_OUT, clean)
 
 
-def leave_out(entries: EntryCheck, left_out: NDArray[np.bool_] | None) -> EntryCheck:
-    """Return the entries without some frames, whose values are set to 0 in place.
-
-    Parameters
-    ----------
-    entries : EntryCheck
-        The entries.
-    left_out : (n_frames,) boolean array or None
-        Frames to leave out; None for none.
-    """
-    if left_out is None:
-        return entries
-    matrix = replace(entries.matrix, left_out=left_out)
-    energy = np.maximum(entries.energy - clear_frames(matrix, np.flatnonzero(left_out)), 0)
-    return replace(entries, matrix=matrix, energy=energy)
-
-
-@singledispatch
-def clear_frames(matrix: CasoratiMatrix, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Set some frames to 0, and return the energy that they had in each row."""
-    energy = np.zeros(matrix.n_pixels)
-
-    def clear(rows: slice) -> None:
-        energy[rows] = row_squared_norms(np.ascontiguousarray(matrix.values[rows][:, columns]))
-        matrix.values[rows.start : rows.stop, columns] = 0
-
-    for _ in matrix.map_row_blocks(clear):
-        pass
-    return energy
-
-
-def _subset(matrix: CasoratiMatrix, frames: Collection[int], seed: int) -> PixelSubset:
-    left_out = _mask(frames, matrix.n_frames) if frames else None
-    return draw_pixel_subset(replace(matrix, left_out=left_out), RandomStream.PIXEL_SUBSET.generator(seed))
+def _subset(rows: Rows, frames: Collection[int], seed: int) -> PixelSubset:
+    excluded = _mask(frames, rows.n_frames) if frames else None
+    return draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed), excluded=excluded)
 
 
 def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
@@ -269,7 +236,7 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
     return given
 
 
-def _damaged(sample: CasoratiMatrix) -> list[BadFrame]:
+def _damaged(sample: ArrayRows) -> list[BadFrame]:
     """Return the frames that are zero, constant, copies or saturated in a sample of the pixels."""
     values = sample.values
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]

@@ -1,18 +1,19 @@
 """Displacement of the image in every frame, by phase correlation of the envelopes."""
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.phase_correlation import PhaseCorrelation
-from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
 """Pixels along an axis of the middle part that is looked at, by the number of spatial axes."""
+
+LARGEST_GATHERED_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 16}
+"""The same where the rows have to be gathered first, in all frames."""
 
 FRAMES_A_BLOCK = 64
 
@@ -20,8 +21,7 @@ REFERENCE_FRAMES = 256
 """Frames, evenly spread over the scan, whose mean is the reference."""
 
 
-@singledispatch
-def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def displacements(rows: Rows, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return the displacement of each frame against a mean frame, in pixels.
 
     The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
@@ -29,37 +29,18 @@ def displacements(matrix: CasoratiMatrix, shape: tuple[int, ...]) -> NDArray[np.
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The stack.
     shape : tuple of int
-        Pixels along each spatial axis, in the order of the Casorati matrix.
+        Pixels along each spatial axis, in the order of the rows.
 
     Returns
     -------
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    return image_displacements(
-        matrix.values.reshape(*shape, matrix.n_frames)[middle(shape, LARGEST_IMAGE[len(shape)])],
-        matrix.executor,
-    )
-
-
-def middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
-    """Return the middle part of an image, at most `most` pixels along an axis."""
-    return tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
-
-
-def image_displacements(image: NDArray[Any], executor: Executor) -> NDArray[np.float64]:
-    """Return the displacement of each frame of an image; see :func:`displacements`.
-
-    Parameters
-    ----------
-    image : array
-        Spatial axes, then time.
-    executor : Executor
-        Maps over parts of the frames.
-    """
+    part = _middle(shape, LARGEST_IMAGE[len(shape)]) if rows.is_in_memory else gathered_middle(shape)
+    image, executor = rows.crop(shape, part), rows.executor
     size, n_frames = image.shape[:-1], image.shape[-1]
     axes = tuple(range(len(size)))
     window = np.ones(size, np.float32)
@@ -85,6 +66,15 @@ def image_displacements(image: NDArray[Any], executor: Executor) -> NDArray[np.f
         mean = np.sum(list(executor.map(lambda frames: spectra(frames).sum(axis=-1), parts)), axis=0)
         found = executor.map(lambda frames: correlation.displacements(spectra(frames), mean), blocks)
     return np.concatenate(list(found))
+
+
+def gathered_middle(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the part of an image that is looked at where its rows have to be gathered."""
+    return _middle(shape, LARGEST_GATHERED_IMAGE[len(shape)])
+
+
+def _middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
+    return tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
 
 
 def _envelope(values: NDArray[Any]) -> NDArray[np.float32]:

@@ -1,17 +1,16 @@
-"""Look at the frames of a stack before anything is estimated: displacements, registration, bad frames."""
+"""Look at the frames of a stack before anything is estimated: displacements and bad frames."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames, leave_out
+from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements
 from usdenoise.frames.frame_curves import FrameCurves, FrameSample, frame_curves, frame_sample
-from usdenoise.frames.registration import register
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.casorati import EntryCheck
+from usdenoise.stack.rows import Rows
 
 CURVE_PIXELS = 1024
 """Pixels of the curves over the frames."""
@@ -23,17 +22,20 @@ class CheckedFrames:
 
     Attributes
     ----------
-    entries : EntryCheck
-        The entries, 0 in the frames that are left out.
+    rows : Rows
+        The rows, which exclude the bad frames.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each row in the other frames.
     search : FrameSearch
         The bad frames.
     sample : FrameSample
         Some pixels of all frames.
     displacement : (n_frames, n_axes) float64 array
-        Displacement of each frame in pixels, before a registration.
+        Displacement of each frame in pixels.
     """
 
-    entries: EntryCheck
+    rows: Rows
+    energy: NDArray[np.float64]
     search: FrameSearch
     sample: FrameSample
     displacement: NDArray[np.float64]
@@ -43,31 +45,31 @@ class CheckedFrames:
         return frame_curves(self.sample, model.left[:, :low], self.displacement)
 
 
-def check_frames(entries: EntryCheck, shape: tuple[int, ...], options: DenoiseOptions) -> CheckedFrames:
-    """Measure displacements, undo them if asked for, and leave bad frames out.
+def check_frames(
+    rows: Rows, energy: NDArray[np.float64], shape: tuple[int, ...], options: DenoiseOptions
+) -> CheckedFrames:
+    """Measure displacements, and exclude bad frames.
 
     Parameters
     ----------
-    entries : EntryCheck
-        The entries; changed in place.
+    rows : Rows
+        The rows; the values of an array change in place.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each row.
     shape : tuple of int
-        Pixels along each spatial axis, in the order of the Casorati matrix.
+        Pixels along each spatial axis, in the order of the rows.
     options : DenoiseOptions
-        `bad_frames`, `motion` and the seed.
+        `bad_frames` and the seed.
 
     Raises
     ------
     OptionError
         If a given bad frame is not in the stack.
-    InputError
-        If a registration is asked for and entries are unobserved.
     """
-    matrix = entries.matrix
-    moved = displacements(matrix, shape)
-    left = moved
-    if options.motion == "rigid":
-        register(matrix, shape, moved)
-        left = displacements(matrix, shape)
-    search = find_bad_frames(matrix, options.bad_frames, options.seed, left)
-    sample = frame_sample(matrix, CURVE_PIXELS, search.left_out)
-    return CheckedFrames(leave_out(entries, search.left_out), search, sample, moved)
+    moved = displacements(rows, shape)
+    search = find_bad_frames(rows, options.bad_frames, options.seed, moved)
+    sample = frame_sample(rows, CURVE_PIXELS, search.excluded)
+    if search.excluded is not None:
+        rows, lost = rows.exclude(search.excluded)
+        energy = np.maximum(energy - lost, 0)
+    return CheckedFrames(rows, energy, search, sample, moved)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.casorati import CasoratiMatrix
+from usdenoise.stack.rows import Rows
 
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
@@ -31,7 +31,7 @@ class FrameCurves:
     outside : (n_frames,) float64 array
         Mean power outside the clutter components, fitted to the frame.
     displacement : (n_frames, n_axes) float64 array
-        Displacement against the mean frame in pixels, before a registration.
+        Displacement against the mean frame in pixels.
     carpet : (n_bands, n_frames) float32 array
         Power outside the clutter components in bands of neighbouring pixels, the shallowest first, over the median of
         the band; 0 in a band without power. (Carpet plots: Power, NeuroImage 154, 2017.)
@@ -54,9 +54,9 @@ class FrameSample:
         The pixels.
     values : (n, n_frames) array
         Their values; a view of the stack.
-    left_out : (k,) array of frame numbers
+    excluded : (k,) array of frame numbers
         Frames whose values in the stack are not those that were read.
-    values_left_out : (n, k) array
+    values_excluded : (n, k) array
         The values of these frames.
     executor : Executor
         Maps over blocks of frames.
@@ -64,36 +64,34 @@ class FrameSample:
 
     rows: slice
     values: NDArray[Any]
-    left_out: NDArray[np.intp]
-    values_left_out: NDArray[Any]
+    excluded: NDArray[np.intp]
+    values_excluded: NDArray[Any]
     executor: Executor
 
     def frames(self, first: int, stop: int) -> NDArray[Any]:
         """Return a copy of the values of some frames, as they were read."""
         block = self.values[:, first:stop].copy()
-        here = (first <= self.left_out) & (self.left_out < stop)
-        block[:, self.left_out[here] - first] = self.values_left_out[:, here]
+        here = (first <= self.excluded) & (self.excluded < stop)
+        block[:, self.excluded[here] - first] = self.values_excluded[:, here]
         return block
 
 
-def frame_sample(
-    matrix: CasoratiMatrix, n_pixels: int, left_out: NDArray[np.bool_] | None = None
-) -> FrameSample:
+def frame_sample(rows: Rows, n_pixels: int, excluded: NDArray[np.bool_] | None = None) -> FrameSample:
     """Return some pixels of a stack.
 
     Parameters
     ----------
-    matrix : CasoratiMatrix
+    rows : Rows
         The stack. The sample looks at its values.
     n_pixels : int
         About how many pixels, evenly spread over the image.
-    left_out : (n_frames,) boolean array, optional
+    excluded : (n_frames,) boolean array, optional
         Frames whose values will be changed in the stack, but not in the sample; by default none.
     """
-    rows = slice(None, None, max(1, matrix.n_pixels // n_pixels))
-    values = matrix.rows(rows).in_memory().values
-    numbers = np.flatnonzero(np.zeros(matrix.n_frames, bool) if left_out is None else left_out)
-    return FrameSample(rows, values, numbers, values[:, numbers], matrix.executor)
+    some = slice(None, None, max(1, rows.n_pixels // n_pixels))
+    values = rows.take(some).values
+    numbers = np.flatnonzero(np.zeros(rows.n_frames, bool) if excluded is None else excluded)
+    return FrameSample(some, values, numbers, values[:, numbers], rows.executor)
 
 
 def frame_curves(

@@ -48,19 +48,19 @@ class Movement:
             places = ", ".join(map(str, self.steps))
             return (
                 f"the image steps by {self.step_pixels:.1f} pixels at frame {places}: filter the parts one by one with "
-                "--frames, or try --motion rigid"
+                "--frames"
             )
         if self.range_pixels > MOVES:
             return (
                 f"the image moves by up to {self.range_pixels:.1f} pixels from its usual place: if the picture is "
-                "blurred, try --motion rigid or shorter windows"
+                "blurred, try shorter windows"
             )
         return ""
 
     @property
     def advice(self) -> str | None:
         """What helps against the movement; None where there is little."""
-        return "try --motion rigid or shorter windows" if self.sentence else None
+        return "try shorter windows" if self.sentence else None
 
 
 def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_]) -> Movement:

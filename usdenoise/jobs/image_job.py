@@ -55,12 +55,12 @@ from usdenoise.pictures.doppler_pictures import (
 )
 from usdenoise.pictures.figures import encoded, load_libraries, shortened
 from usdenoise.pictures.frames_figure import frames_figure, frames_png
-from usdenoise.recipe.chunks.chunk_grid import fetch
 from usdenoise.recipe.denoise import denoise
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.chunk_grid import fetch
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads

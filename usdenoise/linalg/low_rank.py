@@ -6,6 +6,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+Product = tuple[NDArray[Any], NDArray[Any]]
+"""The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
+
 
 @dataclass(frozen=True)
 class LowRank:
@@ -55,7 +58,7 @@ class LowRank:
         """Return the `rank` leading components, or all where there are fewer."""
         return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
 
-    def band(self, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def band(self, low: int, high: int) -> Product:
         """Return the factors A and B^H of the components [low, high), whose sum is A B^H.
 
         Parameters

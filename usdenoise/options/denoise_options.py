@@ -19,7 +19,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "init": ("pixels", "spectral", "random", "small"),
         "refit": ("all", "none"),
         "precision": ("single", "double"),
-        "motion": ("none", "rigid"),
     }
 )
 
@@ -75,8 +74,6 @@ class DenoiseOptions:
     bad_frames : "auto", "keep", or tuple of int
         "auto" leaves out frames that are damaged, unlike all others or displaced, at most a fifth of them; "keep"
         keeps all; numbers, counted from 0 in the frames that were read, are left out.
-    motion : str
-        "rigid" shifts every frame back by its displacement before the estimate; "none" does not.
     precision : str
         "single" (float32, complex64) or "double" storage; sums are in double precision either way.
     threads : int or None
@@ -112,7 +109,6 @@ class DenoiseOptions:
     local_cutoff: bool = False
     refit: str = "all"
     bad_frames: str | tuple[int, ...] = "auto"
-    motion: str = "none"
     precision: str = "single"
     threads: int | None = None
 

@@ -40,10 +40,6 @@ _SIMILARITY = (
     "J. Baranger et al. Adaptive Spatiotemporal SVD Clutter Filtering for Ultrafast Doppler Imaging Using Similarity of "
     "Spatial Singular Vectors. IEEE Trans. Med. Imaging 37(7):1574-1586, 2018."
 )
-_PHASE_CORRELATION = (
-    "C. D. Kuglin, D. C. Hines. The Phase Correlation Image Alignment Method. Proc. IEEE Conf. Cybernetics and Society, "
-    "1975."
-)
 _AUTOCORRELATION = (
     "C. Kasai, K. Namekawa, A. Koyano, R. Omoto. Real-Time Two-Dimensional Blood Flow Imaging Using an Autocorrelation "
     "Technique. IEEE Trans. Sonics Ultrason. 32(3):458-464, 1985."
@@ -79,7 +75,7 @@ def methods_paragraph(report: Mapping[str, Any]) -> tuple[str, list[str]]:
     software = cite(_USDENOISE.format(version=report["software"]["usdenoise"]))
     sentences = [
         f"{_data(report)} were filtered with usdenoise {report['software']['usdenoise']}{software}.",
-        *_prepared(report, cite),
+        *_prepared(report),
         _estimate(report, cite),
         _removed(report, cite),
         _images(report, cite),
@@ -161,14 +157,9 @@ def _estimate(report: Mapping[str, Any], cite: _Cite) -> str:
     )
 
 
-def _prepared(report: Mapping[str, Any], cite: _Cite) -> list[str]:
-    """Return what was done before the estimate: registration, frames that were left out, missing entries."""
+def _prepared(report: Mapping[str, Any]) -> list[str]:
+    """Return what was done before the estimate: frames that were left out, missing entries."""
     sentences = []
-    if report["parameters"].get("motion") == "rigid":
-        sentences.append(
-            "Every frame was shifted back by its displacement against the mean frame, which was found by phase "
-            f"correlation of the envelopes{cite(_PHASE_CORRELATION)}."
-        )
     if bad := report["bad_frames"]:
         numbers = ", ".join(str(frame["frame"]) for frame in bad)
         what = "were left out as bad" if report["frames"]["n_left_out"] else "were found to be bad, and kept"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,36 +16,20 @@ from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.components.estimate import Components, Estimate, estimate_components, fit_all_pixels
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.frames.filling import interpolated
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.frames.frame_quality import FrameQuality
-from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.recipe.chunks.chunk_passes import check_chunks
+from usdenoise.recipe.first_look import first_look
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
 from usdenoise.recipe.labelled_result import label
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
-from usdenoise.stack.bit_mask import unpack
-from usdenoise.stack.casorati import (
-    CasoratiMatrix,
-    EntryCheck,
-    casorati,
-    check_entries,
-    filtered_stack,
-    image_from_pixels,
-)
+from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.data_arrays import from_data_array, is_data_array
-from usdenoise.stack.lazy_arrays import is_dask_array
-
-STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
-STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
-"""Type of the entries by precision, and by whether the stack is complex."""
-
-SCALES = (1e-12, 1e14)
-"""Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
+from usdenoise.stack.rows import Rows
 
 
 def denoise(
@@ -123,28 +107,26 @@ def denoise(
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
-        entries = _checked_entries(stack, chosen, executor, in_place)
+        rows, energy = first_look(stack, chosen, executor, in_place)
         shape = stack.shape_in(canonical_axes(stack.spatial_axes))
-        frames = check_frames(entries, shape, chosen)
-        entries, search = frames.entries, frames.search
-        matrix = entries.matrix
-        estimate = estimate_components(entries, search.subset, chosen, start, all_components, on_iteration)
-        cutoffs = _choose_cutoffs(matrix, estimate, chosen)
-        components = fit_all_pixels(matrix, estimate, cutoffs.band.low)
+        frames = check_frames(rows, energy, shape, chosen)
+        rows, search = frames.rows, frames.search
+        estimate = estimate_components(rows, search.subset, chosen, start, all_components, on_iteration)
+        band, choice = _choose_band(rows, estimate, chosen)
+        components = fit_all_pixels(rows, estimate, band.low)
         model = components.model
         solved = time.perf_counter()
-        band = cutoffs.band
         curves = frames.curves(model, band.low)
         grid = Neighbourhood(shape)
-        place = filter_by_place(matrix, model, band.low, grid)
-        rest, residual = remove_clutter(matrix, model, band.low, place.projection.n_lags, place.cutoffs)
-        blood = map_blood(residual.lags, place.projection, grid, executor)
-        model = interpolated(model, matrix.left_out)
+        place = filter_by_place(rows, model, band.low, grid)
+        rest, power, lags = remove_clutter(rows, model, band.low, place.projection.n_lags, place.cutoffs)
+        blood = map_blood(lags, place.projection, grid, executor)
+        quality = _judge(frames, estimate, components, band, power)
+        model = interpolated(model, rows.excluded)
         local = place.cutoffs if chosen.local_cutoff else None
-        kept, power = keep_band(rest, model, band, residual.power, local)
-    quality = _judge(frames, estimate, components, band, residual.power)
+        kept, power = keep_band(rest, model, band, power, local)
     result = DenoiseResult(
-        acquisition=replace(stack, iq=filtered_stack(kept, stack)),
+        acquisition=replace(stack, iq=kept.as_stack(stack)),
         power_doppler=image_from_pixels(power, stack).astype(np.float32),
         blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
         noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
@@ -152,15 +134,15 @@ def denoise(
         singular_values=components.singular_values,
         options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
-        cutoff=cutoffs.choice,
-        picture_quality=judge_picture(blood, matrix.n_used_frames),
+        cutoff=choice,
+        picture_quality=judge_picture(blood, rows.n_used_frames),
         frame_quality=FrameQuality(
-            search.bad, search.left_out, search.treatment, search.movement, curves, search.sentence
+            search.bad, search.excluded, search.treatment, search.movement, curves, search.sentence
         ),
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
-        observed=matrix.sampled_bits(),
-        n_unobserved=_n_unobserved(matrix),
+        observed=rows.sampled_bits(),
+        n_unobserved=rows.n_unused,
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
@@ -218,68 +200,17 @@ def _as_factors(start: Any) -> Factors:
     return tuple(start)
 
 
-def _checked_entries(
-    stack: Acquisition, options: DenoiseOptions, executor: Executor, in_place: bool
-) -> EntryCheck:
-    """Return the Casorati matrix with unobserved entries set to 0, after a check of its scale."""
-    dtype = STORAGE[options.precision, np.iscomplexobj(stack.iq)]
-    if is_dask_array(stack.iq):
-        entries = check_chunks(stack, dtype, options, executor)
-    else:
-        values = casorati(stack, dtype)
-        if not in_place and np.may_share_memory(values, stack.iq):
-            values = values.copy()
-        entries = check_entries(values, executor)
-    if entries.n_unobserved == stack.iq.size:
-        raise InputError(f"'{stack.name}' has no finite entry; check how the file was written")
-    _check_scale(entries, stack.name)
-    return entries
-
-
-def _check_scale(entries: EntryCheck, name: str) -> None:
-    most = float(entries.energy.max())
-    # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
-    if SCALES[0] ** 2 <= most / (2 * entries.matrix.n_frames) and most <= SCALES[1] ** 2:
-        return
-    largest = entries.matrix.largest_part()
-    if largest == 0:
-        raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
-    if not SCALES[0] <= largest <= SCALES[1]:
-        raise InputError(
-            f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "
-            f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
-        )
-
-
-@dataclass(frozen=True)
-class _Cutoffs:
-    """The band that is kept, and how its low cutoff was chosen; None where it was given."""
-
-    band: Band
-    choice: CutoffChoice | None
-
-
-def _choose_cutoffs(matrix: CasoratiMatrix, estimate: Estimate, options: DenoiseOptions) -> _Cutoffs:
+def _choose_band(rows: Rows, estimate: Estimate, options: DenoiseOptions) -> tuple[Band, CutoffChoice | None]:
+    """Return the band that is kept, and how its low cutoff was chosen; None where it was given."""
     rank = estimate.model.rank
     high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
     keeps_residual = options.high_cutoff == "none"
     if not isinstance(options.low_cutoff, str):
-        return _Cutoffs(Band(options.low_cutoff, high, keeps_residual), None)
+        return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, estimate.pixels(matrix), estimate.noise_rms, highest)
-    return _Cutoffs(Band(choice.low, high, keeps_residual), choice)
-
-
-def _n_unobserved(matrix: CasoratiMatrix) -> int:
-    if matrix.observed is None:
-        return matrix.n_pixels * (matrix.n_frames - matrix.n_used_frames)
-    bits = matrix.sampled_bits()
-    assert bits is not None
-    used = sum(
-        int(np.count_nonzero(unpack(bits[rows], matrix.n_frames))) for rows in block_rows(matrix.shape)
-    )
-    return matrix.n_pixels * matrix.n_frames - used
+    choice = choose_low_cutoff(estimate.model, estimate.pixels(rows), estimate.noise_rms, highest)
+    return Band(choice.low, high, keeps_residual), choice
 
 
 def _judge(
@@ -290,19 +221,19 @@ def _judge(
     power: NDArray[np.float64],
 ) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    entries, singular_values = frames.entries, components.singular_values
-    shape = entries.matrix.used_shape
-    if not entries.matrix.is_complete or (band.keeps_residual and components.gained_energy is not None):
+    rows, energy, singular_values = frames.rows, float(frames.energy.sum()), components.singular_values
+    shape = rows.used_shape
+    if not rows.is_complete or (band.keeps_residual and components.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
-        observed = 1 - entries.n_unobserved / (shape[0] * shape[1])
+        observed = 1 - rows.n_unobserved / (shape[0] * shape[1])
         left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
     else:
-        left_over = entries.energy.sum() - np.sum(singular_values**2)
+        left_over = energy - np.sum(singular_values**2)
     return judge_fit(
         held_out_rmse=estimate.held_out_rmse,
         residual_energy=float(left_over),
-        energy=float(entries.energy.sum()),
+        energy=energy,
         shape=shape,
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.recipe.chunks import chunk_functions
+from usdenoise.stack import chunk_functions
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 
 FETCHED_BYTES = 96 << 20
@@ -43,7 +43,7 @@ class ChunkGrid:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, stack: Acquisition, dtype: Any) -> Self:
+    def from_stack(cls, stack: Acquisition, dtype: Any) -> Self:
         """Return the chunks of a stack that is a Dask array.
 
         Parameters
@@ -73,7 +73,7 @@ class ChunkGrid:
         """Return the frames of a part."""
         return slice(int(self.edges[part]), int(self.edges[part + 1]))
 
-    def only(self, groups: Sequence[int]) -> Self:
+    def select(self, groups: Sequence[int]) -> Self:
         """Return the grid of some groups of pixels."""
         pixels, chunks = zip(*((self.pixels[group], self.chunks[group]) for group in groups), strict=True)
         return replace(self, pixels=pixels, chunks=chunks)
@@ -115,7 +115,7 @@ class ChunkGrid:
         """Make the chunks, and return their sum over the groups for each part."""
         return compute([_tree(chunk_functions.add, column) for column in zip(*self.chunks, strict=True)])
 
-    def each(self, n_rows: Sequence[int]) -> Iterator[tuple[int, int, Any]]:
+    def make(self, n_rows: Sequence[int]) -> Iterator[tuple[int, int, Any]]:
         """Make the chunks, and yield the group, the part and the chunk of each.
 
         Parameters
@@ -145,7 +145,7 @@ class ChunkGrid:
         order = _order(like)
         as_chunk = _delayed(chunk_functions.as_chunk)
         sizes = [source.chunks[axis] for axis in order]
-        places = np.empty([len(each) for each in sizes], object)
+        places = np.empty([len(along) for along in sizes], object)
         for index in np.ndindex(*places.shape):
             shape = tuple(each[i] for each, i in zip(sizes, index, strict=True))
             group = int(np.ravel_multi_index(index[:-1], places.shape[:-1]))

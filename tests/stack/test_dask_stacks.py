@@ -17,7 +17,8 @@ import usdenoise
 from tests.components.test_refit import with_gaps
 from usdenoise.components import estimate
 from usdenoise.errors import InputError, OptionError
-from usdenoise.recipe.chunks import chunk_grid, chunk_passes
+from usdenoise.recipe import first_look
+from usdenoise.stack import chunk_grid
 
 CHUNKINGS = {"whole": (120, 40, 32), "frames": (7, 40, 32), "pixels": (120, 7, 9), "both": (50, 13, 32)}
 
@@ -155,7 +156,7 @@ def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
 def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, refits, coarse):
     """A look, two for each refit to all pixels, the residual, and the residual with cutoffs by place."""
     monkeypatch.setattr(estimate, "COARSE_PIXELS", coarse)
-    monkeypatch.setattr(chunk_passes, "COARSE_PIXELS", coarse)
+    monkeypatch.setattr(first_look, "COARSE_PIXELS", coarse)
     reads = Counter()
 
     def read(block, block_info=None):
@@ -173,8 +174,7 @@ def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, refits, coarse)
     ("options", "message"),
     [
         ({"method": "svd"}, "method 'svd' needs the whole stack in memory.*choose another method"),
-        ({"refit": "none"}, "refit 'none' needs the whole stack in memory.*choose 'all'"),
-        ({"motion": "rigid"}, "motion 'rigid' needs the whole stack in memory.*call compute"),
+        ({"refit": "none"}, "refit 'none' needs the whole stack in memory.*choose 'all', or call compute"),
     ],
 )
 def test_options_that_need_the_whole_stack_are_refused(stacks, options, message):

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
-from usdenoise.blood.lags import LagSums
-from usdenoise.components.refit import fit_both
 from usdenoise.errors import InputError
-from usdenoise.recipe.chunks.chunk_functions import (
-    add_sums,
+from usdenoise.linalg.lag_sums import LagSums
+from usdenoise.stack.chunk_functions import (
+    add_measured,
     as_chunk,
     as_rows,
     last_frames,
@@ -28,14 +27,14 @@ from usdenoise.recipe.chunks.chunk_functions import (
     cuts=st.lists(st.integers(1, 39), max_size=8),
     n_lags=st.integers(1, 6),
     share=st.sampled_from([0.0, 0.2]),
-    left_out=st.sets(st.integers(0, 39), max_size=5),
+    excluded=st.sets(st.integers(0, 39), max_size=5),
     dtype=st.sampled_from([np.float32, np.complex64]),
 )
-def test_lagged_products_of_chunks_add_up_to_those_of_the_whole(cuts, n_lags, share, left_out, dtype):
+def test_lagged_products_of_chunks_add_up_to_those_of_the_whole(cuts, n_lags, share, excluded, dtype):
     rows = low_rank_and_noise(dtype, (6, 40), rank=3)
     missing = np.random.default_rng(len(cuts)).random(rows.shape) < share
     used = np.ones(40, bool)
-    used[list(left_out)] = False
+    used[list(excluded)] = False
     zeroed = np.where(missing | ~used, 0, rows)
     whole = LagSums.of_rows(zeroed, ~missing if share else None, n_lags, used)
     edges = [0, *sorted(set(cuts)), 40]
@@ -43,13 +42,13 @@ def test_lagged_products_of_chunks_add_up_to_those_of_the_whole(cuts, n_lags, sh
     for start, stop in pairwise(edges):
         chunk = chunks[:, start:stop]
         # The energy is that of the other chunk.
-        parts.append(measure_chunk(chunk, before, 3 * chunk, start, 40, n_lags, ~used if left_out else None))
+        parts.append(measure_chunk(chunk, before, 3 * chunk, start, 40, n_lags, ~used if excluded else None))
         before = last_frames(before, chunk, n_lags - 1)
-    found = add_sums(parts)
+    energy, found = add_measured(parts)
     assert found.sums == pytest.approx(whole.sums, rel=1e-4, abs=1e-4 * np.abs(whole.sums).max())
-    assert np.array_equal(found.all_counts, np.broadcast_to(whole.counts, whole.sums.shape))
-    energy = 9 * (np.abs(zeroed.astype(complex)) ** 2).sum(axis=1)
-    assert found.energy == pytest.approx(energy, rel=1e-5)
+    assert np.array_equal(*(np.broadcast_to(lags.counts, whole.sums.shape) for lags in (found, whole)))
+    expected = 9 * (np.abs(zeroed.astype(complex)) ** 2).sum(axis=1)
+    assert energy == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
@@ -57,20 +56,20 @@ def test_moments_of_chunks_add_up_to_those_of_the_whole(share):
     matrix = low_rank_and_noise(np.complex64)
     missing = np.random.default_rng(1).random(matrix.shape) < share
     right = np.linalg.qr(low_rank_and_noise(np.complex64, (40, 5)))[0].astype(np.complex64)
-    whole = fit_both(casorati_matrix(matrix, missing if share else None), right, None)
+    left, _, whole = casorati_matrix(matrix, missing if share else None).fit_and_moments(right)
     chunks, parts = np.where(missing, np.nan, matrix), [slice(0, 13), slice(13, 40)]
     projected = sum(project(chunks[:, part], right[part], None) for part in parts)
     if not share:
-        assert np.abs(projected - whole.left).max() < 1e-4 * np.abs(whole.left).max()
+        assert np.abs(projected - left).max() < 1e-4 * np.abs(left).max()
     groups = [slice(0, 100), slice(100, 300)]
     found = np.concatenate(
         [
-            sum(moments(chunks[rows, part], whole.left[rows], right[part], None) for rows in groups)
+            sum(moments(chunks[rows, part], left[rows], right[part], None) for rows in groups)
             for part in parts
         ],
         axis=1,
     )
-    assert np.abs(found - whole.moments).max() < 1e-4 * np.abs(whole.moments).max()
+    assert np.abs(found - whole).max() < 1e-4 * np.abs(whole).max()
 
 
 def test_rows_of_a_chunk_and_back():
@@ -84,10 +83,10 @@ def test_rows_of_a_chunk_and_back():
 def test_what_is_not_finite_or_masked_is_unobserved():
     values = np.ma.masked_equal(np.array([[[1.0, 2.0, np.inf, 4.0]], [[5.0, np.nan, 7.0, 8.0]]]), 8)
     rows = as_rows(values, (0, 1, 2), np.dtype(np.float32), "iq")
-    seen = look(rows, np.array([1]))
-    assert seen.energy.tolist() == [21.0, 74.0]
-    assert seen.n_unobserved.tolist() == [1, 2]
-    assert seen.largest == 7
-    assert np.array_equal(seen.picked, rows[1:], equal_nan=True)
+    picked, energy, n_unobserved, largest = look(rows, np.array([1]))
+    assert energy.tolist() == [21.0, 74.0]
+    assert n_unobserved.tolist() == [1, 2]
+    assert largest == 7
+    assert np.array_equal(picked, rows[1:], equal_nan=True)
     with pytest.raises(InputError, match="single precision ends at"):
         as_rows(np.full((1, 1, 2), 1e200), (0, 1, 2), np.dtype(np.float32), "iq")

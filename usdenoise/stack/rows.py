@@ -1,0 +1,503 @@
+"""The rows of a Casorati matrix: what the recipe asks of them, and the rows of a NumPy array.
+
+The recipe works on :class:`Rows` and does not know where they are. :class:`ArrayRows` are those of an array in memory,
+:class:`usdenoise.stack.dask_rows.DaskRows` those of a Dask array. Their methods are passes over the matrix; they know
+nothing of tissue and blood.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gapped_rows import fit_gapped_rows
+from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.lag_sums import LagSums
+from usdenoise.linalg.low_rank import Product
+from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.bit_mask import pack, packed_width, unpack
+from usdenoise.stack.casorati import from_casorati
+
+Result = TypeVar("Result")
+
+BLOCK_ENTRIES = 1 << 19
+"""Entries of a row block in which unobserved entries are looked for."""
+
+
+class Rows(ABC):
+    """A Casorati matrix M, (n_pixels, n_frames), of which some entries may be unobserved and some frames excluded.
+
+    Attributes
+    ----------
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries (see :mod:`usdenoise.stack.bit_mask`); None when all are observed.
+    executor : Executor
+        Maps functions over row blocks.
+    excluded : (n_frames,) boolean array or None
+        Frames that take no part in any pass, as if their entries were 0. None when there are none.
+    """
+
+    observed: NDArray[np.uint8] | None
+    executor: Executor
+    excluded: NDArray[np.bool_] | None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Shape (n_pixels, n_frames)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+
+    @property
+    @abstractmethod
+    def is_in_memory(self) -> bool:
+        """Whether a part of the rows costs nothing to look at."""
+
+    @abstractmethod
+    def take(self, rows: slice | NDArray[np.intp]) -> "ArrayRows":
+        """Return some rows in memory: a view for a slice of an array, otherwise values that are read only."""
+
+    @abstractmethod
+    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> NDArray[Any]:
+        """Return a part of the image in all frames, (pixels along each axis..., n_frames), to be read only.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Pixels along each spatial axis, in the order of the rows.
+        part : tuple of slice
+            The part, one slice an axis.
+        """
+
+    @abstractmethod
+    def largest_part(self) -> float:
+        """Return the largest magnitude of a real or imaginary part."""
+
+    @abstractmethod
+    def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
+        """Return the matrix without some frames, and the energy that they had in each row.
+
+        Their values in an array become 0.
+        """
+
+    @abstractmethod
+    def fit(
+        self, right: NDArray[Any], ridge: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Fit every row to orthonormal columns V: U = argmin |M - U V^H| over the observed entries, in one pass.
+
+        Parameters
+        ----------
+        right : (n_frames, r) array
+            V.
+        ridge : (r,) float64 array, optional
+            Weights of the squared coefficients of rows with unobserved entries; by default the rounding level.
+
+        Returns
+        -------
+        left : (n_pixels, r) array
+            U, which is M V where every entry is observed.
+        squares : (r, r) array
+            U^H U in double precision.
+        """
+
+    @abstractmethod
+    def fit_and_moments(
+        self, right: NDArray[Any], ridge: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Fit every row as :meth:`fit` does, and return U, U^H U and the moments.
+
+        Returns
+        -------
+        left, squares
+            As for :meth:`fit`.
+        moments : (r, n_frames) array
+            U^H M in double precision, with U V^H for unobserved entries.
+        """
+
+    @abstractmethod
+    def lag_sums(self, n_lags: int, minus: Product, rows: NDArray[np.intp]) -> LagSums:
+        """Return the lagged products of some rows of M - A B^H; M stays as it is.
+
+        Parameters
+        ----------
+        n_lags : int
+            Number of lags, lag 0 included.
+        minus : pair of arrays
+            A and B^H.
+        rows : array of row numbers
+            The rows.
+        """
+
+    @abstractmethod
+    def measure(self, n_lags: int) -> tuple[NDArray[np.float64], LagSums]:
+        """Return the mean power over the frames of each row, and the lagged products, in one pass."""
+
+    @abstractmethod
+    def subtract(
+        self, product: Product, n_lags: int, further: Product | None = None
+    ) -> tuple[Self, NDArray[np.float64], LagSums]:
+        """Take A B^H out of the matrix, and measure what is left in the same pass.
+
+        Parameters
+        ----------
+        product : pair of arrays
+            A and B^H. The values of an array change in place.
+        n_lags : int
+            Number of lags, lag 0 included; 0 for none.
+        further : pair of arrays, optional
+            C and D^H, which are taken out before the lagged products are measured, and stay in the matrix.
+
+        Returns
+        -------
+        rest : Rows
+            M - A B^H, 0 where an entry is unobserved.
+        power : (n_pixels,) float64 array
+            Its mean power over the frames.
+        lags : LagSums
+            The lagged products of M - A B^H - C D^H.
+        """
+
+    @abstractmethod
+    def fill(
+        self, product: Product, minus: Product | None = None, keep_observed: bool = True
+    ) -> tuple[Self, NDArray[np.float64]]:
+        """Set the unobserved entries and the excluded frames to A B^H.
+
+        Parameters
+        ----------
+        product : pair of arrays
+            A and B^H.
+        minus : pair of arrays, optional
+            C and D^H, which are taken out of the observed entries before.
+        keep_observed : bool
+            Whether the observed entries stay, as by default; otherwise the whole matrix becomes A B^H.
+
+        Returns
+        -------
+        filled : Rows
+            The matrix; the values of an array change in place.
+        power : (n_pixels,) float64 array
+            Its mean power over the frames that are not excluded.
+        """
+
+    @abstractmethod
+    def as_stack(self, like: Acquisition) -> Any:
+        """Return the values as a stack in the axis order and shape of `like`: a view, or a Dask array."""
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    @property
+    def n_frames(self) -> int:
+        """Number of columns."""
+        return self.shape[1]
+
+    @property
+    def used(self) -> NDArray[np.bool_] | None:
+        """Frames that are not excluded; None when all are used."""
+        return None if self.excluded is None else ~self.excluded
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of frames that are not excluded."""
+        return self.n_frames - (0 if self.excluded is None else int(np.count_nonzero(self.excluded)))
+
+    @property
+    def used_shape(self) -> tuple[int, int]:
+        """Shape without the excluded frames."""
+        return self.n_pixels, self.n_used_frames
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every entry is observed."""
+        return self.observed is None
+
+    @property
+    def n_unobserved(self) -> int:
+        """Number of unobserved entries, also those in excluded frames."""
+        return self.n_pixels * self.n_frames - self._n_observed(np.ones(self.n_frames, bool))
+
+    @property
+    def n_unused(self) -> int:
+        """Number of entries that are unobserved or in an excluded frame."""
+        used = np.ones(self.n_frames, bool) if self.excluded is None else ~self.excluded
+        return self.n_pixels * self.n_frames - self._n_observed(used)
+
+    def _n_observed(self, frames: NDArray[np.bool_]) -> int:
+        if self.observed is None:
+            return self.n_pixels * int(np.count_nonzero(frames))
+        # Bits beyond the last frame may be set.
+        return int(np.bitwise_count(self.observed & pack(frames[None])).sum(dtype=np.int64))
+
+    def observed_mask(self, rows: slice | NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Return the mask of the observed entries of some rows, None when every entry is observed.
+
+        Entries of excluded frames count as observed: they are zeros that a model of zeros fits.
+        """
+        if self.observed is None:
+            return None
+        mask = unpack(self.observed[rows], self.n_frames)
+        return mask if self.excluded is None else mask | self.excluded
+
+    def sampled_bits(self) -> NDArray[np.uint8] | None:
+        """Return the bit mask of the entries that may be sampled: observed, and not in an excluded frame."""
+        if self.excluded is None:
+            return self.observed
+        used = pack(~self.excluded[None])
+        if self.observed is None:
+            return np.broadcast_to(used, (self.n_pixels, used.shape[1]))
+        return self.observed & used
+
+    def every(self, stride: int) -> "Rows":
+        """Return every `stride`-th row: the matrix itself for 1, otherwise rows in memory."""
+        return self if stride == 1 else self.take(slice(None, None, stride))
+
+
+@dataclass(frozen=True)
+class ArrayRows(Rows):
+    """The rows of an array in memory.
+
+    Attributes
+    ----------
+    values : (n_pixels, n_frames) array
+        Contiguous along the rows, finite everywhere, 0 where an entry is unobserved and in excluded frames.
+    observed, executor, excluded
+        As for :class:`Rows`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usdenoise.linalg.executor import ThreadExecutor
+    >>> rows = ArrayRows(np.ones((50, 9)), None, ThreadExecutor(1))
+    >>> rest, power, lags = rows.subtract((np.ones((50, 1)), np.full((1, 9), 0.5)), n_lags=2)
+    >>> float(power[0]), lags.mean(slice(None), 9)[0].round(3).tolist()
+    (0.25, [0.25, 0.222])
+    """
+
+    values: NDArray[Any]
+    observed: NDArray[np.uint8] | None
+    executor: Executor
+    excluded: NDArray[np.bool_] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n_pixels, n_frames)."""
+        return int(self.values.shape[0]), int(self.values.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        return self.values.dtype
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True."""
+        return True
+
+    def take(self, rows: slice | NDArray[np.intp]) -> "ArrayRows":
+        """Return some rows: a view for a slice, a copy for an array of row numbers."""
+        observed = None if self.observed is None else self.observed[rows]
+        return replace(self, values=self.values[rows], observed=observed)
+
+    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> NDArray[Any]:
+        """Return a view of a part of the image in all frames; see :meth:`Rows.crop`."""
+        return self.values.reshape(*shape, self.n_frames)[part]
+
+    def largest_part(self) -> float:
+        """Return the largest magnitude of a real or imaginary part."""
+        parts = self.values.view(self.values.real.dtype)
+        return max(float(parts.max()), -float(parts.min()))
+
+    def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
+        """Set some frames to 0, in place; see :meth:`Rows.exclude`."""
+        columns, energy = np.flatnonzero(frames), np.zeros(self.n_pixels)
+
+        def clear(rows: slice) -> None:
+            energy[rows] = row_squared_norms(np.ascontiguousarray(self.values[rows][:, columns]))
+            self.values[rows.start : rows.stop, columns] = 0
+
+        for _ in self._map(clear):
+            pass
+        return replace(self, excluded=frames), energy
+
+    def fit(
+        self, right: NDArray[Any], ridge: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Fit every row to orthonormal columns; see :meth:`Rows.fit`."""
+        left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
+
+        def fitted(rows: slice) -> NDArray[Any]:
+            left[rows] = self._fit_block(rows, right, ridge)
+            return gram(left[rows])
+
+        squares: Any = sum(self._map(fitted))
+        return left, squares
+
+    def fit_and_moments(
+        self, right: NDArray[Any], ridge: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Fit every row, and sum up the moments in the same pass; see :meth:`Rows.fit_and_moments`."""
+        wide = np.result_type(self.dtype, np.float64)
+        left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
+
+        def moment(rows: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+            left[rows] = self._fit_block(rows, right, ridge)
+            block, observed = self.values[rows], self.observed_mask(rows)
+            if observed is not None:
+                block = np.where(observed, block, left[rows] @ right.conj().T)
+            # (U^H M)^H is M^H U; this order reads the block along its rows.
+            return left[rows].conj().T @ block, gram(left[rows])
+
+        moments: Any = 0.0
+        squares: Any = 0.0
+        for part, square in self._map(moment):
+            moments = moments + part.astype(wide)
+            squares = squares + square
+        return left, squares, moments
+
+    def lag_sums(self, n_lags: int, minus: Product, rows: NDArray[np.intp]) -> LagSums:
+        """Return the lagged products of some rows of M - A B^H; see :meth:`Rows.lag_sums`."""
+        factor, factor_h = minus
+
+        def lags(part: slice) -> LagSums:
+            some = rows[part]
+            block = self.values[some]
+            block -= factor[some] @ factor_h
+            return self._block_lags(some, block, n_lags)
+
+        return LagSums.joined(self.executor.map(lags, block_rows((len(rows), self.n_frames))))
+
+    def measure(self, n_lags: int) -> tuple[NDArray[np.float64], LagSums]:
+        """Return the mean power and the lagged products of each row; see :meth:`Rows.measure`."""
+        return _joined(self._map(lambda rows: self._measure_block(rows, self.values[rows], n_lags)))
+
+    def subtract(
+        self, product: Product, n_lags: int, further: Product | None = None
+    ) -> tuple[Self, NDArray[np.float64], LagSums]:
+        """Take A B^H out in place, and measure what is left; see :meth:`Rows.subtract`."""
+        factor, factor_h = product
+
+        def subtracted(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
+            block = self.values[rows]
+            block -= factor[rows] @ factor_h
+            if further is None:
+                return self._measure_block(rows, block, n_lags)
+            power = self._measure_block(rows, block, 0)[0]
+            return power, self._block_lags(rows, block - further[0][rows] @ further[1], n_lags)
+
+        return self, *_joined(self._map(subtracted))
+
+    def fill(
+        self, product: Product, minus: Product | None = None, keep_observed: bool = True
+    ) -> tuple[Self, NDArray[np.float64]]:
+        """Set the unobserved entries and the excluded frames to A B^H, in place; see :meth:`Rows.fill`."""
+        factor, factor_h = product
+        excluded = self.excluded
+
+        def filled(rows: slice) -> NDArray[np.float64]:
+            block, observed = self.values[rows], self.observed_mask(rows)
+            if not keep_observed:
+                np.matmul(factor[rows], factor_h, out=block)
+            else:
+                if minus is not None:
+                    block -= minus[0][rows] @ minus[1]
+                if observed is not None and not observed.all():
+                    block[~observed] = (factor[rows] @ factor_h)[~observed]
+            if excluded is not None:
+                block[:, excluded] = 0
+            power = row_squared_norms(block) / self.n_used_frames
+            if excluded is not None:
+                block[:, excluded] = factor[rows] @ factor_h[:, excluded]
+            return power
+
+        return self, np.concatenate(list(self._map(filled)))
+
+    def as_stack(self, like: Acquisition) -> NDArray[Any]:
+        """Return a view of the values as a stack in the axis order and shape of `like`."""
+        return from_casorati(self.values, like)
+
+    def _map(self, function: Callable[[slice], Result]) -> Iterator[Result]:
+        return self.executor.map(function, block_rows(self.shape))
+
+    def _fit_block(self, rows: slice, right: NDArray[Any], ridge: NDArray[np.float64] | None) -> NDArray[Any]:
+        projected: NDArray[Any] = self.values[rows] @ right
+        return fit_gapped_rows(projected, self.observed_mask(rows), right, ridge)
+
+    def _measure_block(
+        self, rows: slice, block: NDArray[Any], n_lags: int
+    ) -> tuple[NDArray[np.float64], LagSums]:
+        lags = self._block_lags(rows, block, n_lags)
+        return row_squared_norms(block) / self.n_used_frames, lags
+
+    def _block_lags(self, rows: slice | NDArray[np.intp], block: NDArray[Any], n_lags: int) -> LagSums:
+        """Return the lagged products of values of some rows; those that are not observed or excluded are set to 0."""
+        if self.excluded is not None:
+            block[:, self.excluded] = 0
+        observed = self.observed_mask(rows)
+        if observed is not None and observed.all():
+            observed = None
+        if observed is not None:
+            block[~observed] = 0
+        return LagSums.of_rows(block, observed, n_lags, self.used)
+
+
+def _joined(
+    blocks: Iterator[tuple[NDArray[np.float64], LagSums]],
+) -> tuple[NDArray[np.float64], LagSums]:
+    powers, lags = zip(*blocks, strict=True)
+    return np.concatenate(powers), LagSums.joined(lags)
+
+
+def check_entries(values: NDArray[Any], executor: Executor) -> tuple[ArrayRows, NDArray[np.float64]]:
+    """Return the rows of a matrix, and their energy; entries that are not finite are unobserved, and set to 0.
+
+    Parameters
+    ----------
+    values : (n_pixels, n_frames) array
+        Changed in place.
+    executor : Executor
+        Maps over the row blocks.
+
+    Returns
+    -------
+    rows : ArrayRows
+        The rows.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each row; infinite where that exceeds the precision.
+    """
+    n_rows, n_frames = values.shape
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def check(rows: slice) -> tuple[NDArray[np.uint8] | None, NDArray[np.float64]]:
+        block = values[rows]
+        # NaN and infinities show in the sums, so a finite block is read only once.
+        energy = row_squared_norms(block)
+        if np.isfinite(energy).all():
+            return None, energy
+        finite = np.isfinite(block)
+        if finite.all():
+            return None, energy
+        block[~finite] = 0
+        return pack(finite), row_squared_norms(block)
+
+    observed: NDArray[np.uint8] | None = None
+    energies = []
+    blocks = list(row_blocks(n_rows, max(1, BLOCK_ENTRIES // n_frames)))
+    for rows, (bits, energy) in zip(blocks, executor.map(check, blocks), strict=True):
+        energies.append(energy)
+        if bits is not None:
+            if observed is None:
+                observed = np.full((n_rows, packed_width(n_frames)), 255, np.uint8)
+            observed[rows] = bits
+    return ArrayRows(values, observed, executor), np.concatenate(energies)
