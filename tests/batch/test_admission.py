@@ -13,6 +13,7 @@ from usdenoise.batch import pool
 from usdenoise.batch.admission import admits
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.scan_process import EventKind
+from usdenoise.formats.open_input import open_input
 from usdenoise.jobs.memory_check import check_address_space, expected_bytes
 from usdenoise.jobs.run_job import Display
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -111,9 +112,9 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_scan(tmp_path / "x.h5")
-    check_address_space(path, {}, "single", 1)
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
-    check_address_space(path, {}, "single", 1)
-    with pytest.raises(MemoryError):
-        check_address_space(path, {}, "single", 1 << 14)
+    with open_input(write_scan(tmp_path / "x.h5")) as source:
+        check_address_space(source, "single", 1)
+        monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
+        check_address_space(source, "single", 1)
+        with pytest.raises(MemoryError):
+            check_address_space(source, "single", 1 << 14)

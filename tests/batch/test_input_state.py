@@ -13,7 +13,7 @@ import pytest
 from tests.jobs.inputs import WRITERS
 from usdenoise.batch import Action, Decision, Status, plan_batch, run_batch
 from usdenoise.formats.file_state import file_state, sha256
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import other_files
 from usdenoise.options.denoise_options import DenoiseOptions
 
 OPTIONS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}

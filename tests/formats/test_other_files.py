@@ -18,7 +18,7 @@ from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import InputError
 from usdenoise.formats.file_state import file_state
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import other_files
 
 _RNG = np.random.default_rng(3)
 PARTS = [(_RNG.standard_normal((3, 5, 4)) + 1j * _RNG.standard_normal((3, 5, 4))).astype("c8") for _ in "012"]
@@ -332,7 +332,7 @@ def test_a_link_within_the_folder_is_followed(parts: Path) -> None:
         file["soft"] = h5py.SoftLink("/link/iq")
     for name in ("link/iq", "soft"):
         assert np.array_equal(load(parts / "x.h5", dataset=name, axes="tzx").iq, IQ)
-        assert other_files(parts / "x.h5", name) == ["whole.h5"]
+        assert other_files(parts / "x.h5", {"dataset": name}) == ["whole.h5"]
     assert other_files(parts / "x.h5") == []
 
 

@@ -48,7 +48,7 @@ def test_an_input_that_is_truncated_while_it_is_read(container: str, tmp_path: P
 
 CHANGING = """
 import os
-import usdenoise.formats.loading as loading
+import usdenoise.formats.open_input as loading
 from usdenoise.cli import main
 
 read = loading.read_stack

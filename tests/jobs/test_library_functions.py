@@ -14,7 +14,7 @@ import usdenoise
 from tests.formats.test_neighbours import voxel_data
 from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError
-from usdenoise.formats.loading import ReadOptions
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.jobs import run_job as job
 
 OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2, "bad_frames": "keep"}
@@ -31,6 +31,23 @@ def test_help_of_load_names_its_options() -> None:
     assert set(ReadOptions.__dataclass_fields__) <= named
     with pytest.raises(OptionError, match="frame_rate"):
         load(SAMPLE, frame_rte_hz=3.0)
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_a_run_opens_its_input_once(
+    window: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_hdf5 = h5py.File.__init__
+
+    def noted(self: h5py.File, name: Any, *arguments: Any, **more: Any) -> None:
+        opened.append(str(name))
+        open_hdf5(self, name, *arguments, **more)
+
+    monkeypatch.setattr(h5py.File, "__init__", noted)
+    options = usdenoise.DenoiseOptions(**OPTIONS)
+    usdenoise.run(SAMPLE, tmp_path, options=options, output=usdenoise.Output(window=window))
+    assert opened.count(str(SAMPLE)) == 1
 
 
 @pytest.mark.parametrize("source", ["file", "acquisition", "array"])

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from usdenoise.cli import main
 from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.layout import IN_MEMORY, read_stack
+from usdenoise.formats.open_input import open_input
 from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.formats.stored import StoredArray
 from usdenoise.jobs.memory_check import stack_memory
@@ -91,9 +92,10 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
         says = (
             f"{name} does not fit into 1 MiB of memory, and a file of the kind {kind} cannot be read in parts"
         )
-        with pytest.raises(InputError, match=says):
-            stack_memory(tmp_path / name, {}, "single", 1 << 20, tmp_path)
-        assert stack_memory(tmp_path / name, {}, "single", None, tmp_path) is IN_MEMORY
+        with open_input(tmp_path / name) as source:
+            with pytest.raises(InputError, match=says):
+                stack_memory(source, "single", 1 << 20, tmp_path)
+            assert stack_memory(source, "single", None, tmp_path) is IN_MEMORY
 
 
 def test_pages_of_files_do_not_count(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from usdenoise.errors import (
     is_out_of_memory,
 )
 from usdenoise.formats.file_state import file_state
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.run_job import run
 from usdenoise.stack.acquisition import Acquisition
@@ -131,12 +131,12 @@ def _outcome(
         needed = expected_bytes(path, arguments["reading"], arguments["options"].precision)
         pipe.send((EventKind.NEEDS, min(needed, arguments.get("memory") or needed)))
         pipe.recv()
-        state = _state(path, arguments["reading"].get("dataset"))
+        state = _state(path, arguments["reading"])
         report = run(path, folder, **arguments, overwrite=True, command=command, watcher=_Messenger(pipe))
         return EventKind.DONE, outcome(report)
     except Exception as error:
         # The failure of an input that changed meanwhile says nothing about the input as it was, or as it is.
-        known = state if state == _state(path, arguments["reading"].get("dataset")) else None
+        known = state if state == _state(path, arguments["reading"]) else None
         return EventKind.FAILED, *_failure(error), known
 
 
@@ -152,13 +152,9 @@ def _end_once(number: int, frame: FrameType | None) -> None:
         raise
 
 
-def _state(path: Path, dataset: str | None) -> Mapping[str, Any] | None:
+def _state(path: Path, reading: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the state of all files of an input, as far as they are known; None if it cannot be read."""
-    try:
-        others = other_files(path, dataset)
-    except InputError:
-        others = []
-    return file_state(path, others)
+    return file_state(path, other_files(path, reading))
 
 
 def _follow_parent() -> None:

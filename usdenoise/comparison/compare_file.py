@@ -12,9 +12,7 @@ from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, S
 from usdenoise.comparison.comparison_rows import Picture
 from usdenoise.comparison.regions import region
 from usdenoise.errors import check_path
-from usdenoise.formats import load
-from usdenoise.formats.file_state import sha256
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
@@ -69,7 +67,7 @@ def compare_file(
     signal, background : str, optional
         Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.loading.ReadOptions`.
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
     dynamic_range : float or (float, float), optional
         Range of the images in dB below the brightest pixel of the full SVD's image, or two levels in dB of the power; by
         default the range that suits the full SVD's image.
@@ -98,10 +96,13 @@ def compare_file(
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
     with OutputFolder(folder, overwrite) as outputs:
         places = {name: outputs.reserve(name) for name in FILES}
-        acquisition = load(path, dtype=settings.precision, **(reading or {}))
+        with open_input(path, reading, settings.precision) as source:
+            digest = source.digest_in_background()
+            acquisition = source.read()
+            source.check_unchanged()
         regions = {"signal": signal, "background": background}
         masks = {name: _region_mask(text, acquisition) for name, text in regions.items()}
-        input_entry = _describe_input(path, acquisition, reading or {})
+        input_entry = _describe_input(path, acquisition, digest.result())
         outcome = compare(
             acquisition,
             methods,
@@ -143,11 +144,11 @@ def _region_mask(text: str | None, acquisition: Acquisition) -> NDArray[np.bool_
     return region(text, shape, axes, acquisition.spacing_mm)
 
 
-def _describe_input(path: Path, acquisition: Acquisition, reading: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_input(path: Path, acquisition: Acquisition, sha256: str) -> dict[str, Any]:
     """Return the report's entry on the file: its digest, and how it was read."""
     return {
         "path": str(path),
-        "sha256": sha256(path, other_files(path, reading.get("dataset"))),
+        "sha256": sha256,
         "dataset": acquisition.name,
         "shape": list(acquisition.iq.shape),
         "axes": acquisition.axes,

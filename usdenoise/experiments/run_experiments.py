@@ -12,7 +12,7 @@ from usdenoise.experiments.conventions import Start
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.formats.file_state import sha256
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.pictures.error_curves import Line, Setting, curves_png
 from usdenoise.pictures.figures import suitable_range_db
@@ -116,7 +116,7 @@ def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
 def _source(setup: Setup) -> dict[str, Any] | None:
     if setup.acquisition is None:
         return None
-    others = other_files(setup.acquisition, setup.reading.get("dataset"))
+    others = other_files(setup.acquisition, setup.reading)
     return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition, others)}
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, arranged
 from usdenoise.formats.file_values import in_file
+from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, concatenated
 
 PATTERN = "bf*part*.dat"
@@ -31,15 +33,17 @@ def recognise(head: bytes) -> bool:
 
 
 @contextmanager
-def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open an AUTC file or a folder of them, whose one stack is read only where it is used.
 
     Parameters
     ----------
     path : Path
         The file or the folder.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -47,6 +51,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         If a part is truncated, if there is no block of frames, or if blocks differ in their number of pixels.
     """
     parts = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
+    others.check(part for part in parts if part != path and part.is_symlink())
     blocks: list[tuple[int, StoredArray]] = []
     for part in parts:
         blocks += _blocks(part)
@@ -66,7 +71,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     stack = arranged(
         "iq",
         concatenated([block for _, block in blocks], 2),
-        n_axes,
+        how.n_axes,
         layout=f"AUTC, {len(blocks)} blocks",
         metadata=lambda carried: {"axes": ("xzt", "layout of AUTC")},
         assumptions=notes,

@@ -10,8 +10,10 @@ from pathlib import Path
 from usdenoise.errors import InputError, UnreadableError, check_path
 from usdenoise.formats.contents import Contents
 from usdenoise.formats.damage import readable
+from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.reading_options import ReadOptions
 
-Opener = Callable[[Path, int | None], AbstractContextManager[Contents]]
+Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
@@ -31,8 +33,8 @@ def opener(path: Path) -> Opener:
     Returns
     -------
     callable
-        Takes the path and the number of axes that the user named (or None), and returns a context manager that
-        gives the :class:`Contents`.
+        Takes the path, the :class:`ReadOptions` and the :class:`OtherFiles`, and returns a context manager that gives
+        the :class:`Contents`.
 
     Raises
     ------

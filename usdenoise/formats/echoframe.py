@@ -19,7 +19,10 @@ from usdenoise.formats.contents import Contents, Found, arranged
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
+from usdenoise.formats.hdf5.hdf5_other_files import other_files
 from usdenoise.formats.hdf5.hdf5_reading import open_file
+from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import concatenated
 from usdenoise.stack.coordinates import pitch
 
@@ -39,15 +42,17 @@ def recognise(path: Path, head: bytes) -> bool:
 
 
 @contextmanager
-def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open an EchoFrame file, whose one stack is read only where it is used.
 
     Parameters
     ----------
     path : Path
         The .dat file.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -56,12 +61,14 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         and this shape say.
     """
     parameters = path.parent / PARAMETERS
+    others.add([parameters])
     if not parameters.exists():
         raise InputError(
             f"{path} looks like a file of EchoFrame, but {PARAMETERS}, which gives its shape, is not in the same "
             "folder; put it there"
         )
     with open_file(parameters) as file:
+        others.add(other_files(file, None))
         shape, found = _parameters(file, path)
     with path.open("rb") as raw:
         _, header_size, n_blocks, _, padding = _HEADER.unpack(raw.read(_HEADER.size))
@@ -80,7 +87,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     stack = arranged(
         "iq",
         concatenated(blocks, 0),
-        n_axes,
+        how.n_axes,
         layout=f"EchoFrame, {n_blocks} blocks",
         metadata=lambda carried: found,
     )

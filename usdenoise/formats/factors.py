@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.input_files import opened
+from usdenoise.formats.open_input import open_contents
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import everything
 from usdenoise.stack.metadata import interpret, positive_numbers, with_options
 
@@ -87,7 +88,7 @@ def read_factors(path: Path, allow_external: bool = False) -> StoredFactors:
     InputError
         If the file holds no factors, or factors whose shapes do not fit one another.
     """
-    with opened(path, allow_external=allow_external) as contents:
+    with open_contents(path, ReadOptions(allow_external=allow_external)) as contents:
         found = [contents.find(f"{GROUP}/{letter}") for letter in "USV"]
         if any(item is None for item in found):
             raise InputError(

@@ -3,12 +3,13 @@
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError
-from usdenoise.formats.input_files import files_in
+from usdenoise.formats import autc
+from usdenoise.formats.containers import is_zarr
+from usdenoise.formats.input_files import entries
 
 STATE = ("bytes", "mtime_ns", "files")
 """Names of the values that change when a file of an input changes."""
@@ -34,7 +35,7 @@ def file_state(path: Path, others: Sequence[str] = ()) -> dict[str, Any] | None:
     path : Path
         File or folder of the input.
     others : sequence of str
-        The other files of the input, as :func:`usdenoise.formats.input_files.other_files` returns them; by default
+        The other files of the input, as :func:`usdenoise.formats.open_input.other_files` returns them; by default
         none.
 
     Returns
@@ -92,32 +93,15 @@ def sha256(path: Path, others: Sequence[str] = ()) -> str:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
 
 
-@contextmanager
-def unchanged(path: Path, others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the state of an input, and check at the end of the context that none of its files has changed.
-
-    Parameters
-    ----------
-    path : Path
-        File or folder of the input.
-    others : sequence of str
-        The other files of the input, as for :func:`file_state`.
-
-    Raises
-    ------
-    InputError
-        If a file of the input changed within the context.
-    """
-    state = file_state(path, others)
-    yield state or {}
-    if file_state(path, others) != state:
-        raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
-
-
 def _files(path: Path, others: Sequence[str]) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file of an input; the names stay the same when the input is moved."""
     if path.is_dir():
-        for place in files_in(path):
+        inside = (
+            (entry.path for entry in entries(path) if entry.is_file())
+            if is_zarr(path)
+            else path.glob(autc.PATTERN)
+        )
+        for place in sorted(Path(name) for name in inside):
             yield place.relative_to(path).as_posix(), place
     else:
         yield "", path

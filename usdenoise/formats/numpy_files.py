@@ -24,13 +24,15 @@ from usdenoise.formats.contents import (
 from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.file_values import in_file
+from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, loaded_when_read
 
 _DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
 @contextmanager
-def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npy file, whose one array is read only where it is used.
 
     An array of pickled objects is listed, but is no stack.
@@ -39,8 +41,10 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
     ----------
     path : Path
         The file.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -56,20 +60,22 @@ def open_npy(path: Path, n_axes: int | None) -> Iterator[Contents]:
         if not dtype.hasobject and not dtype.names:
             _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
             if math.prod(shape):
-                stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), n_axes)
+                stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), how.n_axes)
         yield Contents("NumPy .npy", () if stack is None else (stack,), every)
 
 
 @contextmanager
-def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
 
     Parameters
     ----------
     path : Path
         The file.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -101,7 +107,7 @@ def open_npz(path: Path, n_axes: int | None) -> Iterator[Contents]:
                 arrays[name] = array
 
         def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(name, array, n_axes, layout=layout, metadata=lambda carried: small)
+            return arranged(name, array, how.n_axes, layout=layout, metadata=lambda carried: small)
 
         made = stacks_of(arrays, lambda lower: _number(small, lower), make)
         yield Contents(NPZ, tuple(stack for stack in made if stack is not None), every)

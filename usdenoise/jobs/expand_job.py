@@ -9,7 +9,7 @@ import numpy as np
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats.factors import StoredFactors, read_factors
 from usdenoise.formats.file_state import sha256
-from usdenoise.formats.input_files import other_files
+from usdenoise.formats.open_input import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
@@ -103,7 +103,10 @@ def expand_to_file(
     suffix = place.suffix.lower()
     if suffix not in (".h5", ".hdf5", ".mat", ".zarr"):
         raise OutputError(f"{place} has a suffix of no format that is written; name it .h5, .mat or .zarr")
-    source = {"path": str(path), "sha256": sha256(path, other_files(path))}
+    source = {
+        "path": str(path),
+        "sha256": sha256(path, other_files(path, {"allow_external": allow_external})),
+    }
     provenance = to_json(record(command, {"low": low, "high": high}, source))
     with OutputFolder(place.parent, overwrite) as outputs:
         waiting = outputs.reserve(place.name)

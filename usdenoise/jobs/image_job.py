@@ -1,6 +1,6 @@
 """A job whose result is one image: the filtered stack, its power Doppler and other products."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
-from usdenoise.formats import load
 from usdenoise.formats.factors import factor_arrays, factor_attributes
-from usdenoise.formats.file_state import sha256, unchanged
-from usdenoise.formats.input_files import other_files
 from usdenoise.formats.layout import IN_MEMORY, Memory
-from usdenoise.formats.lazy_loading import load_lazily
+from usdenoise.formats.open_input import open_input
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import Product, doppler_products
@@ -130,22 +127,15 @@ class ImageJob:
         watcher.stage("load")
         with clock.stage("load"):
             threads = job.options.threads or available_threads()
-            check_address_space(job.path, job.reading, job.options.precision, threads)
-            others = other_files(job.path, job.reading.get("dataset"))
-            with unchanged(job.path, others) as state:
-                digest, reading = run_in_background(_digest, job.path, others), _Reading(watcher)
-                memory = stack_memory(job.path, job.reading, job.options.precision, job.memory, job.folder)
+            precision = job.options.precision
+            with open_input(job.path, job.reading, precision) as opened:
+                check_address_space(opened, precision, threads)
+                digest, reading = opened.digest_in_background(), _Reading(watcher)
+                memory = stack_memory(opened, precision, job.memory, job.folder)
                 peak = None if memory is IN_MEMORY else PrivatePeak()
-                if job.dask is None:
-                    acquisition = load(
-                        job.path,
-                        dtype=job.options.precision,
-                        memory=memory,
-                        on_part=reading.part,
-                        **job.reading,
-                    )
-                else:
-                    acquisition = load_lazily(job.path, dtype=job.options.precision, **job.reading)
+                in_memory = job.dask is None
+                acquisition = opened.read(memory=memory, on_part=reading.part) if in_memory else opened.lazy()
+                opened.check_unchanged()
         watcher.loaded(acquisition)
         watcher.stage("solve")
         # This happens during the iterations: before them, the start needs the processors.
@@ -168,7 +158,11 @@ class ImageJob:
             with clock.stage("filter"):
                 result = fetched(result, memory)
         passes = None if job.dask is not None else reading.passes + 1
-        source = {**source_of(job.path, acquisition, digest.result()), **state, "passes_over_file": passes}
+        source = {
+            **source_of(job.path, acquisition, digest.result()),
+            **opened.state,
+            "passes_over_file": passes,
+        }
         return FilteredImage(job, result, source, peak)
 
 
@@ -393,8 +387,3 @@ def _prepare_writing(job: Job) -> None:
     if job.drawer is HERE:
         load_libraries()
     software()
-
-
-def _digest(path: Path, others: Sequence[str]) -> str:
-    with unchanged(path, others):
-        return sha256(path, others)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError, UsdenoiseError
-from usdenoise.formats.contents import READ_WHOLE
+from usdenoise.formats.description import Candidate
 from usdenoise.formats.layout import IN_MEMORY, SLAB_BYTES, Memory
 from usdenoise.formats.loading import describe
+from usdenoise.formats.open_input import Input
 from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.system.memory import address_space_bytes, address_space_limit, available_bytes
 
@@ -34,7 +35,7 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     path : Path
         The acquisition.
     reading : mapping
-        Fields of :class:`usdenoise.formats.loading.ReadOptions`.
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
     precision : str
         "single" or "double".
 
@@ -47,22 +48,24 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
         chosen = describe(path, **reading).chosen
     except UsdenoiseError:
         chosen = None
-    if chosen is None:
-        return _IDLE_BYTES
+    return _IDLE_BYTES if chosen is None else _job_bytes(chosen, precision)
+
+
+def _job_bytes(chosen: Candidate, precision: str) -> int:
     stored = np.dtype(chosen.dtype)
     one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
     return int(_IDLE_BYTES + _STACKS * math.prod(chosen.shape) * max(one, stored.itemsize))
 
 
-def stack_memory(
-    path: Path, reading: Mapping[str, Any], precision: str, limit: int | None, folder: Path
-) -> Memory:
+def stack_memory(source: Input, precision: str, limit: int | None, folder: Path) -> Memory:
     """Return where the stack of a job goes: into a file in `folder` if the job does not fit into the memory.
 
     Parameters
     ----------
-    path, reading, precision
-        As for :func:`expected_bytes`.
+    source : Input
+        The open acquisition.
+    precision : str
+        "single" or "double".
     limit : int or None
         Bytes that the job may take; None for what the system has to give.
     folder : Path
@@ -74,26 +77,27 @@ def stack_memory(
         If the stack does not fit and its file cannot be read in parts.
     """
     most = available_bytes() if limit is None else limit
-    if expected_bytes(path, reading, precision) <= most:
+    if _job_bytes(source.stack.candidate, precision) <= most:
         return IN_MEMORY
-    container = describe(path, **reading).container
-    if container in READ_WHOLE:
+    if source.is_read_whole:
         raise InputError(
-            f"{path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind {container} cannot be read "
-            "in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
+            f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
         )
     return memory_on_disk(folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
 
 
-def check_address_space(path: Path, reading: Mapping[str, Any], precision: str, threads: int) -> None:
+def check_address_space(source: Input, precision: str, threads: int) -> None:
     """Check that a job fits where the address space is limited (``ulimit -v``).
 
     A BLAS that runs out of addresses ends the process without a message, so this is checked beforehand.
 
     Parameters
     ----------
-    path, reading, precision
-        As for :func:`expected_bytes`.
+    source : Input
+        The open acquisition.
+    precision : str
+        "single" or "double".
     threads : int
         Threads of the job.
 
@@ -105,5 +109,5 @@ def check_address_space(path: Path, reading: Mapping[str, Any], precision: str, 
     limit, taken = address_space_limit(), address_space_bytes()
     if math.isinf(limit) or not taken:
         return
-    if taken + expected_bytes(path, reading, precision) + threads * _THREAD_ADDRESSES > limit:
+    if taken + _job_bytes(source.stack.candidate, precision) + threads * _THREAD_ADDRESSES > limit:
         raise MemoryError

@@ -48,7 +48,7 @@ def run(
         of images. Its report describes the window with the largest error for its size, with the totals of
         iterations, passes and entries, and all windows under "sequence".
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.loading.ReadOptions`.
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
     bids : str, optional
         Entities of BIDS, such as "sub-01_task-rest", with which the names of the results begin; "auto" takes them from
         the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.

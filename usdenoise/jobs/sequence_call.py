@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.formats.loading import Source, open_stack
+from usdenoise.formats.open_input import Input, open_input
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.denoise import as_acquisition
@@ -194,7 +194,7 @@ class _InMemory:
 class _InFile:
     """A stack in an open file."""
 
-    source: Source
+    source: Input
 
     @property
     def n_frames(self) -> int:
@@ -216,7 +216,7 @@ class _InFile:
 class _Opened:
     """The context of an open file."""
 
-    def __init__(self, context: AbstractContextManager[Source]) -> None:
+    def __init__(self, context: AbstractContextManager[Input]) -> None:
         self._context = context
 
     def __enter__(self) -> _InFile:
@@ -232,7 +232,7 @@ def _opened(
     if isinstance(source, str | Path):
         if axes is not None:
             reading["axes"] = axes
-        return _Opened(open_stack(source, dtype=options.precision, **reading))
+        return _Opened(open_input(source, reading, options.precision))
     if reading:
         raise OptionError("reading is for a file; leave it out, or give the path of one")
     return nullcontext(_InMemory(as_acquisition(source, axes)))

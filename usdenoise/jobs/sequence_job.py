@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.formats.file_state import sha256, unchanged
-from usdenoise.formats.input_files import other_files
-from usdenoise.formats.loading import Source, open_stack
 from usdenoise.formats.nifti import import_nibabel, write_nifti
+from usdenoise.formats.open_input import Input, open_input
 from usdenoise.formats.results import ResultFile
 from usdenoise.formats.tiff import tiff
 from usdenoise.images.flow import doppler_products
@@ -118,9 +116,8 @@ class SequenceJob:
         """
         job = self._job
         watcher.stage("load")
-        opened = open_stack(job.path, dtype=job.options.precision, **job.reading)
-        others = other_files(job.path, job.reading.get("dataset"))
-        with unchanged(job.path, others) as state, opened as stack:
+        with open_input(job.path, job.reading, job.options.precision) as stack:
+            digest = stack.digest_in_background()
             shortest = shortest_window(job.options)
             windows = cut_into_windows(stack.n_frames, self._length, self._stride, shortest)
             with clock.stage("load"):
@@ -141,11 +138,12 @@ class SequenceJob:
                 with clock.stage("write"):
                     collected.add(filtered, job.output.products)
             with clock.stage("load"):
-                digest = sha256(job.path, others)
+                sha256 = digest.result()
+            stack.check_unchanged()
             source = {
-                **source_of(job.path, first, digest),
-                **state,
-                "shape": _whole_shape(stack, first.iq.shape),
+                **source_of(job.path, first, sha256),
+                **stack.state,
+                "shape": list(stack.shape),
                 "passes_over_file": sum(frames_read) / stack.n_frames + 1,
             }
             times, unit = _times(stack, windows, first.frame_rate_hz)
@@ -385,13 +383,8 @@ def _record(filtered: FilteredWindow) -> dict[str, Any]:
     }
 
 
-def _whole_shape(stack: Source, shape: tuple[int, ...]) -> list[int]:
-    time_axis = stack.metadata.values["axes"].index("t")
-    return [stack.n_frames if axis == time_axis else n for axis, n in enumerate(shape)]
-
-
 def _times(
-    stack: Source, windows: list[Window], frame_rate_hz: float | None
+    stack: Input, windows: list[Window], frame_rate_hz: float | None
 ) -> tuple[NDArray[np.float64], str]:
     """Return the middle of each window in seconds where the frame rate is known, otherwise in frames of the file."""
     frames = np.array([window.middle for window in windows]) + stack.time_of_first_frame

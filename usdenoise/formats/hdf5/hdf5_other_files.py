@@ -18,11 +18,10 @@ from usdenoise.formats.hdf5.hdf5_places import (
     places,
     with_number,
 )
-from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.hdf5.hdf5_storage import sources
 
 
-def other_files(path: Path, dataset: str | None = None) -> list[Path]:
+def other_files(file: h5py.File, dataset: str | None) -> list[Path]:
     """Return the files from which the values in an HDF5 file are read, apart from the file itself.
 
     These are the sources of its virtual datasets, the files of plain numbers, those that the sources name in turn,
@@ -31,17 +30,12 @@ def other_files(path: Path, dataset: str | None = None) -> list[Path]:
 
     Parameters
     ----------
-    path : Path
-        The file.
+    file : h5py.File
+        The open file.
     dataset : str or None
-        Name of the stack that the user gave; None (the default) for none.
-
-    Raises
-    ------
-    InputError
-        If the file is truncated or corrupt.
+        Name of the stack that the user gave; None for none.
     """
-    with open_file(path) as file, ExitStack() as opened:
+    with ExitStack() as opened:
         search = _Search(opened)
         search.add_all_storage(file)
         if dataset is not None:

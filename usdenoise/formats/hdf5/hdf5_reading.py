@@ -18,8 +18,11 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
 from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
+from usdenoise.formats.hdf5.hdf5_other_files import other_files
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
+from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab import matlab_v73
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
 from usdenoise.stack.stored_form import form_of
 
@@ -52,23 +55,26 @@ def open_file(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open an HDF5 file and list its contents.
 
     Parameters
     ----------
     path : Path
         The file.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
     InputError
-        If the file is truncated or corrupt.
+        If the file is truncated or corrupt, or if values are stored outside its folder and that is not allowed.
     """
     with open_file(path) as file:
-        yield _contents(file, path, n_axes)
+        others.add(other_files(file, how.dataset))
+        yield _contents(file, path, how.n_axes)
 
 
 @dataclass(frozen=True)

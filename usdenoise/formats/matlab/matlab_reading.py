@@ -23,8 +23,10 @@ from usdenoise.formats.contents import (
 )
 from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
+from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 from usdenoise.stack.stored_form import form_of
 
@@ -34,7 +36,7 @@ _DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or
 
 
 @contextmanager
-def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a MATLAB file of version 4 to 7 and list its contents.
 
     A variable is read whole when its values are first needed. The content of cells and structs is only known once
@@ -44,8 +46,10 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
     ----------
     path : Path
         The file.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         return arranged(
             name,
             array,
-            n_axes,
+            how.n_axes,
             time_last=True,
             metadata=lambda carried: _nearby(path),
             check=lambda: _check_claim(path, name, array),

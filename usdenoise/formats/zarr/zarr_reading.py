@@ -14,7 +14,8 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.folder_walk import entries
+from usdenoise.formats.input_files import OtherFiles, entries
+from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
 from usdenoise.stack.labels import VOXELS, WORLD, Label
@@ -27,21 +28,24 @@ _DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it agai
 
 
 @contextmanager
-def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a Zarr group or a single Zarr array and list its contents.
 
     Parameters
     ----------
     path : Path
         Folder of the group.
-    n_axes : int or None
-        Number of axes that the user named.
+    how : ReadOptions
+        Reading options.
+    others : OtherFiles
+        Gets the other files that the acquisition is read from.
 
     Raises
     ------
     InputError
-        If the package zarr is not installed, or the group is damaged.
+        If the package zarr is not installed, the group is damaged, or a link in it leads outside.
     """
+    others.check(_links(path))
     zarr = import_zarr(path)
     with guard(path, _DAMAGED):
         root = zarr.open(str(path), mode="r")
@@ -59,7 +63,7 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
         def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
             first = members[parts[0]]
             names = _dimensions(first)
-            made = arranged(name, array, n_axes, layout=layout, check=lambda: check(parts))
+            made = arranged(name, array, how.n_axes, layout=layout, check=lambda: check(parts))
             if made is None:
                 return None
             shape = made.array.shape
@@ -77,6 +81,16 @@ def open_contents(path: Path, n_axes: int | None) -> Iterator[Contents]:
             return arrays[name], _nearby(root, name, members[name], members, None, ())
 
         yield Contents("Zarr", stacks, every, find=find)
+
+
+def _links(folder: Path) -> list[Path]:
+    """Return the links among the files of a group, and those to its subfolders."""
+    try:
+        return [Path(entry.path) for entry in entries(folder) if entry.is_symlink()]
+    except OSError as error:
+        raise InputError(
+            f"{error.filename} in {folder} cannot be read ({error.strerror}); check its permissions"
+        ) from error
 
 
 def import_zarr(path: Path) -> Any:

@@ -1,0 +1,365 @@
+"""An acquisition that is open: its stack is described, read in parts, whole, or where Dask needs it, in one opening."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, check_path
+from usdenoise.formats.choice import check_not_power, choose
+from usdenoise.formats.containers import opener
+from usdenoise.formats.contents import READ_WHOLE, Contents, Stack
+from usdenoise.formats.damage import readable
+from usdenoise.formats.description import guess_axes
+from usdenoise.formats.file_state import file_state, sha256
+from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.layout import (
+    IN_MEMORY,
+    Memory,
+    frame_slice,
+    read_stack,
+    slab_shape,
+    slabs,
+    storage_dtype,
+)
+from usdenoise.formats.reading_options import ReadOptions, reading_options
+from usdenoise.formats.stored import Index
+from usdenoise.stack.acquisition import Acquisition, check_axes
+from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
+from usdenoise.stack.precision import checked_conversion
+from usdenoise.system.background import run_in_background
+
+PRECISIONS = (None, "single", "double")
+"""Precisions of the values that are read; None keeps that of the file."""
+
+PART_BYTES = 24 << 20
+"""Bytes of a part of a Dask array, about, unless a chunk of the file has more. A task takes three times as much
+memory."""
+
+
+@contextmanager
+def open_input(
+    path: str | Path, reading: Mapping[str, Any] | None = None, dtype: str | None = None
+) -> Iterator["Input"]:
+    """Open an acquisition, choose its stack, and yield it as an :class:`Input`.
+
+    The file stays open in the context, and an array that cannot be read in parts stays in memory once it was read:
+    end the context after the last frame is read.
+
+    Parameters
+    ----------
+    path : str or Path
+        File or folder of the acquisition, as for :func:`usdenoise.load`.
+    reading : mapping, optional
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`; by default none.
+    dtype : str, optional
+        "single" or "double" converts the values to that precision; by default that of the file stays.
+
+    Raises
+    ------
+    InputError
+        For the same reasons as :func:`usdenoise.load`.
+    OptionError
+        For the same reasons as :func:`usdenoise.load`.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> from usdenoise.formats.open_input import open_input
+    >>> with open_input("sample_data/phantom.h5", {"frames": slice(0, 100)}) as source:
+    ...     source.shape, source.axes, source.read(0, 20).iq.shape
+    ((100, 72, 56), 'tzx', (20, 72, 56))
+    """
+    path, how = Path(path), reading_options(reading or {})
+    if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
+        raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
+    check_path(path)
+    own_state = file_state(path)
+    others = OtherFiles(path, how.allow_external)
+    with open_contents(path, how, others) as contents:
+        yield Input(path, how, dtype, contents, others.names, own_state)
+
+
+@contextmanager
+def open_contents(path: Path, how: ReadOptions, others: OtherFiles | None = None) -> Iterator[Contents]:
+    """Open a file or a folder of any known format, list its contents, and note its other files in `others`."""
+    others = others or OtherFiles(path, how.allow_external)
+    with ExitStack() as stack:
+        with readable(path):
+            contents = stack.enter_context(opener(path)(path, how, others))
+        yield contents
+
+
+def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:
+    """Choose the stack of an opened file, and check that the file holds all of it.
+
+    Parameters
+    ----------
+    contents : Contents
+        The possible stacks of the file.
+    path : Path
+        The file, for error messages.
+    how : ReadOptions
+        Reading options.
+    carried : bool
+        Whether to read also the metadata that are only carried to the output.
+    """
+    stack = choose(contents, how.dataset, str(path))
+    values, sources, others = interpret(stack.metadata(carried))
+    add_verasonics(values, sources, others)
+    metadata = with_options(
+        values,
+        sources,
+        others,
+        axes=how.axes,
+        guessed_axes=guess_axes(stack.array.shape, stack.time_last),
+        frame_rate_hz=how.frame_rate_hz,
+        spacing_mm=how.spacing_mm,
+    )
+    check_axes(metadata.values["axes"], stack.array.shape)
+    stack.check()
+    if how.dataset is None:
+        check_not_power(stack, str(path))
+    return stack, metadata
+
+
+def other_files(path: Path, reading: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the files that an acquisition is read from, apart from the file itself or those in its folder.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder of the acquisition.
+    reading : mapping, optional
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`; by default none.
+
+    Returns
+    -------
+    list of str
+        Paths relative to the folder of `path` where they are below it, so that the acquisition can be moved, and
+        absolute otherwise. Files that are missing and would be read if they were there are among them.
+        Of a file that cannot be opened these are those found until then.
+    """
+    how = reading_options(reading or {})
+    others = OtherFiles(path, how.allow_external)
+    with suppress(InputError), open_contents(path, how, others):
+        pass
+    return others.names
+
+
+class Input:
+    """The stack of an open file, and the state of the files that it is read from.
+
+    :func:`open_input` makes it.
+
+    Attributes
+    ----------
+    path : Path
+        File or folder of the acquisition.
+    container : str
+        Format of the file, in words.
+    stack : Stack
+        The stack in its file: name, shape of all frames, stored type.
+    metadata : Metadata
+        Axes and scales of the stack.
+    axes : str
+        Axis letters, in the file's order.
+    dtype : numpy.dtype
+        Type of the values that are read.
+    frames : slice
+        The selected frames of the file: start, stop and a positive step.
+    n_frames : int
+        Number of selected frames.
+    shape : tuple of int
+        Shape of the selected frames, in the file's order.
+    other_files : list of str
+        Files that the stack is read from, besides the file itself or those in its folder (see :func:`other_files`).
+    state : dict
+        Sizes and modification times of all files when they were opened (see
+        :func:`usdenoise.formats.file_state.file_state`).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        how: ReadOptions,
+        precision: str | None,
+        contents: Contents,
+        others: list[str],
+        own_state: Mapping[str, Any] | None,
+    ) -> None:
+        self.path = path
+        self.container = contents.container
+        self.other_files = others
+        self._how, self._precision, self._own_state = how, precision, own_state
+        self.state = file_state(path, self.other_files) or {}
+        self.stack, self.metadata = pick(contents, path, how, carried=True)
+        stored = self.stack.array
+        self.axes: str = self.metadata.values["axes"]
+        self.dtype = _kept_dtype(stored.dtype, precision)
+        time = self.axes.index("t")
+        self.frames = frame_slice(how.frames, stored.shape[time])
+        self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
+        self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
+
+    @property
+    def time_of_first_frame(self) -> float:
+        """Time of the first selected frame after the first frame of the file, in units of the frame step."""
+        return float(self.frames.start / self.frames.step)
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Whether the container lets arrays only be read whole."""
+        return self.container in READ_WHOLE
+
+    def read(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        memory: Memory = IN_MEMORY,
+        on_part: Callable[[int, int], None] | None = None,
+    ) -> Acquisition:
+        """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
+
+        Parameters
+        ----------
+        start : int
+            First frame to read; 0 by default.
+        stop : int, optional
+            Frame after the last one to read; by default the number of selected frames.
+        memory : Memory
+            Where the frames are read to; by default the memory of this process.
+            :func:`usdenoise.formats.scratch.memory_on_disk` takes a file instead.
+        on_part : callable, optional
+            Called with the bytes that are read so far, and those of all frames to read.
+        """
+        step = self.frames.step
+        last = self.n_frames if stop is None else stop
+        wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
+        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, memory, on_part)
+        return self._acquisition(iq, wanted)
+
+    def lazy(self) -> Acquisition:
+        """Return the selected frames as a Dask array, in whole chunks of the file or in consecutive parts.
+
+        Every process that makes parts of it opens the file by its absolute path: workers on other machines need the
+        same file system.
+
+        Raises
+        ------
+        InputError
+            If the container cannot be read in parts.
+        """
+        import dask.array as da
+
+        path, how, dtype = self.path.absolute(), self._how, self.dtype
+        if self.is_read_whole:
+            raise InputError(
+                f"a file of the kind {self.container} cannot be read in parts; save {path} as HDF5, MATLAB 7.3 or Zarr"
+            )
+        array = self.stack.array
+        picked = [slice(0, n, 1) for n in array.shape]
+        picked[self.axes.index("t")] = self.frames
+        places = list(slabs(picked, slab_shape(array, self.axes, PART_BYTES // dtype.itemsize)))
+        indices = {tuple(part.start for part in target): index for index, target in places}
+        chunks = tuple(
+            tuple(stop - start for start, stop in sorted({(t[axis].start, t[axis].stop) for _, t in places}))
+            for axis in range(len(array.shape))
+        )
+        edges = [np.concatenate([[0], np.cumsum(sizes)[:-1]]).tolist() for sizes in chunks]
+
+        def part(block_id: tuple[int, ...]) -> NDArray[Any]:
+            index = indices[tuple(edge[number] for edge, number in zip(edges, block_id, strict=True))]
+            return _read_part(path, how, dtype, index)
+
+        lazy = da.map_blocks(part, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(chunks), dtype))
+        return self._acquisition(lazy, self.frames)
+
+    def digest_in_background(self) -> Future[str]:
+        """Compute the SHA-256 digest of all files in a thread, and return its future.
+
+        Its result raises an InputError if a file has changed since it was opened.
+        """
+
+        def digest() -> str:
+            found = sha256(self.path, self.other_files)
+            self.check_unchanged()
+            return found
+
+        return run_in_background(digest)
+
+    def check_unchanged(self) -> None:
+        """Check that none of the files has changed since they were opened.
+
+        Raises
+        ------
+        InputError
+            If one has.
+        """
+        same = file_state(self.path, self.other_files) == self.state
+        if not same or file_state(self.path) != self._own_state:
+            raise InputError(
+                f"{self.path} changed while it was read; run again when nothing writes to it any more"
+            )
+
+    def _acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
+        """Return values of some frames of the file, also a Dask array, with the metadata of the stack."""
+        values, stack, step = self.metadata.values, self.stack, self.frames.step
+        rate = values.get("frame_rate_hz")
+        return Acquisition(
+            iq,
+            self.axes,
+            # With every step-th frame selected, the time between frames is `step` times as long.
+            frame_rate_hz=None if rate is None else rate / step,
+            spacing_mm=values.get("spacing_mm", {}),
+            center_frequency_hz=values.get("center_frequency_hz"),
+            sound_speed_m_s=values.get("sound_speed_m_s"),
+            name=stack.name,
+            stored_dtype=stack.array.dtype,
+            assumptions=self._assumptions(),
+            attributes=self.metadata.attributes,
+            coordinates={
+                letter: made[frames] if letter == "t" else made
+                for letter, made in self.metadata.coordinates.items()
+            },
+            form=stack.form,
+        )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        stack, sources = self.stack, self.metadata.sources
+        assumptions = [*stack.assumptions]
+        if sources["axes"] == "assumed":
+            assumptions.append(
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}; --axes overrides that"
+            )
+        if "assumed" in sources.get("spacing_mm", ""):
+            assumptions.append(
+                f"the pixel pitch is from the {sources['spacing_mm']}; --spacing overrides that"
+            )
+        return tuple(assumptions)
+
+
+def _read_part(path: Path, how: ReadOptions, dtype: np.dtype[Any], index: Index) -> NDArray[Any]:
+    """Read a part of the stack in a file; `index` is in the numbers of the file."""
+    with open_contents(path, how) as contents:
+        stack, _ = pick(contents, path, how, carried=False)
+        values = stack.array.read(index)
+        with checked_conversion(values, dtype, stack.name):
+            return values.astype(dtype, copy=False)
+
+
+def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
+    kept = storage_dtype(stored)
+    if precision is None:
+        return kept
+    double = precision == "double"
+    return np.dtype(
+        (np.complex128 if double else np.complex64)
+        if kept.kind == "c"
+        else (np.float64 if double else np.float32)
+    )
