@@ -1,240 +1,190 @@
-"""Pictures of filtered stacks: the colours of their pixels, orientation and scale."""
+"""Pictures of filtered stacks: what is drawn where, in which colours and on which scale."""
 
 import imageio.v3 as iio
 import numpy as np
 import pytest
+from matplotlib import colormaps
 
-from usdenoise.formats.tiff import tiff
-from usdenoise.pictures.cutoff_figure import cutoff_png
-from usdenoise.pictures.doppler_pictures import (
-    directional_figure,
-    directional_png,
-    power_doppler_figure,
-    power_doppler_png,
-    velocity_figure,
-    velocity_png,
-)
+from usdenoise.pictures.cutoff_figure import cutoff_picture
+from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
 from usdenoise.pictures.figure_choices import COLOR_MAPS
-from usdenoise.pictures.figures import encoded
+
+RNG = np.random.default_rng(0)
+RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
+TITLE = (
+    "a scan with a long name: power Doppler, 14 clutter components removed, those from number 49 on dropped"
+)
 
 
-def brightness(png):
-    return iio.imread(png)[..., :3].astype(float).sum(axis=2)
+def values(panel):
+    """Return the array of a panel, with NaN where nothing is drawn."""
+    return np.ma.filled(panel.images[0].get_array(), np.nan)
 
 
-def test_depth_runs_downwards_and_the_maximum_is_bright():
-    decibels = np.full((40, 40), -30.0)
-    decibels[30:, :] = 0.0
-    for image, axes in ((decibels, "zx"), (decibels.T, "xz")):
-        shown = brightness(power_doppler_png(image, axes, dynamic_range_db=30.0))
-        height, width = shown.shape
-        column = shown[:, int(0.35 * width)]
-        upper, lower = (
-            column[int(0.3 * height) : int(0.5 * height)],
-            column[int(0.78 * height) : int(0.82 * height)],
-        )
-        assert upper.max() < 0.2 * lower.min()
-
-
-def test_dynamic_range_suits_the_image_unless_given():
-    noise = np.random.default_rng(0).uniform(-14, -12, (30, 30))
-    noise[3, 3] = 0.0
-    automatic = brightness(power_doppler_png(noise, "zx"))
-    wide = brightness(power_doppler_png(noise, "zx", dynamic_range_db=60.0))
-    center = slice(len(automatic) // 3, len(automatic) // 2)
-    assert automatic[center, center].mean() < 0.5 * wide[center, center].mean()
-
-
-@pytest.mark.parametrize("axes", ["zxy", "yxz"])
-def test_a_volume_shows_three_projections_and_a_page_for_each_elevation(axes):
-    rng = np.random.default_rng(0)
-    volume = rng.uniform(0.1, 1.0, [{"z": 12, "x": 10, "y": 5}[letter] for letter in axes]).astype(np.float32)
-    figure = power_doppler_figure(10 * np.log10(volume), axes, spacing_mm={"z": 0.1, "x": 0.1, "y": 0.2})
-    decibels = 10 * np.log10(volume.transpose([axes.index(letter) for letter in "zxy"]))
-    front, side, top, bar = figure.axes
-    for panel, expected, caption in (
-        (front, decibels.max(axis=2), "front: maximum over elevation"),
-        (side, decibels.max(axis=1), "side: maximum over lateral"),
-        (top, decibels.max(axis=0).T, "top: maximum over depth"),
-    ):
-        np.testing.assert_allclose(panel.images[0].get_array(), expected, rtol=1e-6)
-        assert panel.get_title("left").replace("\n", " ") == caption
-    # The side has the depths of the front, and the top has its lateral positions; one mm is as long in all of them.
-    inches = [
-        subplot.get_position().bounds * np.tile(figure.get_size_inches(), 2) for subplot in (front, side, top)
-    ]
-    assert (inches[0][1], inches[0][3]) == pytest.approx((inches[1][1], inches[1][3]))
-    assert (inches[0][0], inches[0][2]) == pytest.approx((inches[2][0], inches[2][2]))
-    assert [inches[0][2] / 1.0, inches[1][2] / 1.0, inches[2][3] / 1.0] == pytest.approx(
-        [inches[0][3] / 1.2] * 3
-    )
-    assert bar.get_ylabel() == "power Doppler (dB below maximum)"
-    pages = np.stack(list(iio.imiter(tiff(volume, axes), plugin="pillow")))
-    ordered = volume.transpose([axes.index(letter) for letter in "yzx"])
-    assert np.array_equal(pages, ordered)
-
-
-def halves(png):
-    """Return the mean colour in the left and in the right part of the image."""
-    picture = iio.imread(png)[..., :3].astype(float)
-    height, width, _ = picture.shape
-    rows = slice(int(0.35 * height), int(0.6 * height))
-    return [
-        picture[rows, int(a * width) : int(b * width)].mean(axis=(0, 1))
-        for a, b in ((0.2, 0.35), (0.5, 0.62))
-    ]
+def colors(panel):
+    """Return red, green and blue of every pixel of a panel, from 0 to 1."""
+    return panel.images[0].to_rgba(panel.images[0].get_array())[..., :3]
 
 
 @pytest.mark.parametrize("axes", ["zx", "xz"])
-def test_directions_are_red_and_blue_and_low_power_is_black(axes):
-    strong, weak = np.full((40, 40), 0.3), np.full((40, 40), 1e-6)
-    strong[0, 0] = 1.0
-    left = np.where(np.arange(40) < 20, strong, weak)
-    right = np.where(np.arange(40) < 20, weak, strong)
-    towards, away = (image if axes == "zx" else image.T for image in (left, right))
-    first, second = halves(directional_png(towards, away, axes))
-    assert first[0] > first[2] + 50
-    assert second[2] > second[0] + 50
-    dark, _ = halves(
-        directional_png(np.where(towards > 0.1, 1e-5, towards), np.full((40, 40), 1e-9) + np.eye(40), axes)
+def test_depth_runs_downwards_and_axes_are_in_mm_where_the_pitch_is_known(axes, figure_of):
+    image = RNG.uniform(-25, 0, (12, 9))
+    given = image if axes == "zx" else image.T
+    panel, bar = figure_of(
+        power_doppler_picture, given, axes, spacing_mm={"z": 0.5}, dynamic_range_db=25.0
+    ).axes
+    np.testing.assert_array_equal(values(panel), image)
+    assert (panel.get_ylim(), panel.get_xlim()) == ((6.0, 0.0), (0.0, 9.0))
+    assert (panel.get_ylabel(), panel.get_xlabel()) == ("depth (mm)", "lateral (pixels)")
+    assert bar.get_ylabel() == "power Doppler (dB below maximum)"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "label"),
+    [
+        (None, (-13.0, 0.0), "below maximum"),
+        (60.0, (-60.0, 0.0), "below maximum"),
+        ((-12.0, -5.0), (-12.0, -5.0), "absolute"),
+    ],
+)
+def test_the_scale_is_that_asked_for_or_one_that_suits_the_image(given, expected, label, figure_of):
+    noise = RNG.uniform(-13.1, -12.9, (30, 30))
+    noise[3, 3] = 0.0
+    noise[0] = -13.0
+    panel, bar = figure_of(power_doppler_picture, noise, "zx", dynamic_range_db=given).axes
+    assert panel.images[0].get_clim() == pytest.approx(expected, abs=0.11)
+    assert bar.get_ylabel() == f"power Doppler (dB, {label})".replace("dB, below", "dB below")
+    np.testing.assert_allclose(values(panel), np.clip(noise, *panel.images[0].get_clim()))
+
+
+@pytest.mark.parametrize("color_map", COLOR_MAPS)
+def test_the_colour_map_can_be_chosen_and_gets_brighter_with_the_power(color_map, figure_of):
+    panel = figure_of(power_doppler_picture, RAMP, "zx", color_map=color_map).axes[0]
+    assert panel.images[0].get_cmap() == colormaps[color_map]
+    assert np.all(np.diff(colors(panel).reshape(64, 3) @ (0.2126, 0.7152, 0.0722)) >= 0)
+
+
+@pytest.mark.parametrize("axes", ["zxy", "yxz"])
+def test_a_volume_is_shown_by_its_three_projections(axes, figure_of):
+    volume = RNG.uniform(-20, 0, (12, 10, 5))
+    given = volume.transpose(["zxy".index(letter) for letter in axes])
+    spacing = {"z": 0.1, "x": 0.1, "y": 0.2}
+    figure = figure_of(power_doppler_picture, given, axes, spacing_mm=spacing, dynamic_range_db=20.0)
+    for panel, expected, caption in (
+        (figure.axes[0], volume.max(axis=2), "front: maximum over elevation"),
+        (figure.axes[1], volume.max(axis=1), "side: maximum over lateral"),
+        (figure.axes[2], volume.max(axis=0).T, "top: maximum over depth"),
+    ):
+        np.testing.assert_array_equal(values(panel), expected)
+        assert panel.get_title("left").replace("\n", " ") == caption
+    # The side has the depths of the front, and the top has its lateral positions; one mm is as long in all of them.
+    front, side, top = (
+        panel.get_position().bounds * np.tile(figure.get_size_inches(), 2) for panel in figure.axes[:3]
     )
-    assert dark.max() < 60
+    assert front[[1, 3]] == pytest.approx(side[[1, 3]])
+    assert front[[0, 2]] == pytest.approx(top[[0, 2]])
+    assert [front[2] / 1.0, side[2] / 1.0, top[3] / 1.0] == pytest.approx([front[3] / 1.2] * 3)
 
 
-def test_velocity_is_red_towards_blue_away_and_grey_in_noise():
+@pytest.mark.parametrize("axes", ["zx", "xz"])
+def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
+    left = np.arange(40) < 20
+    strong, weak = np.full((40, 40), 0.3), np.full((40, 40), 1e-6)
+    towards, away = np.where(left, strong, weak), np.where(left, weak, strong)
+    towards[:5], away[:5] = 1e-6, 1e-7
+    towards[0, 0] = 1.0
+    given = (towards, away) if axes == "zx" else (towards.T, away.T)
+    shown = colors(figure_of(directional_picture, *given, axes, dynamic_range_db=30.0).axes[0])
+    red, blue = shown[10, 5], shown[10, 30]
+    assert red[0] > red[2] + 0.2
+    assert blue[2] > blue[0] + 0.2
+    assert shown[1:5].max() < 0.01
+
+
+def test_directional_power_takes_the_range_that_power_takes(figure_of):
+    towards, away = RNG.uniform(0.05, 0.06, (2, 40, 40))
+    towards[3, 3] = 1.0
+    # 2 % of the pixels are below -13 dB; the range is an even number.
+    for given, expected in ((None, 12.0), (30.0, 30.0)):
+        panel = figure_of(directional_picture, towards, away, "zx", dynamic_range_db=given).axes[0]
+        assert panel.images[0].get_clim() == (-expected, expected)
+    power = np.diag([1e4, 1e-3, 10.0, 100.0]) + 1e-9
+    panel, bar = figure_of(
+        directional_picture, power, np.full((4, 4), 5.0), "zx", dynamic_range_db=(0.0, 30.0)
+    ).axes
+    assert np.diag(values(panel)) == pytest.approx([30.0, -10 * np.log10(5), 10.0, 20.0])
+    ticks = [text.get_text() for text in bar.get_yticklabels()]
+    assert ticks == ["30, away", "15", "0", "15", "30, towards"]
+
+
+def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
-    power = np.ones((40, 40))
-    power[:30] = 9.0
-    first, second = halves(velocity_png(velocity, power, "zx", unit="mm/s"))
-    assert first[0] > first[2] + 50
-    assert second[2] > second[0] + 50
-    power[:] = 9.0
-    power[9:28] = 1.0
-    grey, _ = halves(velocity_png(velocity, power, "zx", unit="Hz"))
-    assert np.ptp(grey) < 5
+    power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
+    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="mm/s").axes
+    shown = colors(panel)
+    assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
+    assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2
+    np.testing.assert_allclose(shown[20:], 0.6)
+    assert bar.get_ylabel() == "axial velocity (mm/s), grey: no blood"
+    assert panel.images[0].get_clim() == (-10.0, 10.0)
+    blood = np.eye(40, dtype=bool)
+    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
+    assert np.array_equal(np.isfinite(values(panel)), blood)
+    assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
 
-def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood():
-    rng = np.random.default_rng(0)
-    velocity = rng.uniform(-90, 90, (6, 5, 4))
-    power = rng.uniform(0, 1, velocity.shape)
+def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figure_of):
+    velocity = RNG.uniform(-90, 90, (6, 5, 4))
+    power = RNG.uniform(0, 1, velocity.shape)
     power[2, 3, 1], velocity[2, 3, 1] = 50.0, 3.0
     # The fastest voxel of its ray, and a strong one without blood.
     velocity[2, 3, 2] = 80.0
     power[2, 3, 0], velocity[2, 3, 0] = 99.0, -70.0
     blood = np.zeros(velocity.shape, bool)
     blood[2, 3, 1:3] = True
-    figure = velocity_figure(velocity, power, "zxy", unit="mm/s", shows_blood=blood)
-    front, side, top = (np.ma.filled(panel.images[0].get_array(), np.nan) for panel in figure.axes[:3])
+    figure = figure_of(velocity_picture, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
+    front, side, top = map(values, figure.axes[:3])
     assert (front[2, 3], side[2, 1], top[1, 3]) == (3.0, 3.0, 3.0)
-    for view in (front, side, top):
-        assert np.isfinite(view).sum() <= 2
-    assert np.isnan(front[0, 0])
+    assert [np.isfinite(view).sum() for view in (front, side, top)] == [1, 2, 2]
     assert figure.axes[0].get_title("left") == "front: strongest voxel over elevation"
 
 
-def test_directional_power_takes_the_range_that_power_takes():
-    rng = np.random.default_rng(0)
-    towards, away = rng.uniform(0.05, 0.06, (2, 40, 40))
-    towards[3, 3] = 1.0
-    automatic = directional_figure(towards, away, "zx").axes[0].images[0]
-    # 2 % of the pixels are below -13 dB; the range is an even number.
-    assert automatic.get_clim() == (-12.0, 12.0)
-    given = directional_figure(towards, away, "zx", dynamic_range_db=30.0).axes[0].images[0]
-    assert given.get_clim() == (-30.0, 30.0)
-
-
-def test_two_levels_make_one_scale_for_all_scans():
-    power = np.full((8, 8), 100.0)
-    power[0, 0], power[1, 1], power[2, 2] = 1e4, 1e-3, 10.0
-    figure = power_doppler_figure(10 * np.log10(power), "zx", dynamic_range_db=(0.0, 30.0))
-    drawn = figure.axes[0].images[0]
-    assert drawn.get_clim() == (0.0, 30.0)
-    assert [drawn.get_array()[k, k] for k in range(4)] == pytest.approx([30.0, 0.0, 10.0, 20.0])
-    assert figure.axes[1].get_ylabel() == "power Doppler (dB, absolute)"
-    signed = (
-        directional_figure(power, np.full_like(power, 5.0), "zx", dynamic_range_db=(0.0, 30.0))
-        .axes[0]
-        .images[0]
-    )
-    assert [signed.get_array()[k, k] for k in range(4)] == pytest.approx(
-        [30.0, -10 * np.log10(5), 10.0, 20.0]
-    )
-
-
-@pytest.mark.parametrize("color_map", COLOR_MAPS)
-def test_the_colour_map_can_be_chosen(color_map):
-    drawn = (
-        power_doppler_figure(np.linspace(-30, 0, 64).reshape(8, 8), "zx", color_map=color_map)
-        .axes[0]
-        .images[0]
-    )
-    assert drawn.get_cmap().name == color_map
-    shades = drawn.get_cmap()(np.linspace(0, 1, 64))[:, :3] @ (0.2126, 0.7152, 0.0722)
-    assert np.all(np.diff(shades) > 0)
-
-
-@pytest.mark.parametrize("shape", [(40, 30), (400, 10), (10, 400), (1, 1), (12, 10, 5)])
-def test_a_figure_has_its_title_and_no_wide_margins(shape):
-    rng = np.random.default_rng(0)
-    title = "a scan with a long name: power Doppler, 14 clutter components removed, those from number 49 on dropped"
-    axes = "zxy"[: len(shape)]
-    figure = power_doppler_figure(rng.uniform(-30, -1, shape), axes, title=title)
-    assert " ".join(figure.texts[0].get_text().split()) == title
-    page = iio.imread(encoded(figure, "png"))[..., :3]
-    inked = (page < 250).any(axis=2)
-    rows, columns = np.flatnonzero(inked.any(axis=1)), np.flatnonzero(inked.any(axis=0))
-    margins = (rows[0], len(inked) - 1 - rows[-1], columns[0], inked.shape[1] - 1 - columns[-1])
-    assert max(margins) < 20
-    assert min(margins) > 2
-    assert page.shape[0] < 1600
-    assert page.shape[1] < 1600
-
-
-def test_a_figure_can_be_pdf_or_svg_with_text_that_can_be_edited():
-    image = np.linspace(-30, 0, 64).reshape(8, 8)
-    figure = power_doppler_figure(image, "zx", title="my scan & more")
-    svg = encoded(figure, "svg").decode()
-    assert "my scan &amp; more" in svg
-    assert ">depth (pixels)<" in svg
-    assert encoded(figure, "svg").decode() == svg
-    pdf = encoded(figure, "pdf")
-    assert pdf.startswith(b"%PDF")
-    assert b"CreationDate" not in pdf
-    assert encoded(power_doppler_figure(image, "zx", title="my scan & more"), "pdf") == pdf
-
-
-def test_tiff_is_linear_float_with_depth_downwards():
-    image = np.random.default_rng(0).uniform(0, 1e6, (7, 9)).astype(np.float32)
-    assert np.array_equal(iio.imread(tiff(image, "zx"), plugin="pillow"), image)
-    assert np.array_equal(iio.imread(tiff(image, "xz"), plugin="pillow"), image.T)
-
-
-def test_the_low_cutoff_is_drawn_at_its_component():
-    singular, similarity, profile = np.geomspace(100, 1, 20), np.eye(20), np.linspace(1, 0, 20)
-    early, late = (iio.imread(cutoff_png(singular, similarity, profile, low)).astype(int) for low in (3, 15))
-    red = [
-        np.flatnonzero(((i[..., 0] > 180) & (i[..., 1] < 80) & (i[..., 2] < 80)).sum(axis=0) > 300)
-        for i in (early, late)
-    ]
-    assert red[0].min() < red[1].min()
-
-
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("shape", [(40, 30), (12, 90), (20, 16, 12)])
-def test_a_picture_is_as_large_as_matplotlib_crops_it(shape):
-    image = np.random.default_rng(0).uniform(-40, 0, shape)
-    settings = {"title": "a scan with a long title, 雪", "spacing_mm": {"z": 0.1, "x": 0.2}}
-    png = power_doppler_png(image, "zxy"[: image.ndim], **settings)
-    cropped = encoded(power_doppler_figure(image, "zxy"[: image.ndim], **settings), "png")
-    ours, theirs = (iio.imread(data)[..., :3] for data in (png, cropped))
-    assert np.abs(np.subtract(ours.shape, theirs.shape)).max() <= 1
-    # The outermost pixels are white, and the drawing begins 5 to 12 pixels from each edge.
-    assert (ours[[0, -1]] == 255).all()
-    assert (ours[:, [0, -1]] == 255).all()
-    seen = (ours < 255).any(axis=-1)
-    margins = [np.flatnonzero(seen.any(axis=axis)) for axis in (0, 1)]
-    for found, size in zip(margins, (ours.shape[1], ours.shape[0]), strict=True):
+@pytest.mark.parametrize("shape", [(40, 30), (400, 10), (10, 400), (1, 1), (12, 10, 5)])
+def test_a_picture_has_its_title_and_narrow_margins_and_is_always_the_same(shape, figure_of):
+    decibels, axes = RNG.uniform(-30, -1, shape), "zxy"[: len(shape)]
+    figure = figure_of(power_doppler_picture, decibels, axes, title=f"{TITLE} 雪\x1b")
+    assert " ".join(figure.texts[0].get_text().split()) == f"{TITLE} 雪\\x1b"
+    png = power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    assert png == power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    page = iio.imread(png)[..., :3]
+    assert max(page.shape) < 1600
+    inked = (page < 250).any(axis=2)
+    for axis, size in ((1, len(inked)), (0, inked.shape[1])):
+        found = np.flatnonzero(inked.any(axis=axis))
         assert 5 <= found[0] <= 12
         assert 5 <= size - 1 - found[-1] <= 12
-    assert power_doppler_png(image, "zxy"[: image.ndim], **settings) == png
+
+
+def test_a_picture_can_be_pdf_or_svg_with_text_that_can_be_edited():
+    pdf, svg = (
+        [power_doppler_picture(RAMP, "zx", title="my scan & more", kind=kind) for _ in range(2)]
+        for kind in ("pdf", "svg")
+    )
+    assert pdf[0] == pdf[1]
+    assert pdf[0].startswith(b"%PDF")
+    assert b"CreationDate" not in pdf[0]
+    assert svg[0] == svg[1]
+    assert "my scan &amp; more" in svg[0].decode()
+    assert ">depth (pixels)<" in svg[0].decode()
+
+
+def test_the_low_cutoff_is_drawn_in_front_of_the_first_component_kept(figure_of):
+    singular, similarity, profile = np.geomspace(100, 1, 20), np.eye(20), np.linspace(1, 0, 20)
+    decay, resemblance, matrix, _ = figure_of(cutoff_picture, singular, similarity, profile, 15).axes
+    assert decay.lines[0].get_ydata()[[0, -1]] == pytest.approx([0.0, -40.0])
+    assert resemblance.lines[0].get_ydata() == pytest.approx(profile)
+    np.testing.assert_array_equal(values(matrix), similarity)
+    for panel in (decay, resemblance, matrix):
+        assert panel.lines[1 if panel is not matrix else 0].get_xdata()[0] == 14.5
+    assert decay.get_legend().get_texts()[0].get_text() == "15 removed"

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from usdenoise.pictures.figures import front_view, suitable_range_db
+from usdenoise.pictures.figures import suitable_range_db
 from usdenoise.pictures.film import movie
 
 IMAGES = -np.random.default_rng(0).uniform(0, 30, (3, 12, 10, 4))
@@ -91,13 +91,6 @@ def test_a_film_plays_in_real_time(times, settings, expected):
     film = movie(images, "zx", "gif", times=times, **settings)
     found = delays_ms(film)
     assert found == expected or (len(expected) == 1 and len(found) == 1)
-
-
-def test_the_front_view_of_a_volume_is_depth_by_lateral():
-    volume = np.arange(24.0).reshape(4, 3, 2)
-    view, rows, columns = front_view(volume.transpose(2, 1, 0), "yxz")
-    assert np.array_equal(view, volume.max(axis=2))
-    assert (rows, columns) == ("z", "x")
 
 
 @pytest.mark.filterwarnings("error")

@@ -7,13 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
-from usdenoise.pictures.figures import (
-    ColorScale,
-    panels_of,
-    power_scale,
-    suitable_range_db,
-)
-from usdenoise.pictures.panel_layout import panel_figure, panel_picture
+from usdenoise.pictures.figures import ColorScale, power_scale, suitable_range_db
+from usdenoise.pictures.panels import panel_figure, panel_picture, panels_of
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
@@ -60,9 +55,7 @@ def power_doppler_figure(
     matplotlib.figure.Figure
         The figure.
     """
-    if dynamic_range_db is None:
-        dynamic_range_db = suitable_range_db(decibels)
-    scale = power_scale(dynamic_range_db, color_map, quantity)
+    scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
     shown = np.clip(decibels, scale.lowest, scale.highest)
     return panel_figure(panels_of(shown, axes), scale, spacing_mm or {}, title)
 

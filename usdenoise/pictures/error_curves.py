@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import add_title, figure_png
+from usdenoise.pictures.figures import add_title, encoded
 
 # The colours of Okabe and Ito, which stay distinct in all common kinds of colour blindness, without yellow.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -101,4 +101,4 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
         # Inside the axes the legend would hide curves.
         panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
     add_title(figure, title)
-    return figure_png(figure, crop=False)
+    return encoded(figure, crop=False)

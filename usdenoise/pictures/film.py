@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,15 +14,9 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
-from usdenoise.pictures.figures import (
-    Panel,
-    any_letters,
-    front_view,
-    on_one_line,
-    power_scale,
-    suitable_range_db,
-)
-from usdenoise.pictures.panel_layout import fit_margins, panel_figure
+from usdenoise.pictures.figures import any_letters, power_scale
+from usdenoise.pictures.panels import front_view, panel_figure
+from usdenoise.system.printable import printable
 
 IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
@@ -85,18 +80,14 @@ def movie(
         If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
     """
     check_available(kind)
-    title = on_one_line(title)
+    title = printable(title)
     views = [front_view(np.asarray(image), axes) for image in decibels]
-    images = np.stack([view[0] for view in views])
-    if dynamic_range_db is None:
-        dynamic_range_db = suitable_range_db(images)
-    scale = power_scale(dynamic_range_db, color_map, quantity)
-    panel = Panel(np.clip(images[0], scale.lowest, scale.highest), *views[0][1:])
+    images = np.stack([view.image for view in views])
+    scale = power_scale(images, dynamic_range_db, color_map, quantity)
+    panel = replace(views[0], image=np.clip(images[0], scale.lowest, scale.highest))
     clock = None if times is None else [_time(float(time), time_unit) for time in times]
-    figure = panel_figure(
-        [panel], scale, spacing_mm or {}, f"{title}\N{NO-BREAK SPACE}" + ("" if clock is None else clock[-1])
-    )
-    figure.set_dpi(_DPI)
+    longest = f"{title}\N{NO-BREAK SPACE}" + ("" if clock is None else clock[-1])
+    figure = panel_figure([panel], scale, spacing_mm or {}, longest, _DPI)
     rate = _images_a_second(times if time_unit == "s" else None, speed)
     step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
     shown = range(0, len(images), step)
@@ -141,10 +132,7 @@ def _pictures(
     figure: Any, images: Sequence[NDArray[Any]], title: str, clock: Sequence[str] | None
 ) -> Iterator[NDArray[np.uint8]]:
     """Draw the figure once, and yield its pixels with each image and time in turn."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(figure)
-    fit_margins(figure)
+    canvas = figure.canvas
     subplot = figure.axes[0]
     drawn = subplot.images[0]
     changing = [drawn, *subplot.spines.values(), *figure.texts]

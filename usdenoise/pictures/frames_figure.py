@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figures import DPI, encoded, on_one_line
+from usdenoise.pictures.figures import DPI, add_title, encoded
 
 CARPET_DB = (-6.0, 12.0)
 """Levels of the darkest and of the brightest colour of the carpet. Speckle stays in the dark half."""
@@ -68,8 +68,7 @@ def frames_figure(
     bar = figure.colorbar(drawn, ax=lowest)
     bar.set_label("power outside the clutter\n(dB over the band's median)", fontsize=7)
     bar.ax.tick_params(labelsize=7)
-    if title:
-        figure.suptitle(on_one_line(title), fontsize="medium", parse_math=False)
+    add_title(figure, title)
     return figure
 
 

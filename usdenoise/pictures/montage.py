@@ -1,27 +1,20 @@
 """Pictures that compare methods: their images on one colour scale, and their convergence curves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.pictures.figure_choices import COLOR_MAPS
-from usdenoise.pictures.figures import (
-    DPI,
-    MAX_ASPECT,
-    ColorScale,
-    add_color_bar,
-    add_title,
-    axis_label,
-    draw_panel,
-    figure_png,
-    front_view,
-    panel_size,
-    power_scale,
-)
+from usdenoise.pictures.figures import DPI, ColorScale, add_title, encoded, power_scale
+from usdenoise.pictures.panels import Panel, axis_label, draw_panel, front_view
 
 _PANEL_INCHES = 2.1
+
+_MAX_ASPECT = 2.5
+"""Largest height over width for which there is room; a taller image is drawn narrower instead."""
 
 _OVERFLOW_DB = 1.0
 """Decibels above the scale from which a panel says so."""
@@ -63,29 +56,17 @@ def montage_png(
     bytes
         8-bit PNG.
     """
-    return figure_png(montage_figure(grid, axes, dynamic_range_db, spacing_mm or {}, title, color_map))
-
-
-def montage_figure(
-    grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
-    axes: str,
-    dynamic_range_db: float | tuple[float, float],
-    spacing: Mapping[str, float],
-    title: str,
-    color_map: str,
-) -> Any:
-    """Return the matplotlib figure of :func:`montage_png`; the parameters are the same."""
     from matplotlib.figure import Figure
 
-    scale = power_scale(dynamic_range_db, color_map)
+    spacing = spacing_mm or {}
     n_rows, n_columns = len(grid), max(len(row) for row in grid)
-    first = next(cell for row in grid for cell in row if cell is not None)
-    view, rows, columns = front_view(first[1], axes)
-    height, width = size = panel_size(view.shape, rows, columns, spacing)
+    first = next(front_view(cell[1], axes) for row in grid for cell in row if cell is not None)
+    scale = power_scale(first.image, dynamic_range_db, color_map)
+    height, width = first.size(spacing)
     figure = Figure(
         figsize=(
             max(n_columns * _PANEL_INCHES + 1.3, 4.0),
-            n_rows * (_PANEL_INCHES * np.clip(height / width, 0.3, MAX_ASPECT) + 0.3) + 0.9,
+            n_rows * (_PANEL_INCHES * np.clip(height / width, 0.3, _MAX_ASPECT) + 0.3) + 0.9,
         ),
         dpi=DPI if n_rows * n_columns <= 30 else 100,
         layout="compressed",
@@ -97,27 +78,28 @@ def montage_figure(
             if cell is None:
                 subplot.set_axis_off()
                 continue
-            drawn = _draw_cell(subplot, cell[0], front_view(cell[1], axes)[0], scale, size)
+            drawn = _draw_cell(subplot, cell[0], front_view(cell[1], axes), scale, spacing)
             subplot.tick_params(labelsize="x-small")
             below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
             subplot.tick_params(labelbottom=not below)
             if not below:
-                subplot.set_xlabel(axis_label(columns, spacing), fontsize="small")
+                subplot.set_xlabel(axis_label(first.columns, spacing), fontsize="small")
             if j == 0:
-                subplot.set_ylabel(axis_label(rows, spacing), fontsize="small")
+                subplot.set_ylabel(axis_label(first.rows, spacing), fontsize="small")
     add_title(figure, title)
-    add_color_bar(figure, drawn, subplots, scale, aspect=30)
-    return figure
+    figure.colorbar(drawn, ax=subplots, label=scale.label, shrink=0.9, aspect=30)
+    return encoded(figure)
 
 
 def _draw_cell(
-    subplot: Any, label: str, image: NDArray[Any], scale: ColorScale, size: tuple[float, float]
+    subplot: Any, label: str, panel: Panel, scale: ColorScale, spacing: Mapping[str, float]
 ) -> Any:
     """Draw one image with its label, and say by how much it is above the scale."""
+    image = panel.image
     above = float(image.max()) - scale.highest
     is_white = float(np.median(image)) > scale.highest
     shown = np.full(image.shape, np.nan) if is_white else np.clip(image, scale.lowest, scale.highest)
-    drawn = draw_panel(subplot, shown, scale, size)
+    drawn = draw_panel(subplot, replace(panel, image=shown), scale, spacing)
     if is_white:
         subplot.set_facecolor("0.85")
         text = f"{above:.0f} dB above\nthe scale"
@@ -158,4 +140,4 @@ def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) 
         panel.grid(alpha=0.3, which="both")
     by_pass.set_ylabel("held-out rms")
     figure.legend(loc="outside right upper", fontsize="small")
-    return figure_png(figure)
+    return encoded(figure)

@@ -1,19 +1,14 @@
 """A picture of a result in axes of matplotlib."""
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figures import (
-    axis_label,
-    draw_panel,
-    front_view,
-    panel_size,
-    power_scale,
-    suitable_range_db,
-)
+from usdenoise.pictures.figures import power_scale
+from usdenoise.pictures.panels import axis_label, draw_panel, front_view
 from usdenoise.stack.acquisition import Acquisition
 
 _IMAGES = {
@@ -77,16 +72,16 @@ def plot(
     stack = result.acquisition
     spatial, spacing = stack.spatial_axes, stack.spacing_mm
     power = np.asarray(getattr(result, image)).reshape(stack.shape_in(spatial))
-    shown, rows, columns = front_view(decibels(power), spatial)
-    span = suitable_range_db(shown) if dynamic_range_db is None else dynamic_range_db
+    panel = front_view(decibels(power), spatial)
+    scale = power_scale(panel.image, dynamic_range_db)
+    panel = replace(panel, image=np.maximum(panel.image, scale.lowest))
     if ax is None:
         from matplotlib import pyplot
 
         ax = pyplot.gca()
-    size = panel_size(shown.shape, rows, columns, spacing)
-    drawn = draw_panel(ax, np.maximum(shown, -span), power_scale(span), size)
-    ax.set_xlabel(axis_label(columns, spacing))
-    ax.set_ylabel(axis_label(rows, spacing))
+    drawn = draw_panel(ax, panel, scale, spacing)
+    ax.set_xlabel(axis_label(panel.columns, spacing))
+    ax.set_ylabel(axis_label(panel.rows, spacing))
     if colorbar:
         ax.figure.colorbar(drawn, ax=ax, label=_IMAGES[image])
     return ax
