@@ -6,7 +6,8 @@ import xarray
 
 from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
 from usdenoise.recipe.denoise import denoise
-from usdenoise.stack.data_arrays import describe_data_array, from_data_array, to_data_array
+from usdenoise.stack.data_array_reading import describe_data_array, from_data_array
+from usdenoise.stack.data_arrays import to_data_array
 
 
 @xarray.register_dataarray_accessor("usdenoise")

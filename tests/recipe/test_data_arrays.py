@@ -14,7 +14,7 @@ from tests.formats.test_neighbours import N_FRAMES, N_X, N_Y, N_Z, TURNED, saved
 from usdenoise import axial_velocity, denoise, load, power_doppler
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
-from usdenoise.stack.data_arrays import from_data_array
+from usdenoise.stack.data_array_reading import from_data_array
 from usdenoise.xarray import Accessor
 
 OPTIONS: dict[str, Any] = {"rank": 4, "iterations": 3, "low_cutoff": 1, "seed": 1, "bad_frames": "keep"}

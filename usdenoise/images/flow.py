@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.acquisition import SOUND_SPEED_M_S, Acquisition, time_axis_of
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.data_array_reading import time_axis_of
 from usdenoise.stack.lazy_arrays import is_dask_array
+from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
 _ROWS_A_BLOCK = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.

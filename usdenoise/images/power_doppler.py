@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.acquisition import Acquisition, time_axis_of
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.data_array_reading import time_axis_of
 
 POWER_UNIT = "square of the stack's unit"
 """Unit of power Doppler, as result files state it."""

@@ -14,7 +14,7 @@ from usdenoise.formats.open_input import Input, open_input
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.denoise import as_acquisition
-from usdenoise.recipe.labelled_result import LONG_NAMES
+from usdenoise.recipe.result import LONG_NAMES
 from usdenoise.recipe.windows import (
     FilteredWindow,
     Window,

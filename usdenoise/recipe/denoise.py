@@ -24,11 +24,11 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.first_look import first_look
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
-from usdenoise.recipe.labelled_result import label
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.recipe.result import DenoiseResult, LabelledResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
 from usdenoise.stack.casorati import image_from_pixels
-from usdenoise.stack.data_arrays import from_data_array, is_data_array
+from usdenoise.stack.data_array_reading import from_data_array
+from usdenoise.stack.data_arrays import is_data_array
 from usdenoise.stack.rows import Rows
 
 
@@ -146,7 +146,7 @@ def denoise(
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
-    return result if stack.labels is None else label(result)
+    return result if stack.labels is None else LabelledResult.from_result(result)
 
 
 def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acquisition:

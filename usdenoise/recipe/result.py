@@ -1,7 +1,8 @@
-"""The result of denoising a stack."""
+"""The result of denoising a stack, also as labelled arrays of xarray."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,25 @@ from usdenoise.clutter.clutter_cutoff import CutoffChoice
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.completion.solve import Solution
 from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.images.flow import axial_velocity
+from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.fit_quality import FitQuality
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.data_arrays import import_xarray, to_data_array
+from usdenoise.system.provenance import record, to_json
+
+LONG_NAMES = {
+    "power_doppler": "Power Doppler",
+    "blood_power": "Blood power",
+    "noise_power": "Noise power",
+    "axial_velocity": "Axial velocity",
+    "unobserved": "Unobserved entries",
+}
+"""Name of an image -> its name in words, as xarray shows it beside a plot."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,9 +147,51 @@ class DenoiseResult:
         OptionError
             If xarray is not installed.
         """
-        from usdenoise.recipe.labelled_result import to_dataset
+        stack = self.acquisition
+        arrays = {name: self._image(name, getattr(self, name), POWER_IMAGES[name]) for name in POWER_IMAGES}
+        if np.iscomplexobj(stack.iq):
+            arrays["axial_velocity"] = self._velocity()
+        if self.observed is not None:
+            arrays["unobserved"] = self._unobserved()
+        attributes = {
+            "low_cutoff": self.options.low_cutoff,
+            "rank": self.options.rank,
+            "cutoff": self.cutoff_sentence,
+            "verdict": self.verdict,
+            "usdenoise_provenance": self._provenance(),
+        }
+        return import_xarray().Dataset({stack.name: self._stack(), **arrays}, attrs=attributes)
 
-        return to_dataset(self)
+    def _stack(self) -> Any:
+        made = self.acquisition.to_xarray()
+        made.attrs["usdenoise_provenance"] = self._provenance()
+        return made
+
+    def _velocity(self) -> Any:
+        velocity = axial_velocity(self.acquisition)
+        about = {"unit": velocity.unit, "formula": velocity.formula}
+        return self._image("axial_velocity", velocity.values, about)
+
+    def _image(self, name: str, values: Any, about: dict[str, str]) -> Any:
+        stack = self.acquisition
+        attributes = {"units": about["unit"], "long_name": LONG_NAMES[name], "formula": about["formula"]}
+        attributes["usdenoise_provenance"] = self._provenance()
+        return to_data_array(np.asarray(values), stack, stack.spatial_axes, name, attributes)
+
+    def _unobserved(self) -> Any:
+        stack = self.acquisition
+        if self.observed is None:
+            missing = np.zeros(stack.iq.shape, bool)
+        else:
+            missing = from_casorati(~unpack(self.observed, stack.n_frames), stack)
+        return to_data_array(
+            missing, stack, stack.axes, "unobserved", {"long_name": LONG_NAMES["unobserved"]}
+        )
+
+    def _provenance(self) -> str:
+        stack = self.acquisition
+        source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
+        return to_json(record(None, asdict(self.options), source))
 
     def __repr__(self) -> str:
         stack, options = self.acquisition, self.options
@@ -158,3 +216,40 @@ class DenoiseResult:
         width = max(map(len, lines))
         rows = [f"  {name:<{width}}  {text}" for name, text in lines.items()]
         return "\n".join([f"<{type(self).__name__}", *rows]) + ">"
+
+
+@dataclass(frozen=True, repr=False)
+class LabelledResult(DenoiseResult):
+    """The result for an xarray.DataArray: its images are DataArrays, with the labels of the input.
+
+    Attributes
+    ----------
+    power_doppler, blood_power, noise_power : xarray.DataArray
+        As in :class:`usdenoise.DenoiseResult`.
+    """
+
+    power_doppler: Any
+    blood_power: Any
+    noise_power: Any
+
+    @classmethod
+    def from_result(cls, result: DenoiseResult) -> Self:
+        """Return a result with its images as DataArrays."""
+        values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
+        images = {name: result._image(name, values[name], POWER_IMAGES[name]) for name in POWER_IMAGES}
+        return cls(**{**values, **images})
+
+    @cached_property
+    def stack(self) -> Any:
+        """The filtered stack as an xarray.DataArray."""
+        return self._stack()
+
+    @cached_property
+    def axial_velocity(self) -> Any:
+        """The axial velocity as an xarray.DataArray; see :func:`usdenoise.axial_velocity`."""
+        return self._velocity()
+
+    @cached_property
+    def unobserved(self) -> Any:
+        """Which entries were NaN or infinite, as an xarray.DataArray of bool."""
+        return self._unobserved()

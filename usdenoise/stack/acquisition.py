@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.stored_form import StoredForm
+from usdenoise.stack.voxel_grid import GriddedStack
 
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
-
-SOUND_SPEED_M_S = 1540.0
-"""Speed of sound in soft tissue, used where the acquisition does not say."""
 
 
 def check_axes(axes: str, shape: tuple[int, ...]) -> None:
@@ -35,7 +33,7 @@ def check_axes(axes: str, shape: tuple[int, ...]) -> None:
         )
     if len(axes) != len(shape):
         raise InputError(
-            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {_shape(shape)}; "
+            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {words_of_shape(shape)}; "
             "give --axes one letter for each axis"
         )
 
@@ -52,7 +50,7 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
         raise InputError(f"'{name}' holds {dtype} values, not numbers; pick the stack with --dataset")
     if len(shape) not in (3, 4):
         raise InputError(
-            f"'{name}' is {len(shape)}-D {_shape(shape)}, but a stack has 3 axes (2-D + time) "
+            f"'{name}' is {len(shape)}-D {words_of_shape(shape)}, but a stack has 3 axes (2-D + time) "
             "or 4 (3-D + time); pick another one with --dataset"
         )
     if any(np.isnan(n) for n in shape):
@@ -60,11 +58,11 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
             f"the sizes of the chunks of '{name}' are not known; call compute_chunk_sizes() on it first"
         )
     if 0 in shape:
-        raise InputError(f"'{name}' is empty {_shape(shape)}; check how the file was written")
+        raise InputError(f"'{name}' is empty {words_of_shape(shape)}; check how the file was written")
 
 
 @dataclass(frozen=True)
-class Acquisition:
+class Acquisition(GriddedStack):
     """A beamformed ultrafast Doppler stack, its axes and its physical scales.
 
     Attributes
@@ -145,10 +143,6 @@ class Acquisition:
         """Number of pixels of a frame."""
         return self.iq.size // self.n_frames
 
-    def shape_in(self, order: str) -> tuple[int, ...]:
-        """Return the lengths of some axes, in the order of their letters."""
-        return tuple(self.iq.shape[self.axes.index(letter)] for letter in order)
-
     def to_xarray(self) -> Any:
         """Return the stack as an xarray.DataArray with its positions, units and scales.
 
@@ -163,51 +157,6 @@ class Acquisition:
         from usdenoise.stack.data_arrays import stack_to_data_array
 
         return stack_to_data_array(self)
-
-    @property
-    def spatial_axes(self) -> str:
-        """The axes without t, in the stack's own order."""
-        return self.axes.replace("t", "")
-
-
-def time_axis_of(
-    stack: Acquisition | NDArray[Any], axis: int | None, axes: str | None
-) -> tuple[NDArray[Any], int]:
-    """Return the values of a stack and the number of its time axis.
-
-    Parameters
-    ----------
-    stack : Acquisition, array or xarray.DataArray
-        An acquisition and a DataArray know their time axis; an array needs `axis` or `axes`.
-    axis : int or None
-        Number of the time axis.
-    axes : str or None
-        Axis letters, t among them.
-
-    Raises
-    ------
-    OptionError
-        If the time axis of an array is not given, or is no axis of it.
-    InputError
-        If `axes` does not fit the array.
-    """
-    from usdenoise.stack.data_arrays import from_data_array, is_data_array
-
-    if is_data_array(stack) and axis is None:
-        stack = from_data_array(stack, axes)
-    if isinstance(stack, Acquisition):
-        return stack.iq, stack.axes.index("t")
-    values = without_mask(stack)
-    if axes is not None:
-        check_axes(axes, values.shape)
-        return values, axes.index("t")
-    if axis is None:
-        raise OptionError(
-            "an array does not say which axis is time; give axes, for example axes='tzx', or axis"
-        )
-    if not -values.ndim <= axis < values.ndim:
-        raise OptionError(f"axis {axis} is no axis of an array of shape {_shape(values.shape)}; change axis")
-    return values, axis
 
 
 def without_mask(values: Any) -> NDArray[Any]:
@@ -238,5 +187,6 @@ def spatial_order(image: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
     return image.transpose([axes.index(letter) for letter in order])
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def words_of_shape(shape: tuple[int, ...]) -> str:
+    """Return a shape as in "(30 x 12 x 10)", for messages."""
     return "(" + " x ".join(str(n) for n in shape) + ")"

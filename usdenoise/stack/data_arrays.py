@@ -1,4 +1,4 @@
-"""Stacks as xarray.DataArray, in and out. This is the only file that imports xarray, when one of its functions is called."""
+"""Stacks and images as xarray.DataArray. This is the only file that imports xarray, when one of its functions is called."""
 
 import sys
 from collections.abc import Mapping
@@ -8,14 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.labels import Label
-from usdenoise.stack.lazy_arrays import is_dask_array
-from usdenoise.stack.metadata import Metadata, interpret, labelled_metadata, with_options
-from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
-
-_NO_VALUE = np.float32(0)
+from usdenoise.stack.voxel_grid import DIMENSIONS, GriddedStack, grid_attributes, grid_labels, with_slice
 
 
 def import_xarray() -> Any:
@@ -39,88 +33,8 @@ def is_data_array(value: Any) -> TypeGuard[Any]:
     return xarray is not None and isinstance(value, xarray.DataArray)
 
 
-def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
-    """Return the axes and scales that a DataArray has, each with its source.
-
-    Parameters
-    ----------
-    data : xarray.DataArray
-        The stack. Dimensions and coordinates are understood as in Zarr groups: those of ConfUSIus, or depth, lateral,
-        elevation and time, or z, x and t.
-    axes : str, optional
-        One letter for each axis, in the order of `data`; by default from the names of its dimensions.
-
-    Raises
-    ------
-    InputError
-        If the dimensions do not say which one is depth, and `axes` is not given.
-    OptionError
-        If the names of the dimensions are not known, and `axes` is not given.
-    """
-    dimensions = tuple(str(name) for name in data.dims)
-    labels = {
-        str(name): Label(tuple(map(str, item.dims)), _numbers(item), dict(item.attrs))
-        for name, item in data.coords.items()
-        if item.ndim < 2
-    }
-    attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
-    found = {name: (value, f"attribute {name}") for name, value in attributes.items()}
-    n_axes = data.ndim - len(_dropped(data.shape))
-    found |= labelled_metadata(dimensions, data.shape, n_axes, labels, found)
-    values, sources, others = interpret(found)
-    if axes is None and "axes" not in values:
-        raise OptionError(
-            f"the dimensions {', '.join(dimensions)} do not say what the axes are; give axes, for example axes='tzx', or "
-            "call them time, z, x and y"
-        )
-    given = None if axes is None else "".join(axes[axis] for axis in _kept(data.shape, len(axes)))
-    return with_options(
-        values, sources, others, axes=given, guessed_axes="", frame_rate_hz=None, spacing_mm=None
-    )
-
-
-def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
-    """Return an xarray.DataArray as an acquisition, with its frame rate, pixel pitches and positions.
-
-    Parameters
-    ----------
-    data, axes
-        As for :func:`describe_data_array`. Values on disk are read.
-
-    Raises
-    ------
-    InputError, OptionError
-        As for :func:`describe_data_array`, and if the array cannot be a stack.
-
-    Examples
-    --------
-    >>> import numpy as np, xarray
-    >>> time = ("time", np.arange(30) / 500, {"units": "s"})
-    >>> data = xarray.DataArray(np.zeros((30, 20, 10)), dims=("time", "z", "x"), coords={"time": time})
-    >>> stack = from_data_array(data)
-    >>> stack.axes, stack.frame_rate_hz
-    ('tzx', 500.0)
-    """
-    about = describe_data_array(data, axes)
-    values = about.values
-    iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
-    return Acquisition(
-        iq.reshape([iq.shape[axis] for axis in _kept(iq.shape, iq.ndim)]),
-        values["axes"],
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
-        name=str(data.name) if data.name is not None else "iq",
-        attributes=about.attributes,
-        coordinates=about.coordinates,
-        # The labels alone: the values of the input may be released.
-        labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
-    )
-
-
 def to_data_array(
-    values: NDArray[Any], stack: Acquisition, letters: str, name: str, attributes: Mapping[str, Any]
+    values: NDArray[Any], stack: GriddedStack, letters: str, name: str, attributes: Mapping[str, Any]
 ) -> Any:
     """Return an array with the labels of a stack as an xarray.DataArray.
 
@@ -143,7 +57,7 @@ def to_data_array(
     labels = stack.labels if letters in (stack.axes, stack.spatial_axes) else None
     if labels is not None and labels.size == stack.iq.size:
         if letters == stack.spatial_axes:
-            kept = _kept(labels.shape, labels.ndim)
+            kept = kept_axes(labels.shape, labels.ndim)
             labels = labels.isel({labels.dims[kept[stack.axes.index("t")]]: 0}, drop=True)
         made = labels.copy(data=values.reshape(labels.shape))
         made.name, made.attrs = name, dict(attributes)
@@ -165,7 +79,7 @@ def to_data_array(
     )
 
 
-def stack_to_data_array(stack: Acquisition) -> Any:
+def stack_to_data_array(stack: GriddedStack) -> Any:
     """Return an acquisition as an xarray.DataArray with its scales as attributes; see :func:`to_data_array`."""
     scales = {
         "compound_sampling_frequency": stack.frame_rate_hz,
@@ -179,7 +93,7 @@ def stack_to_data_array(stack: Acquisition) -> Any:
 
 def series_to_dataset(
     images: Mapping[str, tuple[NDArray[Any], Mapping[str, Any]]],
-    stack: Acquisition,
+    stack: GriddedStack,
     times: Coordinate,
     unit: str,
 ) -> Any:
@@ -210,27 +124,14 @@ def series_to_dataset(
     return import_xarray().Dataset(variables, coords={"time": ("time", times.values, about), **coordinates})
 
 
-def _numbers(item: Any) -> NDArray[Any] | None:
-    return np.asarray(item.values) if item.dtype.kind in "fiu" else None
-
-
-def _grid_of(data: Any) -> dict[str, Any]:
-    """Return the place of the voxels that the index of ConfUSIus holds, as the attributes of its files."""
-    index = data.xindexes.get("y")
-    matrix = getattr(index, "voxel_to_world", None)
-    if matrix is None:
-        return {}
-    return {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": str(getattr(index, "units", "mm"))}
-
-
-def _dropped(shape: tuple[int, ...]) -> list[int]:
+def dropped_axes(shape: tuple[int, ...]) -> list[int]:
     """Return the axes that a stack loses: the first ones of length 1, until three axes are left."""
     single = [axis for axis, n in enumerate(shape) if n == 1]
     return single[: max(0, len(shape) - 3)]
 
 
-def _kept(shape: tuple[int, ...], n_letters: int) -> list[int]:
+def kept_axes(shape: tuple[int, ...], n_letters: int) -> list[int]:
     """Return the axes of an array that its stack keeps; all, if the user names fewer than the array has."""
     if n_letters != len(shape):
         return list(range(n_letters))
-    return [axis for axis in range(len(shape)) if axis not in _dropped(shape)]
+    return [axis for axis in range(len(shape)) if axis not in dropped_axes(shape)]

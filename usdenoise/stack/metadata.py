@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError
-from usdenoise.stack.acquisition import SOUND_SPEED_M_S
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.labels import AmbiguousAxes, Label, names_an_axis, read_labels
 
@@ -35,6 +34,9 @@ class Metadata:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
 
+
+SOUND_SPEED_M_S = 1540.0
+"""Speed of sound in soft tissue, used where the acquisition does not say."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "frame_rate_hz": (

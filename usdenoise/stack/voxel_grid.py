@@ -1,12 +1,12 @@
 """The axes of a stack as ConfUSIus and xarray name them: dimensions, coordinates, and the place of the voxels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import ATTRIBUTES, Coordinate
 from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
 
@@ -15,6 +15,30 @@ LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
 
 DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
 """Axis letter -> dimension in ConfUSIus."""
+
+
+class GriddedStack:
+    """A stack with its axes, scales and positions: the attributes of :class:`usdenoise.Acquisition` that place it."""
+
+    iq: NDArray[Any]
+    axes: str
+    frame_rate_hz: float | None
+    spacing_mm: Mapping[str, float]
+    center_frequency_hz: float | None
+    sound_speed_m_s: float | None
+    name: str
+    attributes: Mapping[str, Any]
+    coordinates: Mapping[str, Coordinate]
+    labels: Any
+
+    @property
+    def spatial_axes(self) -> str:
+        """The axes without t, in the stack's own order."""
+        return self.axes.replace("t", "")
+
+    def shape_in(self, order: str) -> tuple[int, ...]:
+        """Return the lengths of some axes, in the order of their letters."""
+        return tuple(self.iq.shape[self.axes.index(letter)] for letter in order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +63,7 @@ class Positions:
         return None if n < 2 else float(self.values[-1] - self.values[0]) / (n - 1)
 
 
-def positions(stack: Acquisition, letter: str) -> Positions:
+def positions(stack: GriddedStack, letter: str) -> Positions:
     """Return the positions along an axis of a stack: those of the input, else from the scales, else counted from 0.
 
     Parameters
@@ -70,7 +94,7 @@ def with_slice(letters: str) -> str:
     return letters[: spatial[0]] + "y" + letters[spatial[0] :]
 
 
-def grid_attributes(stack: Acquisition) -> dict[str, Any]:
+def grid_attributes(stack: GriddedStack) -> dict[str, Any]:
     """Return the matrix that places the voxels of a stack in the world of ConfUSIus, and its unit, as attributes.
 
     It is that of the input, if that has one. Otherwise it has the pixel pitches and the positions of the first
@@ -88,7 +112,7 @@ def grid_attributes(stack: Acquisition) -> dict[str, Any]:
     return {"voxel_to_world": matrix, "voxel_to_world_units": "mm" if in_mm else "pixel"}
 
 
-def slice_thickness_mm(stack: Acquisition, letter: str = "y") -> float | None:
+def slice_thickness_mm(stack: GriddedStack, letter: str = "y") -> float | None:
     """Return the size of the voxels of a stack along an axis in mm, also one that it has not; None if not known."""
     if letter in stack.spacing_mm:
         return stack.spacing_mm[letter]
@@ -97,7 +121,7 @@ def slice_thickness_mm(stack: Acquisition, letter: str = "y") -> float | None:
     return float(size) if isinstance(size, int | float) and size > 0 else None
 
 
-def grid_labels(stack: Acquisition, letters: str) -> dict[str, Label]:
+def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
     """Return the coordinates of the dimensions of an array, and those of its voxels in the world, by their names.
 
     Parameters
@@ -124,7 +148,7 @@ def grid_labels(stack: Acquisition, letters: str) -> dict[str, Label]:
     return made
 
 
-def _time_attributes(stack: Acquisition, place: Positions) -> dict[str, Any]:
+def _time_attributes(stack: GriddedStack, place: Positions) -> dict[str, Any]:
     attributes = {
         "units": place.unit,
         "long_name": LONG_NAMES["t"],
@@ -136,7 +160,7 @@ def _time_attributes(stack: Acquisition, place: Positions) -> dict[str, Any]:
     return attributes | {key: kept[key] for key in ATTRIBUTES if key in kept}
 
 
-def _given(stack: Acquisition, letter: str, n: int) -> Coordinate | None:
+def _given(stack: GriddedStack, letter: str, n: int) -> Coordinate | None:
     """Return the coordinate of the input along an axis; None if it has another number of positions by now."""
     given = stack.coordinates.get(letter)
     return given if given is not None and len(given.values) == n else None

@@ -1,0 +1,148 @@
+"""Stacks from xarray.DataArray: the axes, scales and positions that its labels give."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.stack.acquisition import Acquisition, check_axes, without_mask, words_of_shape
+from usdenoise.stack.data_arrays import dropped_axes, is_data_array, kept_axes
+from usdenoise.stack.labels import Label
+from usdenoise.stack.lazy_arrays import is_dask_array
+from usdenoise.stack.metadata import Metadata, interpret, labelled_metadata, with_options
+
+_NO_VALUE = np.float32(0)
+
+
+def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
+    """Return the axes and scales that a DataArray has, each with its source.
+
+    Parameters
+    ----------
+    data : xarray.DataArray
+        The stack. Dimensions and coordinates are understood as in Zarr groups: those of ConfUSIus, or depth, lateral,
+        elevation and time, or z, x and t.
+    axes : str, optional
+        One letter for each axis, in the order of `data`; by default from the names of its dimensions.
+
+    Raises
+    ------
+    InputError
+        If the dimensions do not say which one is depth, and `axes` is not given.
+    OptionError
+        If the names of the dimensions are not known, and `axes` is not given.
+    """
+    dimensions = tuple(str(name) for name in data.dims)
+    labels = {
+        str(name): Label(tuple(map(str, item.dims)), _numbers(item), dict(item.attrs))
+        for name, item in data.coords.items()
+        if item.ndim < 2
+    }
+    attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
+    found = {name: (value, f"attribute {name}") for name, value in attributes.items()}
+    n_axes = data.ndim - len(dropped_axes(data.shape))
+    found |= labelled_metadata(dimensions, data.shape, n_axes, labels, found)
+    values, sources, others = interpret(found)
+    if axes is None and "axes" not in values:
+        raise OptionError(
+            f"the dimensions {', '.join(dimensions)} do not say what the axes are; give axes, for example axes='tzx', or "
+            "call them time, z, x and y"
+        )
+    given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
+    return with_options(
+        values, sources, others, axes=given, guessed_axes="", frame_rate_hz=None, spacing_mm=None
+    )
+
+
+def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
+    """Return an xarray.DataArray as an acquisition, with its frame rate, pixel pitches and positions.
+
+    Parameters
+    ----------
+    data, axes
+        As for :func:`describe_data_array`. Values on disk are read.
+
+    Raises
+    ------
+    InputError, OptionError
+        As for :func:`describe_data_array`, and if the array cannot be a stack.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray
+    >>> time = ("time", np.arange(30) / 500, {"units": "s"})
+    >>> data = xarray.DataArray(np.zeros((30, 20, 10)), dims=("time", "z", "x"), coords={"time": time})
+    >>> stack = from_data_array(data)
+    >>> stack.axes, stack.frame_rate_hz
+    ('tzx', 500.0)
+    """
+    about = describe_data_array(data, axes)
+    values = about.values
+    iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
+    return Acquisition(
+        iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
+        values["axes"],
+        frame_rate_hz=values.get("frame_rate_hz"),
+        spacing_mm=values.get("spacing_mm", {}),
+        center_frequency_hz=values.get("center_frequency_hz"),
+        sound_speed_m_s=values.get("sound_speed_m_s"),
+        name=str(data.name) if data.name is not None else "iq",
+        attributes=about.attributes,
+        coordinates=about.coordinates,
+        # The labels alone: the values of the input may be released.
+        labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
+    )
+
+
+def time_axis_of(
+    stack: Acquisition | NDArray[Any], axis: int | None, axes: str | None
+) -> tuple[NDArray[Any], int]:
+    """Return the values of a stack and the number of its time axis.
+
+    Parameters
+    ----------
+    stack : Acquisition, array or xarray.DataArray
+        An acquisition and a DataArray know their time axis; an array needs `axis` or `axes`.
+    axis : int or None
+        Number of the time axis.
+    axes : str or None
+        Axis letters, t among them.
+
+    Raises
+    ------
+    OptionError
+        If the time axis of an array is not given, or is no axis of it.
+    InputError
+        If `axes` does not fit the array.
+    """
+    if is_data_array(stack) and axis is None:
+        stack = from_data_array(stack, axes)
+    if isinstance(stack, Acquisition):
+        return stack.iq, stack.axes.index("t")
+    values = without_mask(stack)
+    if axes is not None:
+        check_axes(axes, values.shape)
+        return values, axes.index("t")
+    if axis is None:
+        raise OptionError(
+            "an array does not say which axis is time; give axes, for example axes='tzx', or axis"
+        )
+    if not -values.ndim <= axis < values.ndim:
+        raise OptionError(
+            f"axis {axis} is no axis of an array of shape {words_of_shape(values.shape)}; change axis"
+        )
+    return values, axis
+
+
+def _numbers(item: Any) -> NDArray[Any] | None:
+    return np.asarray(item.values) if item.dtype.kind in "fiu" else None
+
+
+def _grid_of(data: Any) -> dict[str, Any]:
+    """Return the place of the voxels that the index of ConfUSIus holds, as the attributes of its files."""
+    index = data.xindexes.get("y")
+    matrix = getattr(index, "voxel_to_world", None)
+    if matrix is None:
+        return {}
+    return {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": str(getattr(index, "units", "mm"))}
