@@ -2,20 +2,19 @@
 
 import os
 import resource
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.io
 
 from tests.batch.shared import write_scan
-from usdenoise.batch import pool
-from usdenoise.batch.admission import admits
-from usdenoise.batch.plan import Scan
-from usdenoise.batch.scan_process import EventKind
+from usdenoise.batch import Scan, run_batch
+from usdenoise.batch.admission import Admission
 from usdenoise.formats.open_input import open_input
 from usdenoise.jobs.memory_check import check_address_space, expected_bytes
-from usdenoise.jobs.run_job import Display
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory
 
@@ -73,42 +72,42 @@ def test_what_a_process_has_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "running", "fits"),
-    [
-        (100, [], True),
-        (101, [], False),
-        (60, [(50, 10)], True),
-        (61, [(50, 10)], False),
-        (100, [(50, 70)], True),
-    ],
+    ("needed", "expected", "taken", "fits"),
+    [(60, 50, 10, True), (61, 50, 10, False), (100, 50, 70, True), (101, 50, 70, False), (900, 50, 0, True)],
 )
 def test_what_is_promised_to_others_is_not_there(
-    needed: int, running: list[tuple[int, int]], fits: bool
+    needed: int, expected: int, taken: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert admits(needed, running, 100) is fits
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    monkeypatch.setattr(memory, "resident_bytes", lambda pid: taken)
+    admission = Admission()
+    # One that is alone may always try; one that holds nothing has ended.
+    assert admission.admits(1, expected)
+    assert admission.admits(2, needed) is fits
 
 
 def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 0)
-    arguments = {
-        "options": DenoiseOptions(rank=3, iterations=1, low_cutoff=1, threads=1),
-        "display": Display(),
-        "reading": {},
-    }
-    working = pool.Pool(2, arguments, None)
-    scans = [
-        Scan(write_scan(tmp_path / f"{name}.h5"), name, tmp_path / "out" / name) for name in ("one", "other")
-    ]
-    for scan in scans:
-        working.start(scan)
-    assert not working.is_free
-    told = []
-    while not working.is_idle:
-        told += [(event.scan.name, event.kind) for event in working.receive(0.5)]
-    ends = [number for number, (_, kind) in enumerate(told) if kind == EventKind.DONE]
-    assert len(ends) == 2
-    # The second says nothing before the first has ended.
-    assert len({name for name, _ in told[: ends[0] + 1]}) == 1
+    for name in ("one", "other"):
+        write_scan(tmp_path / f"scans/{name}.h5")
+    told: list[str] = []
+
+    class Told:
+        """Keeps the order in which scans work and end."""
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *told: None
+
+        def progress(self, scan: Scan, text: str) -> None:
+            told.append(scan.name)
+
+    options = DenoiseOptions(rank=3, iterations=1, low_cutoff=1)
+    report = run_batch(
+        tmp_path / "scans", tmp_path / "out", arguments={"options": options}, jobs=2, watcher=Told()
+    )
+    assert report.all_done
+    # Those of the second scan come after those of the first.
+    assert len([name for name, _ in groupby(told)]) == 2
 
 
 def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

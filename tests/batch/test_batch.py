@@ -15,8 +15,9 @@ from click.testing import CliRunner
 import usdenoise
 from tests.batch.shared import OWN, QUICK, files, results, shell, write_scan
 from usdenoise import __version__
-from usdenoise.batch import Decision, Scan, plan_batch
+from usdenoise.batch import Decision, Scan, filter_scan, plan_batch
 from usdenoise.cli import main
+from usdenoise.errors import InputError
 from usdenoise.formats.tiff import read_tiff
 from usdenoise.options.denoise_options import DenoiseOptions
 
@@ -439,21 +440,16 @@ def test_the_table_holds_no_formula_and_the_batch_still_resumes(tmp_path: Path) 
     assert actions == {**dict.fromkeys(names, "skip"), "=bad.h5": "keep failed"}
 
 
-def test_what_failed_while_its_input_changed_is_run_again(scans: Path, tmp_path: Path) -> None:
-    scan, aside = scans / "scan2.h5", tmp_path / "aside.h5"
+def test_what_failed_while_its_input_changed_is_run_again(
+    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change_and_fail(path: Path, *arguments: Any, **settings: Any) -> None:
+        os.utime(path)
+        raise InputError("the file ends early")
 
-    class Replaces:
-        """Puts a damaged file in the place of the scan as soon as its process has started."""
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *told: None
-
-        def started(self, scan: Scan, pid: int | None) -> None:
-            scan.path.rename(aside)
-            scan.path.write_bytes(aside.read_bytes()[:2000])
-
-    first = usdenoise.run_batch(scan, tmp_path / "out", arguments=ARGUMENTS, watcher=Replaces())
-    assert [(row.status, row.failure) for row in first.rows] == [("failed", "input")]
-    aside.replace(scan)
-    again = usdenoise.run_batch(scan, tmp_path / "out", arguments=ARGUMENTS)
-    assert [row.status for row in again.rows] == ["done"]
+    scan = Scan(shutil.copy2(scans / "scan2.h5", tmp_path), "scan2.h5", tmp_path / "out")
+    monkeypatch.setattr(filter_scan, "run", change_and_fail)
+    fields = filter_scan.filter_scan(scan, {**ARGUMENTS, "reading": {}}, None)
+    assert (fields["failure"], fields["error"]) == ("input", "the file ends early")
+    # Only the failure of a known state is kept.
+    assert "input_bytes" not in fields

@@ -8,20 +8,21 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
+import dask
 import h5py
 import numpy as np
 import pytest
-from distributed import Client, KilledWorker, LocalCluster
+from distributed import Client, LocalCluster
 
 import usdenoise
-from usdenoise.batch import dask_pool
-from usdenoise.batch.dask_pool import DaskPool
-from usdenoise.batch.plan import Scan
+from usdenoise.batch import executors
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.jobs.workers import DEATHS
 from usdenoise.phantom import PhantomSettings
 
 N_SCANS = 4
@@ -30,7 +31,10 @@ N_SCANS = 4
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes of one thread each."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made:
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
+    ):
         yield made
 
 
@@ -73,18 +77,30 @@ def check_batch(report, folder, undisturbed):
     assert not [path for path in folder.rglob("*") if "partial" in path.name]
 
 
-def children(of):
-    """Process ids of the scans that the processes `of` are working on."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rsplit(")", 1)[1].split()
-            line = (status.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(fields[1]) in of and b"scan_child" in line:
-            found.append(int(status.parent.name))
-    return found
+@contextmanager
+def workers_killed(cluster, times):
+    """Kill a worker that works on a scan, until that has been done so often; yield the process ids."""
+    killed, is_over = [], threading.Event()
+
+    def kill():
+        # Not the default client: that of the batch comes and goes at the same time, in another thread.
+        with Client(cluster, set_as_default=False) as client:
+            while len(killed) < times and not is_over.wait(0.02):
+                pids = client.run(os.getpid, on_error="ignore")
+                busy = [
+                    pids[worker] for worker, tasks in client.processing().items() if tasks and worker in pids
+                ]
+                for pid in set(busy[:1]).difference(killed):
+                    killed.append(pid)
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        is_over.set()
+        killer.join()
 
 
 def test_scans_on_workers_give_what_processes_give(scans, undisturbed, cluster, tmp_path):
@@ -94,91 +110,42 @@ def test_scans_on_workers_give_what_processes_give(scans, undisturbed, cluster, 
     assert sorted(row.status.key for row in again.rows) == ["failed", *["skipped"] * N_SCANS]
 
 
-@pytest.mark.parametrize("target", ["scan", "worker"])
-def test_what_is_killed_once_is_done_again(scans, undisturbed, cluster, tmp_path, target):
-    killed = []
-
-    def kill():
-        # Not the default client: that of the batch comes and goes at the same time, in another thread.
-        with Client(cluster, set_as_default=False) as client:
-            workers = list(client.run(os.getpid).values())
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            for pid in children(workers):
-                killed.append(pid if target == "scan" else workers[0])
-                os.kill(killed[-1], signal.SIGKILL)
-                return
-            time.sleep(0.05)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    report = usdenoise.run_batch(scans, tmp_path, dask=cluster.scheduler_address)
-    killer.join()
+def test_a_scan_whose_worker_is_killed_is_done_again(scans, undisturbed, cluster, tmp_path):
+    with workers_killed(cluster, 1) as killed:
+        report = usdenoise.run_batch(scans, tmp_path, dask=cluster.scheduler_address)
     assert killed
     check_batch(report, tmp_path, undisturbed)
 
 
-def test_a_scan_that_is_killed_twice_is_a_failed_row(scans, cluster, tmp_path):
-    with Client(cluster) as client:
-        client.wait_for_workers(2)
-        workers = list(client.run(os.getpid).values())
-    done = threading.Event()
-
-    def kill():
-        while not done.wait(0.02):
-            for pid in children(workers):
-                os.kill(pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
+def test_a_scan_that_kills_its_workers_is_a_failed_row(scans, cluster, tmp_path):
+    with workers_killed(cluster, DEATHS + 1) as killed:
         report = usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address)
-    finally:
-        done.set()
-        killer.join()
+    assert len(killed) == DEATHS + 1
     (row,) = report.rows
     assert row.failure == "killed"
-    assert "was ended by SIGKILL, as the system does when memory runs out" in row.error
+    assert "every Dask worker that began this scan was killed" in row.error
     assert not list((tmp_path / "scan0").glob("*"))
-    assert usdenoise.run_batch(
-        scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address, retry_failed=True
-    ).all_done
+    assert usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address).all_done
 
 
-def test_other_ends_of_a_scan_are_failed_rows_with_a_reason(scans, cluster, tmp_path, monkeypatch):
-    scan = Scan(scans / "scan0.h5", "scan0.h5", tmp_path / "scan0")
-    arguments = {"options": usdenoise.DenoiseOptions(), "reading": {}}
+@pytest.mark.parametrize(
+    ("error", "failure", "message"),
+    [
+        (ModuleNotFoundError("No module named 'usdenoise'"), "unexpected",
+         r"could not do this scan \(ModuleNotFoundError: No module named 'usdenoise'\); install the same version"),
+        (CancelledError(), "killed", "the Dask scheduler dropped this scan; run the batch again"),
+    ],
+)  # fmt: skip
+def test_what_a_worker_cannot_do_is_a_failed_row(
+    scans, cluster, tmp_path, monkeypatch, error, failure, message
+):
+    def fail(*arguments):
+        raise error
 
-    def without_the_package(*arguments):
-        raise ModuleNotFoundError("No module named 'usdenoise'")
-
-    def two_workers_died(*arguments):
-        raise KilledWorker("filter_scan", SimpleNamespace(address="tcp://127.0.0.1:1"), 2)
-
-    with Client(cluster) as client:
-        client.wait_for_workers(2)
-        for task, failure, message in (
-            (
-                without_the_package,
-                "unexpected",
-                "could not do this scan .ModuleNotFoundError: No module named",
-            ),
-            (two_workers_died, "killed", "the Dask worker of this scan was killed twice"),
-        ):
-            monkeypatch.setattr(dask_pool, "filter_scan", task)
-            pool = DaskPool(client, arguments, None)
-            pool.start(scan)
-            (event,) = pool.receive(30)
-            assert event.values[0] == failure
-            assert re.search(message, event.values[1])
-            assert pool.is_idle
-        monkeypatch.setattr(dask_pool, "filter_scan", lambda *arguments: time.sleep(1))
-        pool = DaskPool(client, arguments, None)
-        pool.start(scan)
-        assert pool.receive(0.01) == []
-        next(iter(pool._running)).cancel()
-        (event,) = pool.receive(30)
-        assert event.values == ("killed", "the Dask scheduler dropped this scan; run the batch again")
+    monkeypatch.setattr(executors, "filter_on_worker", fail)
+    (row,) = usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address).rows
+    assert row.failure == failure
+    assert re.search(message, row.error)
 
 
 def test_an_interrupted_batch_leaves_whole_results_alone_and_is_resumed(scans, undisturbed, tmp_path):

@@ -1,17 +1,15 @@
 """The rows of a comparison: right numbers for a method that works, a sentence for one that fails."""
 
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import usdenoise
 from tests.reference import loops
-from usdenoise.comparison import CONTENDERS, compare
+from usdenoise.comparison import CONTENDERS, compare, compare_methods
 from usdenoise.comparison.contender_runs import Work
-from usdenoise.comparison.method_process import MethodTask, relative_distance, run_task
+from usdenoise.comparison.method_process import relative_distance, run_method
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.formats.truth import Truth, read_truth
@@ -224,17 +222,32 @@ def test_a_method_that_diverges_or_cannot_be_is_a_row_that_says_so(acquisition):
     assert "must be in (0, 0.5)" in second["message"]
 
 
-def test_a_method_that_the_system_kills_is_a_row_that_says_so(acquisition, monkeypatch):
-    real = subprocess.Popen
+def killed(*arguments):
+    signal.raise_signal(signal.SIGKILL)
 
-    def killing(arguments, **settings):
-        code = f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
-        return real([sys.executable, "-c", code], **settings)
 
-    monkeypatch.setattr(subprocess, "Popen", killing)
+def broken(*arguments):
+    raise ArithmeticError("no number")
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "message"),
+    [
+        (
+            killed,
+            "killed",
+            "its process was ended by SIGKILL, as the system does when memory runs out; take fewer",
+        ),
+        (broken, "failed", "ArithmeticError: no number"),
+    ],
+)
+def test_a_method_whose_process_fails_is_a_row_that_says_so(
+    acquisition, monkeypatch, method, status, message
+):
+    monkeypatch.setattr(compare_methods, "run_method", method)
     row = compare(acquisition, ["rsvd"], low_cutoff=LOW, rank=RANK).rows[0]
-    assert row["status"] == "killed"
-    assert "signal 9 ended its process, perhaps for lack of memory; take fewer --frames" in row["message"]
+    assert row["status"] == status
+    assert row["message"].startswith(message)
 
 
 def test_parameters_reach_their_method(acquisition):
@@ -303,10 +316,7 @@ def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, nam
     )
     reference = tmp_path / "reference.npy"
     write_array(reference, stack.reshape(-1, 60))
-    task = MethodTask(
-        name, work, tmp_path / "stack.npy", tmp_path / "answer", reference, tmp_path / "kept.npy"
-    )
-    answer = run_task(task)
+    answer = run_method(name, work, tmp_path / "stack.npy", reference, tmp_path / "kept.npy")
     assert answer.status == "done"
     kept = read_array(tmp_path / "kept.npy")
     assert answer.filtered.power == pytest.approx(np.mean(np.abs(kept) ** 2, axis=1), rel=1e-4)

@@ -1,21 +1,38 @@
-"""Decide whether one more job fits into the memory."""
+"""Decide whether one more scan fits into the memory."""
 
-from collections.abc import Iterable
+from threading import Lock
+
+from usdenoise.system import memory
 
 
-def admits(needed: int, running: Iterable[tuple[int, int]], available: float) -> bool:
-    """Return whether one more job fits into the memory that the running jobs leave.
+class Admission:
+    """The memory that the processes of a batch are expected to take.
 
-    Running jobs still have a claim on the part of their expected memory that they have not yet taken.
-
-    Parameters
-    ----------
-    needed : int
-        Expected memory of the new job, in bytes.
-    running : iterable of (int, int)
-        Expected memory of each running job and the memory that it holds now, both in bytes.
-    available : float
-        Memory that the system can still give, in bytes.
+    Running processes still have a claim on the part of their expected memory that they have not yet taken.
     """
-    promised = sum(max(0, expected - taken) for expected, taken in running)
-    return needed <= available - promised
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._expected: dict[int, int] = {}
+
+    def admits(self, pid: int, needed: int) -> bool:
+        """Return whether a process may begin, and then count it until it has ended.
+
+        A process that is alone may always try: no other one will free memory for it.
+
+        Parameters
+        ----------
+        pid : int
+            Process id.
+        needed : int
+            Expected memory in bytes.
+        """
+        with self._lock:
+            taken = {other: memory.resident_bytes(other) for other in self._expected}
+            # A process that has ended holds none. Where the system does not say, all are admitted.
+            self._expected = {other: self._expected[other] for other, held in taken.items() if held}
+            promised = sum(max(0, expected - taken[other]) for other, expected in self._expected.items())
+            fits = not self._expected or needed <= memory.available_bytes() - promised
+            if fits:
+                self._expected[pid] = needed
+            return fits

@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from usdenoise.batch.plan import BatchFile, Scan
-from usdenoise.batch.table import Failure, Row, Status, outcome
+from usdenoise.batch.table import Failure, Row, Status, outcome, scan_row
 from usdenoise.errors import InputError
 from usdenoise.formats.file_state import STATE, file_state, is_same_state, sha256, size_on_disk
 from usdenoise.system.provenance import software
@@ -39,22 +39,19 @@ class Decision:
         Whether the scan is run, skipped, or kept as a failure.
     reason : str
         Reason for the action, in words.
-    report : mapping or None
-        Report of the complete results, for a scan that is skipped.
-    earlier : mapping or None
-        Fields of the failed row that is kept, for a scan that would fail again.
+    row : Row or None
+        Row of a scan that is not run.
     """
 
     action: Action
     reason: str
-    report: Mapping[str, Any] | None = None
-    earlier: Mapping[str, Any] | None = None
+    row: Row | None = None
 
 
 def decide(
     scan: Scan,
     asked: Mapping[str, Any],
-    failures: Mapping[str, Mapping[str, Any]],
+    failures: Mapping[str, Row],
     *,
     overwrite: bool = False,
     retry_failed: bool = False,
@@ -67,7 +64,7 @@ def decide(
         Scan to decide about.
     asked : mapping
         Options of every job now, in the form of :func:`usdenoise.system.provenance.requested`.
-    failures : mapping from str to mapping
+    failures : mapping from str to Row
         Failed rows by the names of their scans, from :func:`earlier_failures`.
     overwrite : bool
         Whether to run the scan even if its results are complete.
@@ -80,26 +77,27 @@ def decide(
     if earlier is not None and _same_input_failed(scan, earlier):
         if retry_failed:
             return Decision(Action.RUN, "failed before, tried again")
-        return Decision(Action.KEEP_FAILED, "failed before; --retry-failed tries again", earlier=earlier)
+        reason = "failed before; --retry-failed tries again"
+        return Decision(Action.KEEP_FAILED, reason, replace(earlier, reason=reason))
     if not os.path.exists(scan.report):
         begun = os.path.isdir(scan.folder) and any(scan.folder.glob(f"*{_escaped(scan.path.stem)}_*"))
         return Decision(Action.RUN, "stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())
-        outcome(report)
-        reason = _difference(scan, report, asked)
+        row = scan_row(scan, Status.SKIPPED, "whole", **outcome(report))
+        difference = _difference(scan, report, asked)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Decision(Action.RUN, "its report cannot be read")
-    return Decision(Action.SKIP, "whole", report) if reason is None else Decision(Action.RUN, reason)
+    return Decision(Action.SKIP, "whole", row) if difference is None else Decision(Action.RUN, difference)
 
 
-def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Row]:
     """Return the rows of the last batch that would fail again under the same version and options, by scan."""
     try:
         record = json.loads((folder / BatchFile.RECORD).read_text())
         if record["requested"] != asked or record["software"]["usdenoise"] != software()["usdenoise"]:
             return {}
-        return {row["scan"]: vars(_read_row(row)) for row in record["rows"] if row["failure"] in LASTING}
+        return {row["scan"]: _read_row(row) for row in record["rows"] if row["failure"] in LASTING}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -109,9 +107,11 @@ def _read_row(fields: Mapping[str, Any]) -> Row:
     return Row(**{**fields, "status": Status(fields["status"]), "failure": Failure(fields["failure"])})
 
 
-def _same_input_failed(scan: Scan, earlier: Mapping[str, Any]) -> bool:
-    state = file_state(scan.path, earlier["input_other_files"])
-    return state is not None and is_same_state(state, {name: earlier[f"input_{name}"] for name in STATE})
+def _same_input_failed(scan: Scan, earlier: Row) -> bool:
+    state = file_state(scan.path, earlier.input_other_files)
+    return state is not None and is_same_state(
+        state, {name: getattr(earlier, f"input_{name}") for name in STATE}
+    )
 
 
 def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:

@@ -2,31 +2,35 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from usdenoise.batch.dask_pool import DaskPool
+from usdenoise.batch.executors import ScanExecutor, ScansHere, ScansOnDask, drain
+from usdenoise.batch.filter_scan import STARTS, failed
 from usdenoise.batch.index_page import IndexPage
-from usdenoise.batch.lock import FolderLock
+from usdenoise.batch.lock import locked
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
-from usdenoise.batch.pool import Event, Pool
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
-from usdenoise.batch.scan_process import EventKind
-from usdenoise.batch.table import Row, Status, outcome, scan_row, write_tables
+from usdenoise.batch.table import Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
 from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import available_threads
+from usdenoise.system.processes import GRACE_S
 from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 
 _TICK_S = 0.5
 """Longest time without a call of `Watcher.tick`, in s: a live table moves twice a second."""
+
+_STOP_S = 2 * GRACE_S
+"""Longest time in s that Dask workers have to stop."""
 
 _WITH_RESULTS = (Status.DONE, Status.SKIPPED)
 
@@ -79,7 +83,13 @@ class BatchReport:
     @property
     def summary(self) -> dict[str, Any]:
         """Number of scans in total and by status, seconds, and paths of the batch's own files."""
-        return _summary(self.rows, self.seconds, self.output)
+        counts = Counter(row.status for row in self.rows)
+        return {
+            "scans": len(self.rows),
+            **{status.key: counts[status] for status in Status},
+            "seconds": self.seconds,
+            "output": dict(self.output),
+        }
 
     @property
     def all_done(self) -> bool:
@@ -132,8 +142,6 @@ def run_batch(
     watcher: Watcher | None = None,
 ) -> BatchReport:
     """Denoise many acquisitions, each in its own process, and skip those that have complete results.
-
-    A script must call this function under ``if __name__ == "__main__":``, because it starts processes.
 
     Parameters
     ----------
@@ -197,26 +205,28 @@ def run_batch(
     asked = requested(**complete)
     # The scans come first: without any, no folder may be made.
     scans = _scans(paths, folder, patterns)
-    with FolderLock(folder) as lock, ExitStack() as stack:
-        lock.acquire()
+    with locked(folder), ExitStack() as stack:
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         # A scan that is skipped may have been killed as well, when its results were to be replaced.
         for scan in decisions:
             remove_leftovers(scan.folder)
         watcher.planned(decisions)
+        if dask is None:
+            jobs = jobs or _jobs(complete["options"], decisions)
+            share = {**complete, "options": _share(complete["options"], jobs)}
+            executor: ScanExecutor = ScansHere(jobs, share, command)
+        else:
+            executor = ScansOnDask(stack.enter_context(dask_client(dask)), complete, command)
+        index = IndexPage(folder, list(decisions), command, complete["display"].levels)
         rows: dict[Scan, Row] = {}
-        jobs = jobs or _jobs(complete["options"], decisions)
-        pool = stack.enter_context(_pool(jobs, dask, complete, command))
-        output = {
-            "table": str(folder / BatchFile.TABLE),
-            "record": str(folder / BatchFile.RECORD),
-            "index": str(folder / BatchFile.INDEX),
-        }
-        levels = complete["display"].levels
-        index = IndexPage(folder, list(decisions), command, levels)
 
         def report() -> BatchReport:
             left = {scan: scan_row(scan, Status.NOT_RUN, decisions[scan].reason) for scan in decisions}
+            output = {
+                "table": str(folder / BatchFile.TABLE),
+                "record": str(folder / BatchFile.RECORD),
+                "index": str(folder / BatchFile.INDEX),
+            }
             return BatchReport(tuple({**left, **rows}.values()), time.monotonic() - began, output)
 
         def keep_table() -> None:
@@ -224,14 +234,18 @@ def run_batch(
             write_tables(folder, so_far.rows, so_far.summary, asked, command)
             index.finish(rows)
 
+        running: dict[Future[dict[str, Any]], tuple[Scan, float]] = {}
         try:
-            _run(decisions, rows, pool, stop_on_error, watcher, index)
+            _run(decisions, rows, running, executor, stop_on_error, watcher, index)
         # Even after an interruption no process is left, and the table has the finished scans.
         except BaseException as error:
             with uninterrupted():
-                for event in pool.stop():
-                    if event.kind == EventKind.DONE:
-                        rows[event.scan] = _row(event, decisions[event.scan])
+                executor.stop()
+                for future in wait(running, _STOP_S).done:
+                    scan = running[future][0]
+                    row = _row(scan, decisions[scan], future, executor, 0.0)
+                    if row.status == Status.DONE:
+                        rows[scan] = row
                 for scan in decisions:
                     if scan not in rows:
                         remove_leftovers(scan.folder)
@@ -239,6 +253,7 @@ def run_batch(
             done = sum(row.status in _WITH_RESULTS for row in rows.values())
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
+        executor.stop()
         keep_table()
         return report()
 
@@ -269,18 +284,6 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**defaults, **(arguments or {})}
 
 
-@contextmanager
-def _pool(
-    jobs: int, dask: str | None, arguments: Mapping[str, Any], command: list[str] | None
-) -> Iterator[Pool | DaskPool]:
-    """Yield what the scans are given to: processes here, or Dask workers."""
-    if dask is None:
-        yield Pool(jobs, {**arguments, "options": _share(arguments["options"], jobs)}, command)
-        return
-    with dask_client(dask) as client:
-        yield DaskPool(client, arguments, command)
-
-
 def _jobs(options: DenoiseOptions, decisions: Mapping[Scan, Decision]) -> int:
     """Return how many scans are worked on at a time: scans side by side are faster than threads in one scan."""
     n_scans = sum(decision.action == Action.RUN for decision in decisions.values())
@@ -294,73 +297,51 @@ def _share(options: DenoiseOptions, jobs: int) -> DenoiseOptions:
 def _run(
     decisions: Mapping[Scan, Decision],
     rows: dict[Scan, Row],
-    pool: Pool | DaskPool,
+    running: dict[Future[dict[str, Any]], tuple[Scan, float]],
+    executor: ScanExecutor,
     stop_on_error: bool,
     watcher: Watcher,
     index: IndexPage,
 ) -> None:
     """Run the scans and fill `rows`; a scan that was not started has no row."""
-    running: set[Scan] = set()
 
     def finish(scan: Scan, row: Row) -> None:
         rows[scan] = row
-        running.discard(scan)
         watcher.finished(row)
 
-    waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
+    def pass_on(scan: Scan, kind: str, value: Any) -> None:
+        if kind == STARTS:
+            watcher.started(scan, value)
+        else:
+            watcher.progress(scan, f"{kind} {value}")
+
     for scan, decision in decisions.items():
-        if decision.action == Action.SKIP and decision.report is not None:
-            finish(scan, scan_row(scan, Status.SKIPPED, decision.reason, **outcome(decision.report)))
-        elif decision.action == Action.KEEP_FAILED and decision.earlier is not None:
-            finish(scan, Row(**{**decision.earlier, "reason": decision.reason}))
-    while waiting or not pool.is_idle:
+        if decision.row is not None:
+            finish(scan, decision.row)
+    waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
+    while waiting or running:
         if stop_on_error and any(row.status == Status.FAILED for row in rows.values()):
             waiting.clear()
-        while waiting and pool.is_free:
+        while waiting and len(running) < executor.slots:
             scan = waiting.popleft()
-            running.add(scan)
-            watcher.started(scan, pool.start(scan))
-        for event in pool.receive(_TICK_S):
-            if not event.is_last:
-                watcher.progress(event.scan, " ".join(map(str, (event.kind, *event.values))))
-                continue
-            if event.kind == EventKind.LOST:
-                remove_leftovers(event.scan.folder)
-            finish(event.scan, _row(event, decisions[event.scan]))
-        index.update(rows, running)
+            running[executor.submit(scan)] = scan, time.monotonic()
+        done = wait(running, _TICK_S, FIRST_COMPLETED).done
+        # Every message about a finished scan has come by now.
+        drain(executor.messages, pass_on)
+        for future in done:
+            scan, began = running.pop(future)
+            finish(scan, _row(scan, decisions[scan], future, executor, time.monotonic() - began))
+        index.update(rows, {scan for scan, _ in running.values()})
         watcher.tick()
 
 
-def _row(event: Event, decision: Decision) -> Row:
-    """Return the row of a last event.
-
-    Parameters
-    ----------
-    event : Event
-        Last event of the scan's process.
-    decision : Decision
-        Decision about the scan, whose reason goes into the row.
-    """
-    if event.kind == EventKind.DONE:
-        return scan_row(event.scan, Status.DONE, decision.reason, **event.values[0])
-    # A process that was lost has not said in which state it found its input.
-    failure, sentence, state = (*event.values, None)[:3]
-    return scan_row(
-        event.scan,
-        Status.FAILED,
-        decision.reason,
-        seconds=event.seconds,
-        error=sentence,
-        failure=failure,
-        **{f"input_{name}": value for name, value in (state or {}).items()},
-    )
-
-
-def _summary(rows: Sequence[Row], seconds: float, output: Mapping[str, str]) -> dict[str, Any]:
-    counts = Counter(row.status for row in rows)
-    return {
-        "scans": len(rows),
-        **{status.key: counts[status] for status in Status},
-        "seconds": seconds,
-        "output": dict(output),
-    }
+def _row(
+    scan: Scan, decision: Decision, future: Future[dict[str, Any]], executor: ScanExecutor, seconds: float
+) -> Row:
+    """Return the row of a scan that has ended; of one that was lost, after its files are removed."""
+    try:
+        fields = future.result()
+    except (Exception, CancelledError) as error:
+        remove_leftovers(scan.folder)
+        fields = {**failed(*executor.loss(error)), "seconds": seconds}
+    return scan_row(scan, reason=decision.reason, **fields)

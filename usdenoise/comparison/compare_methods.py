@@ -1,8 +1,6 @@
 """The library call: an acquisition and names of methods in, rows of the comparison and images out."""
 
 import difflib
-import pickle
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.comparison.comparison_rows import FiguresOfMerit, Picture, blood_row, method_row
 from usdenoise.comparison.contender_runs import Work
 from usdenoise.comparison.contenders import CONTENDERS
-from usdenoise.comparison.method_process import MethodResult, MethodTask
+from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.errors import OptionError
 from usdenoise.formats.scratch import write_array
 from usdenoise.formats.truth import Truth
@@ -25,7 +23,7 @@ from usdenoise.recipe.first_look import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.precision import checked_conversion
-from usdenoise.system.helper_process import start_python
+from usdenoise.system.processes import ProcessDiedError, ProcessExecutor
 
 DEFAULT_SAMPLING = (DenoiseOptions().sampling,)
 
@@ -215,7 +213,7 @@ class _MethodRunner:
         self._stack = scratch / "stack.npy"
         with checked_conversion(stack, dtype, acquisition.name):
             write_array(self._stack, np.ascontiguousarray(stack, dtype=dtype))
-        # A task carries the metadata of the stack alone; the process reads the entries from the scratch folder.
+        # A process is sent the metadata of the stack alone; it reads the entries from the scratch folder.
         zeros: NDArray[Any] = np.zeros([PLACEHOLDER_LENGTH] * stack.ndim, dtype)
         self._placeholder = replace(acquisition, iq=zeros, axes=axes)
         self._settings = settings
@@ -273,31 +271,16 @@ class _MethodRunner:
             threads=settings.threads,
             parameters={**contender.defaults, **settings.parameters.get(name, {})},
         )
-        path = self._scratch / "result.pickle"
-        path.unlink(missing_ok=True)
-        task = MethodTask(name, work, self._stack, path, self._reference, keep)
-        with start_python(
-            "from usdenoise.comparison.method_process import main; main()",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:
+        with ProcessExecutor(1, [run_method.__module__], timeout_s=settings.timeout) as executor:
+            future = executor.submit(run_method, name, work, self._stack, self._reference, keep)
             try:
-                _, said = process.communicate(pickle.dumps(task), settings.timeout)
-            except subprocess.TimeoutExpired:
+                result: MethodResult = future.result()
+            except TimeoutError:
                 return MethodResult("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
-            finally:
-                process.kill()
-        if process.returncode < 0:
-            return MethodResult(
-                "killed",
-                f"signal {-process.returncode} ended its process, perhaps for lack of memory; take fewer --frames",
-            )
-        if process.returncode or not path.exists():
-            last = said.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            return MethodResult("failed", last[0])
-        with path.open("rb") as file:
-            result: MethodResult = pickle.load(file)
+            except ProcessDiedError as error:
+                return MethodResult("killed", f"its process {error}; take fewer --frames")
+            except Exception as error:
+                return MethodResult("failed", f"{type(error).__name__}: {error}")
         return result
 
 

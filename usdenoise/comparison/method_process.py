@@ -1,8 +1,7 @@
 """One method alone in its own process, so that its time and memory are measured alone and it can be stopped."""
 
-import pickle
-import sys
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,36 +19,8 @@ from usdenoise.system.memory import peak_memory_bytes
 
 
 @dataclass(frozen=True)
-class MethodTask:
-    """A method to run, and the files in the scratch folder that it reads and writes.
-
-    Attributes
-    ----------
-    contender : str
-        Name of the method in CONTENDERS.
-    work : Work
-        Input of the method. Its stack is a few zeros with the metadata; the process reads the data from `stack`.
-    stack : Path
-        File of the stack.
-    result : Path
-        File that the :class:`MethodResult` is written to.
-    reference : Path or None
-        File of the filtered matrix that the distance is measured to; None for no distance.
-    keep : Path or None
-        File that the filtered matrix is written to; None to discard it.
-    """
-
-    contender: str
-    work: Work
-    stack: Path
-    result: Path
-    reference: Path | None
-    keep: Path | None
-
-
-@dataclass(frozen=True)
 class MethodResult:
-    """Outcome of a :class:`MethodTask`.
+    """Outcome of a method.
 
     Attributes
     ----------
@@ -75,15 +46,33 @@ class MethodResult:
     distance: float | None = None
 
 
-def run_task(task: MethodTask) -> MethodResult:
-    """Run the method of a task on the stack in the scratch folder, after a warm-up that is not timed."""
-    contender = CONTENDERS[task.contender]
-    _warm_up(contender.run, task.work)
-    work = replace(task.work, stack=replace(task.work.stack, iq=read_array(task.stack)))
+def run_method(
+    name: str, work: Work, stack: Path, reference: Path | None = None, keep: Path | None = None
+) -> MethodResult:
+    """Run a method on a stack in the scratch folder, after a warm-up that is not timed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method in CONTENDERS.
+    work : Work
+        Input of the method. Its stack is a few zeros with the metadata; the data are read from `stack`.
+    stack : Path
+        File of the stack.
+    reference : Path, optional
+        File of the filtered matrix that the distance is measured to; by default none is measured.
+    keep : Path, optional
+        File that the filtered matrix is written to; by default it is discarded.
+    """
+    method = CONTENDERS[name].run
+    # stderr is for the comparison.
+    warnings.simplefilter("ignore")
+    _warm_up(method, work)
+    work = replace(work, stack=replace(work.stack, iq=read_array(stack)))
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            filtered = contender.run(work)
+            filtered = method(work)
     except DivergedError as error:
         return MethodResult("diverged", error.command_line_text)
     except UsdenoiseError as error:
@@ -95,11 +84,11 @@ def run_task(task: MethodTask) -> MethodResult:
     seconds, peak = time.perf_counter() - began, peak_memory_bytes()
     if not np.isfinite(filtered.power).all():
         return MethodResult("diverged", "the filtered stack is not finite; try --precision double")
-    if task.keep is not None:
-        write_array(task.keep, filtered.matrix)
+    if keep is not None:
+        write_array(keep, filtered.matrix)
     distance = None
-    if task.reference is not None:
-        distance = relative_distance(filtered.matrix, read_array(task.reference, mapped=True))
+    if reference is not None:
+        distance = relative_distance(filtered.matrix, read_array(reference, mapped=True))
     return MethodResult("done", "", seconds, peak, replace(filtered, matrix=filtered.matrix[:0]), distance)
 
 
@@ -137,10 +126,3 @@ def _warm_up(run: Any, work: Work) -> None:
     small = Acquisition(noise.astype(work.stack.iq.dtype), "zxt", frame_rate_hz=work.stack.frame_rate_hz)
     with suppress(UsdenoiseError):
         run(replace(work, stack=small, low=1, high="none", rank=3))
-
-
-def main() -> None:
-    """Read a task from stdin, run it, and write its result to the file that it names."""
-    task = pickle.load(sys.stdin.buffer)
-    with task.result.open("wb") as file:
-        pickle.dump(run_task(task), file)
