@@ -5,17 +5,16 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from dataclasses import Field, fields
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from usdenoise.cli import main
-from usdenoise.options.denoise_options import CHOICES, DenoiseOptions, flag
+from usdenoise.options import DenoiseOptions
+from usdenoise.options.declaration import Option, flag
 from usdenoise.recipe.denoise import denoise
 
 ROOT = Path(__file__).parents[1]
@@ -50,15 +49,14 @@ def entry(run_help: str, name: str) -> str:
     return " ".join(found[1].split())
 
 
-@pytest.mark.parametrize("field", fields(DenoiseOptions), ids=lambda field: field.name)
-def test_every_option_has_a_flag_that_shows_its_default(field: Field[Any], run_help: str) -> None:
-    name, default = field.name, field.default
-    text = entry(run_help, name)
-    if default is None or default is False:
+@pytest.mark.parametrize("option", DenoiseOptions.declared.values(), ids=lambda option: option.name)
+def test_every_option_has_a_flag_that_shows_its_default(option: Option, run_help: str) -> None:
+    text = entry(run_help, option.name)
+    if option.default is None or option.default is False:
         assert "[default:" not in text
     else:
-        assert f"[default: {default}]" in text
-    for choice in CHOICES.get(name, ()):
+        assert f"[default: {option.default}]" in text
+    for choice in option.choices:
         assert re.search(rf"[\[|]{re.escape(choice)}[\]|]", text)
 
 

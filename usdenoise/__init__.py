@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from usdenoise.images.flow import signed_power as signed_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
-    from usdenoise.jobs.job_options import Display as Display
-    from usdenoise.jobs.job_options import Output as Output
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.save_call import save as save
     from usdenoise.jobs.sequence_call import sequence as sequence
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
+    from usdenoise.options.job_options import Display as Display
+    from usdenoise.options.job_options import Output as Output
     from usdenoise.pictures.plot import plot as plot
     from usdenoise.recipe.denoise import denoise as denoise
     from usdenoise.recipe.result import DenoiseResult as DenoiseResult
@@ -36,9 +36,9 @@ _HOMES = {
     "Acquisition": "usdenoise.stack.acquisition",
     "DenoiseOptions": "usdenoise.options.denoise_options",
     "DenoiseResult": "usdenoise.recipe.result",
-    "Display": "usdenoise.jobs.job_options",
+    "Display": "usdenoise.options.job_options",
     "METHODS": "usdenoise.completion.descent_methods",
-    "Output": "usdenoise.jobs.job_options",
+    "Output": "usdenoise.options.job_options",
     "UsdenoiseError": "usdenoise.errors",
     "axial_velocity": "usdenoise.images.flow",
     "signed_power": "usdenoise.images.flow",
@@ -62,6 +62,8 @@ def __getattr__(name: str) -> Any:
     if name == "metrics":
         return import_module("usdenoise.images.metrics")
     if name in _HOMES:
+        # Errors name the parameters of all option classes.
+        import_module("usdenoise.options")
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'usdenoise' has no attribute {name!r}")
 

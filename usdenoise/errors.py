@@ -8,24 +8,12 @@ import errno
 import re
 from collections.abc import Iterable
 
-_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])--([a-z][a-z-]*)| with (-o)\b")
+_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(--[a-z][a-z-]*)| with (-o)\b")
 """A flag. One that follows a command, as in "usdenoise run --keep-factors", is part of a command line to type. In
 "another folder with -o" the flag is left out, since functions call that parameter by different names."""
 
-_PYTHON_NAMES = {
-    "frame-rate": "frame_rate_hz",
-    "spacing": "spacing_mm",
-    "no-stack": "stack=False",
-    "no-html": "html=False",
-    "output": "folder",
-    "set": "parameters",
-    "noise-gain": "noise_gain_db",
-    "noise-correlation": "noise_correlation_pixels",
-    "attenuation": "attenuation_db",
-    "max-speed": "max_speed_mm_s",
-    "capillary": "capillary_db",
-}
-"""Parameters of Python that are not called as their flags."""
+PYTHON_NAMES = {"--output": "folder", "--set": "parameters"}
+"""Parameters of Python by their flags. The option classes add theirs; other parameters are called as their flags."""
 
 
 class UsdenoiseError(Exception):
@@ -47,7 +35,7 @@ class UsdenoiseError(Exception):
         return super().__str__()
 
     def __str__(self) -> str:
-        return _FLAG.sub(_python_name, super().__str__())
+        return with_python_names(super().__str__())
 
 
 class InputError(UsdenoiseError):
@@ -127,7 +115,12 @@ def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:
         )
 
 
+def with_python_names(text: str) -> str:
+    """Return a text in which the flags of the command line are replaced by the names of Python."""
+    return _FLAG.sub(_python_name, text)
+
+
 def _python_name(found: re.Match[str]) -> str:
     if found[1] is None:
         return "" if found[2] else found[0]
-    return _PYTHON_NAMES.get(found[1], found[1].replace("-", "_"))
+    return PYTHON_NAMES.get(found[1], found[1].removeprefix("--").replace("-", "_"))

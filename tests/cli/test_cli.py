@@ -375,9 +375,9 @@ def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None
         (("--rank", 41), r"rank 41 is above min\(n_pixels, n_frames\) = 40; lower --rank"),
         (("--rank", 41, "--method", "svd"), r"rank 41 is above min\(n_pixels, n_frames\) = 40; lower --rank"),
         (("--rank", 0), "rank 0 must be at least 1; change --rank"),
-        (("--sampling", 0), r"sampling 0 is outside \(0, 1\].*--sampling"),
-        (("--sampling", 1.5), r"sampling 1.5 is outside \(0, 1\].*--sampling"),
-        (("--sampling", "nan"), r"sampling nan is outside \(0, 1\].*--sampling"),
+        (("--sampling", 0), "sampling 0 must be positive and at most 1; change --sampling"),
+        (("--sampling", 1.5), "sampling 1.5 must be positive and at most 1"),
+        (("--sampling", "nan"), "sampling nan must be positive and at most 1"),
         (
             ("--low-cutoff", 3, "--high-cutoff", "rank"),
             "low_cutoff 3 must be below rank 3; raise --rank or lower --low-cutoff",
@@ -386,10 +386,10 @@ def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None
         (("--low-cutoff", 2, "--high-cutoff", 2), "low_cutoff 2 must be below high_cutoff 2.*--high-cutoff"),
         (("--high-cutoff", 4), "high_cutoff 4 must not be above rank 3; raise --rank or lower --high-cutoff"),
         (("--step", 0.5, "--alpha", 10), "give --step or --alpha, not both"),
-        (("--step", 0), "step 0 must be positive; change --step"),
-        (("--alpha", "nan"), "alpha nan must be positive; change --alpha"),
-        (("--damping", -1), "damping -1 must not be negative; change --damping"),
-        (("--decay", 0), r"decay 0 is outside \(0, 1\]; change --decay"),
+        (("--step", 0), "step 0 must be positive and finite; change --step"),
+        (("--alpha", "nan"), "alpha nan must be positive and finite; change --alpha"),
+        (("--damping", -1), "damping -1 must be at least 0 and finite; change --damping"),
+        (("--decay", 0), "decay 0 must be positive and at most 1; change --decay"),
         (("--iterations", -1), "iterations -1 must be at least 0; change --iterations"),
         (("--seed", -1), "seed -1 must be at least 0; change --seed"),
         (("--threads", 0), "threads 0 must be at least 1; change --threads"),
@@ -699,19 +699,19 @@ def test_simulate_the_same_seed_gives_the_same_stack(tmp_path: Path) -> None:
         (("--shape", "16x0x20"), 2, "--shape"),
         (("--shape", "4x4x20"), 1, "at least 8 x 8 pixels and 2 frames"),
         (("--shape", "16x12x1"), 1, "at least 8 x 8 pixels and 2 frames"),
-        (("--frame-rate", "0"), 1, "frame rate"),
-        (("--frame-rate", "nan"), 1, "frame rate"),
-        (("--frame-rate", "inf"), 1, "frame rate"),
-        (("--center-frequency", "-1"), 1, "centre frequency"),
+        (("--frame-rate", "0"), 1, "change --frame-rate"),
+        (("--frame-rate", "nan"), 1, "change --frame-rate"),
+        (("--frame-rate", "inf"), 1, "change --frame-rate"),
+        (("--center-frequency", "-1"), 1, "change --center-frequency"),
         (("--clutter-to-blood", "nan"), 1, "clutter"),
         (("--clutter-to-blood", "1e9"), 1, "clutter"),
         (("--blood-to-noise", "nan"), 1, "noise"),
-        (("--noise-gain", "inf"), 1, "give --noise-gain from 0 to 100 dB"),
-        (("--noise-correlation", "-1"), 1, "give --noise-correlation from 0 to 100 pixels"),
-        (("--attenuation", "nan"), 1, "give --attenuation from 0 to 100 dB"),
+        (("--noise-gain", "inf"), 1, "from 0 to 100; change --noise-gain"),
+        (("--noise-correlation", "-1"), 1, "from 0 to 100; change --noise-correlation"),
+        (("--attenuation", "nan"), 1, "from 0 to 100; change --attenuation"),
         (("--max-speed", "0"), 1, "change --max-speed"),
         (("--thin-vessels", "-1"), 2, "--thin-vessels"),
-        (("--capillary", "inf"), 1, "give --capillary within 200 dB"),
+        (("--capillary", "inf"), 1, "from -200 to 200; change --capillary"),
         (("--seed", "-1"), 2, "--seed"),
         (("--threads", "0"), 2, "--threads"),
     ],
@@ -809,7 +809,7 @@ def test_cutoff_figure_needs_a_choice(stack: Path, tmp_path: Path) -> None:
 def test_neither_auto_nor_a_number_is_wrong_usage(option: str, stack: Path) -> None:
     result = cli("run", stack, option, "some")
     assert result.exit_code == 2
-    assert "'some' is not auto or a number" in result.stderr
+    assert "'some' is not auto or a" in " ".join(result.stderr.split())
 
 
 def test_a_sample_too_small_for_the_rank_is_warned_about(phantom_file: Path, tmp_path: Path) -> None:

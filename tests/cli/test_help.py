@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import webbrowser
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,11 +12,14 @@ from click.testing import CliRunner
 
 from usdenoise.cli import main
 from usdenoise.cli.main import COMMANDS
-from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
-from usdenoise.phantom import PhantomSettings
+from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
+from usdenoise.options.declaration import Group
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-RARE = {"init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha", "allow_external"}
+RARE = {
+    "init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha", "precision", "db_factor",
+    "allow_external",
+}  # fmt: skip
 
 
 def command(name: str) -> GroupedCommand:
@@ -62,11 +64,9 @@ def test_every_option_is_below_its_heading(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "batch"])
 def test_rarely_used_options_come_under_the_last_heading(name: str) -> None:
-    assert list(Group)[-1] is Group.ADVANCED
-    assert list(sections(page(name)))[-2:] == ["Advanced", "Examples"]
-    rare = {
-        option.name for option in command(name).params if getattr(option, "group", None) is Group.ADVANCED
-    }
+    assert list(Group)[-1] is Group.RARE
+    assert list(sections(page(name)))[-2:] == ["Rarely used", "Examples"]
+    rare = {option.name for option in command(name).params if getattr(option, "group", None) is Group.RARE}
     assert rare == RARE
 
 
@@ -128,17 +128,3 @@ def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def run(line: str) -> None:
     result = CliRunner().invoke(main, shlex.split(line)[1:])
     assert result.exit_code == 0, (line, result.stderr)
-
-
-def test_the_defaults_of_simulate_are_those_of_the_phantom() -> None:
-    given = {name: value for name, value in asdict(PhantomSettings()).items() if value is not None}
-    defaults = {name: str(value) for name, value in given.items()}
-    defaults["shape"] = "x".join(map(str, PhantomSettings().shape))
-    shown = {
-        str(option.name): option.show_default
-        for option in command("simulate").params
-        if isinstance(option, GroupedOption) and isinstance(option.show_default, str)
-    }
-    assert set(shown) == set(defaults) - {"real", "sound_speed_m_s"}
-    for name, text in shown.items():
-        assert text == defaults[name] or float(text) == float(defaults[name])

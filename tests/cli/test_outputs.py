@@ -1,10 +1,8 @@
 """The options of outputs on the command line, and the command expand."""
 
 import json
-import pickle
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from tests.cli.test_cli import REPORT_KEYS, cli, parse, refused, write
 from tests.formats.layouts import LAYOUTS
 from usdenoise import expand, load
-from usdenoise.cli.shared_options import job_arguments
-from usdenoise.jobs.job_options import Output
 
 FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff", "rank", "--threads", "1")
 
@@ -95,16 +91,6 @@ def test_bad_outputs_are_refused_in_one_sentence(
 )
 def test_wrong_outputs_are_wrong_usage(options: tuple[str, ...], stack: Path) -> None:
     assert cli("run", stack, *options).exit_code == 2
-
-
-def test_outputs_travel_between_processes() -> None:
-    values: dict[str, Any] = {
-        "products": ("power", "velocity"), "keep_factors": True, "no_stack": True, "window": None,
-        "compression": "gzip",
-    }  # fmt: skip
-    output = job_arguments(None, values)["output"]
-    assert output == Output("gzip", True, False, ("power", "velocity"))
-    assert pickle.loads(pickle.dumps(output)) == output
 
 
 @pytest.mark.parametrize("key", ["IQData v7.3, cell", "(2, z, x, t)", "UFF", "EchoFrame", "ConfUSIus", "npz"])

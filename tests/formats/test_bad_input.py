@@ -105,7 +105,8 @@ def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
     for read in (load, describe):
         with pytest.raises(
-            OptionError, match=rf"^frames is {re.escape(repr(frames))}, and must be a slice of whole numbers"
+            OptionError,
+            match=rf"^frames {re.escape(repr(frames))} is not known; give frames a slice of whole numbers",
         ):
             read(path, frames=frames)
     assert load(path, frames=slice(np.int64(1), np.int32(4))).iq.shape == (3, 4, 3)
@@ -367,13 +368,10 @@ def test_too_few_frames(frames: slice, says: str, tmp_path: Path) -> None:
             load(name, frames=frames)
 
 
-@pytest.mark.parametrize("spacing", [(0.1, 0.2, 0.3), (0.1, 0.2, 0.3, 0.4)])
-def test_too_many_pitches(spacing: tuple[float, ...], tmp_path: Path) -> None:
+def test_too_many_pitches(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "x.h5", iq=IQ)
-    with pytest.raises(
-        InputError, match=f"{len(spacing)} pixel pitches do not fit the 2 spatial axes zx.*spacing_mm"
-    ):
-        load(path, spacing_mm=spacing)
+    with pytest.raises(InputError, match=r"3 pixel pitches do not fit the 2 spatial axes zx.*spacing_mm"):
+        load(path, spacing_mm=(0.1, 0.2, 0.3))
 
 
 # ---------------------------------------------------------------- files that claim more than they hold

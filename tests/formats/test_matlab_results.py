@@ -17,8 +17,8 @@ from usdenoise import load
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
 from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 
 ZXT = IQ.transpose(1, 2, 0)
 

@@ -19,8 +19,8 @@ from usdenoise.errors import InputError
 from usdenoise.formats import describe
 from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 from usdenoise.stack.acquisition import spatial_order
 
 SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)

@@ -18,7 +18,7 @@ from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats import bids
 from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
+from usdenoise.options.job_options import Output
 
 SEQUENCE = Output(window=20, nifti=True)
 

@@ -15,7 +15,7 @@ from tests.formats.test_results import IQ, OPTIONS, VOLUMES
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.jobs import image_job
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
+from usdenoise.options.job_options import Output
 
 # Sums with weights see any exchange of axes, of real and imaginary parts, and of signs.
 PROGRAM = """

@@ -21,8 +21,8 @@ from usdenoise.formats.results import ResultFile, write_result
 from usdenoise.jobs import image_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.expand_job import expand_to_file
-from usdenoise.jobs.job_options import Output
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 from usdenoise.stack.acquisition import Acquisition
 
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
@@ -140,16 +140,16 @@ def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
         ({"stack": False}, "nothing is kept; add keep_factors"),
         (
             {"products": ("power", "color")},
-            "product 'color' is not known; choose among power, blood, directional",
+            "products .*'color'.* is not known; choose one or more of power, blood, directional",
         ),
         ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
         ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
         ({"movie": "gif"}, "movie needs window; give window the number"),
         ({"nifti": True}, "nifti needs window; give window the number"),
         ({"stride": 3}, "stride needs window; give window the number"),
-        ({"window": 1}, "window 1 must be at least 2 frames; change window"),
+        ({"window": 1}, "window 1 must be at least 2; change window"),
         ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change stride"),
-        ({"window": 9, "stride": 0}, "stride 0 must be from 1"),
+        ({"window": 9, "stride": 0}, "stride 0 must be at least 1"),
         ({"window": 9, "keep_factors": True}, "factors of its own.*leave out keep_factors or window"),
     ],
 )

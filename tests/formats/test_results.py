@@ -28,9 +28,9 @@ from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.jobs import image_job, job_frame
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.progress import Silence
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, Terms
 from usdenoise.stack.acquisition import Acquisition
 

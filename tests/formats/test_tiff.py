@@ -11,7 +11,7 @@ import tifffile
 from tests.formats.test_results import OPTIONS, write
 from usdenoise.formats.tiff import read_tiff, tiff
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Output
+from usdenoise.options.job_options import Output
 
 SPACING = {"z": 0.05, "x": 0.1, "y": 0.4}
 

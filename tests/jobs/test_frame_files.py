@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import all_frames
 from usdenoise.formats.tables import tsv_text
-from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 
 BAD = [9, 70, 71]

@@ -14,8 +14,8 @@ import usdenoise
 from tests.formats.test_neighbours import voxel_data
 from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.jobs import run_job as job
+from usdenoise.options.reading_options import ReadOptions
 
 OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2, "bad_frames": "keep"}
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"

@@ -15,10 +15,10 @@ from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
 from usdenoise.jobs.job_frame import Job
-from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.page_content import PageContent, carpet_of, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.stack.acquisition import Acquisition
 
 RNG = np.random.default_rng(0)

@@ -134,9 +134,9 @@ def test_sizes(text: str, size: int, phantom_file: Path, tmp_path: Path) -> None
         assert report["scratch_bytes"] == math.prod(report["input"]["shape"]) * 8 * (size < 256 << 20)
         # The values once, and the digest.
         assert report["input"]["passes_over_file"] == 2
-    from usdenoise.cli.option_values import size as read_size
+    from usdenoise.cli.shared_options import read_size
 
-    assert read_size(None, None, text) == size  # type: ignore[arg-type]
+    assert read_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1G", "0", "1X", "5 M"])

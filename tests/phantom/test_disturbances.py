@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
-from usdenoise.errors import OptionError
 from usdenoise.frames.displacement import displacements
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
@@ -69,21 +68,3 @@ def test_the_file_has_the_numbers_of_the_bad_frames(tmp_path):
     with h5py.File(tmp_path / "x.h5") as file, h5py.File(tmp_path / "y.h5") as other:
         assert file["truth/bad_frames"].shape == (3,)
         assert "bad_frames" not in other["truth"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"bad_frames": 61}, "61 bad frames of 60 cannot be made; give bad_frames from 0 to 60"),
-        (
-            {"bad_frame_level": 0},
-            "interference of 0 times the rms cannot be made; give bad_frame_level above 0",
-        ),
-        ({"jerk_pixels": 6}, "a jerk of 6 pixels cannot be made; give jerk within 5 pixels"),
-        ({"drift_pixels": -7}, "a drift of -7 pixels cannot be made; give drift within 5 pixels"),
-        ({"breathing": (9.0, 1.0)}, "a breathing of 9 pixels cannot be made; give breathing within 5 pixels"),
-    ],
-)
-def test_disturbances_beyond_their_range_are_refused(given, message):
-    with pytest.raises(OptionError, match=message):
-        replace(QUIET, **given)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.conftest import all_frames
-from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 
@@ -131,18 +130,3 @@ def test_volumes():
     blood = power(terms.blood)
     assert blood[phantom.mask].mean() == pytest.approx(1.0, rel=0.2)
     assert blood[~phantom.mask].mean() < 0.5
-
-
-@pytest.mark.parametrize("shape", [(4, 8, 10), (8, 8, 1), (8, 8), (8, 8, 2, 2, 2)])
-def test_impossible_shapes_are_refused(shape):
-    with pytest.raises(OptionError, match="give shape as ZxXxT"):
-        PhantomSettings(shape)
-
-
-@pytest.mark.parametrize(
-    ("name", "option"), [("frame_rate_hz", "frame_rate_hz"), ("center_frequency_hz", "center_frequency")]
-)
-@pytest.mark.parametrize("value", [0.0, np.inf])
-def test_rates_must_be_positive(name, option, value):
-    with pytest.raises(OptionError, match=f"{value:g} Hz must be positive and finite; change {option}$"):
-        PhantomSettings(**{name: value})

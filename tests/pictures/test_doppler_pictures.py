@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
+from usdenoise.options.job_options import COLOR_MAPS
 from usdenoise.pictures.cutoff_figure import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
-from usdenoise.pictures.figure_choices import COLOR_MAPS
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)

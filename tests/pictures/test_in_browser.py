@@ -13,10 +13,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_pla
 from tests.conftest import SMALL
 from tests.pictures.reports import EVIL, report
 from usdenoise.batch.run_batch import run_batch
-from usdenoise.jobs.job_options import Output
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pictures.batch_page import Entry, batch_page
 from usdenoise.pictures.charts import Chart

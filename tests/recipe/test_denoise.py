@@ -162,13 +162,13 @@ def test_stacks_without_content(values, options, error, words):
         ({"high_cutoff": "some"}, "high_cutoff 'some' is not known"),
         ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
         ({"step": -1.0}, "step -1 must be positive"),
-        ({"damping": -1.0}, "damping -1 must not be negative"),
-        ({"decay": 0.0}, "decay 0 is outside"),
+        ({"damping": -1.0}, "damping -1 must be at least 0"),
+        ({"decay": 0.0}, "decay 0 must be positive and at most 1"),
         ({"threads": 0}, "threads 0 must be at least 1"),
         ({"method": "magic"}, "method 'magic' is not known"),
         ({"preset": "magic"}, "preset 'magic' is not known"),
         ({"colour": 3}, "unknown option colour"),
-        ({"sampling": 2.0}, r"outside \(0, 1\]"),
+        ({"sampling": 2.0}, "sampling 2 must be positive and at most 1"),
     ],
 )
 def test_bad_options_say_what_to_do(options, words):

@@ -22,8 +22,8 @@ from tests.conftest import all_frames
 from usdenoise import Acquisition, denoise
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job_options import Display, Output
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pictures import film as movie
 from usdenoise.recipe import windows

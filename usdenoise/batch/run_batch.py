@@ -18,9 +18,9 @@ from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.table import Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
 from usdenoise.formats.partial_files import remove_leftovers
-from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.processes import GRACE_S
 from usdenoise.system.provenance import requested

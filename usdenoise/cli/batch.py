@@ -8,10 +8,11 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.batch_view import make_view
-from usdenoise.cli.configured import ConfiguredCommand, config_option
+from usdenoise.cli.config_file import config_option, flags_first
 from usdenoise.cli.console import Console, print_json, print_table
 from usdenoise.cli.main import FAILED
-from usdenoise.cli.option_groups import Group, option
+from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
     from usdenoise.batch import BatchReport
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "batch",
-    cls=ConfiguredCommand,
+    cls=GroupedCommand,
     examples=[
         ("usdenoise batch scans -o out --jobs 2", "Filter all scans below the folder scans, two at a time"),
         ("usdenoise batch scans -o out --dry-run", "Show what a second call would skip or run, and why"),
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument(
-    "paths", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="PATH..."
+    "paths",
+    nargs=-1,
+    required=True,
+    is_eager=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="PATH...",
 )
 @option(
     Group.OUTPUTS,
@@ -92,7 +98,7 @@ def command(
     stop_on_error: bool,
     retry_failed: bool,
     dry_run: bool,
-    preset: str | None,
+    config: Path | None,
     overwrite: bool,
     as_json: bool,
     quiet: int,
@@ -106,7 +112,7 @@ def command(
     run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs.
     """
-    arguments = shared.job_arguments(preset, values)
+    arguments = shared.job_arguments(flags_first(values))
     dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {
         "arguments": arguments,
@@ -116,10 +122,13 @@ def command(
     }
     from usdenoise.batch import plan_batch, run_batch
 
+    console = Console(quiet, verbose)
+    if config is not None:
+        console.say(f"note: options are taken from {config}")
     if dry_run:
         _print_plan(plan_batch(paths, output, **selection), as_json)
         return
-    with make_view(Console(quiet, verbose), as_json) as view:
+    with make_view(console, as_json) as view:
         report = run_batch(
             paths,
             output,

@@ -10,8 +10,9 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, duration, print_json, print_rows
 from usdenoise.cli.main import FAILED
-from usdenoise.cli.option_groups import Group, GroupedCommand, option
-from usdenoise.pictures.figure_choices import COLOR_MAPS
+from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.options import DenoiseOptions, Display, ReadOptions
+from usdenoise.options.declaration import Group
 
 
 def _parameters(
@@ -101,7 +102,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     help="Region to compare the signal with, in the same forms.",
 )
 @option(
-    Group.ADVANCED,
+    Group.RARE,
     "--set",
     "parameters",
     multiple=True,
@@ -110,7 +111,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     help="Set a parameter of one method, e.g. highpass.cutoff_hz=60. Repeat it for several parameters.",
 )
 @option(
-    Group.ADVANCED,
+    Group.RARE,
     "--timeout",
     type=float,
     default=600.0,
@@ -118,7 +119,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     metavar="SECONDS",
     help="Time after which a method is stopped. Raise it for long acquisitions.",
 )
-@shared.estimator_subset("low_cutoff", "high_cutoff", "rank", "seed", "precision", "threads")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "seed", "precision", "threads")
 @shared.reading_options
 @shared.scale_options
 @shared.overwrite_option
@@ -133,9 +134,6 @@ def command(
     background: str | None,
     parameters: dict[str, dict[str, Any]],
     timeout: float,
-    dynamic_range: float | tuple[float, float] | None,
-    db_factor: str | None,
-    color_map: str | None,
     overwrite: bool,
     as_json: bool,
     quiet: int,
@@ -151,8 +149,7 @@ def command(
     from usdenoise.comparison import CONTENDERS, Settings
     from usdenoise.comparison.compare_file import compare_file
 
-    values = shared.given(values)
-    reading = {name: values.pop(name) for name in shared.READING if name in values}
+    display = Display(**shared.given(Display, values))
     with Console(quiet, verbose) as console:
         progress = _Progress(console)
         report = compare_file(
@@ -160,13 +157,13 @@ def command(
             output,
             [] if methods == ("all",) else list(methods),
             **({"sampling": sampling} if sampling else {}),
-            settings=Settings(timeout=timeout, parameters=parameters, **values),
+            settings=Settings(timeout=timeout, parameters=parameters, **shared.given(DenoiseOptions, values)),
             signal=signal,
             background=background,
-            reading=reading,
-            dynamic_range=dynamic_range,
-            db_factor=float(db_factor or 10),
-            color_map=color_map or COLOR_MAPS[0],
+            reading=shared.given(ReadOptions, values),
+            dynamic_range=display.dynamic_range,
+            db_factor=display.db_factor,
+            color_map=display.color_map,
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],
             on_row=progress.row,

@@ -1,88 +1,134 @@
-"""Options from a file: usdenoise.toml, or the table [tool.usdenoise] of a pyproject.toml."""
+"""Options from a file: usdenoise.toml, or the table [tool.usdenoise] of a pyproject.toml. Flags win over it."""
 
 import difflib
 import os
 import tomllib
-from collections.abc import Collection
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import OptionError
+import click
+from click.core import ParameterSource
 
-FILE_NAME, PROJECT_NAME, TABLE = "usdenoise.toml", "pyproject.toml", "[tool.usdenoise]"
+from usdenoise.cli.option_groups import option
+from usdenoise.options.declaration import Group
+from usdenoise.options.denoise_options import PRESETS
+
+FILE_NAME, PROJECT_NAME = "usdenoise.toml", "pyproject.toml"
+_SHARING = ("run", "batch")
+"""Commands that read the same file: a key of either is known to both."""
+
+_ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}
 
 
-def find_config(folder: Path) -> Path | None:
-    """Return the usdenoise.toml of a folder, else its pyproject.toml if that has [tool.usdenoise], else None.
+def _use_config(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Take the defaults of the options from the file of --config, or from one next to the scans."""
+    if ctx.resilient_parsing:
+        return None
+    path = path or _config_beside(ctx)
+    if path is not None:
+        texts = _read(path, ctx)
+        ctx.default_map = {
+            str(known.name): _as_typed(known, texts[key])
+            for known in ctx.command.params
+            for key in _keys(known)
+            if key in texts
+        }
+    return path
 
-    Parameters
-    ----------
-    folder : Path
-        Folder to look in; its parents are not searched.
 
-    Raises
-    ------
-    OptionError
-        If the pyproject.toml cannot be read.
+config_option = option(
+    Group.INPUT,
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    is_eager=True,
+    callback=_use_config,
+    show_default="usdenoise.toml or [tool.usdenoise] next to the scans",
+    help="TOML file with options for a whole study; flags win over it.",
+)
+"""The file used is the value of the parameter `config`. The path of the scans has to be eager too."""
+
+
+def flags_first(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a command; None for those of the file that a flag sets by another name.
+
+    --step and --alpha set the same thing, and --preset sets many.
     """
+    source = click.get_current_context().get_parameter_source
+    typed = [name for name, value in values.items() if source(name) is ParameterSource.COMMANDLINE]
+    settled = {{"step": "alpha", "alpha": "step"}.get(name, "") for name in typed}
+    if "preset" in typed:
+        settled |= set(PRESETS[values["preset"]])
+    return {
+        name: None if name in settled and source(name) is ParameterSource.DEFAULT_MAP else value
+        for name, value in values.items()
+    }
+
+
+def _config_beside(ctx: click.Context) -> Path | None:
+    """Return the usdenoise.toml of the folder of the first path, else its pyproject.toml if that has our table."""
+    paths = next(
+        ctx.params[str(known.name)] for known in ctx.command.params if isinstance(known, click.Argument)
+    )
+    first: Path = paths[0] if isinstance(paths, tuple) else paths
+    folder = first if os.path.isdir(first) else first.parent
     own, project = folder / FILE_NAME, folder / PROJECT_NAME
     if os.path.isfile(own):
         return own
-    return project if os.path.isfile(project) and _table(_parse(project)) is not None else None
+    return project if os.path.isfile(project) and _table(_parse(project, ctx)) is not None else None
 
 
-def read_config(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Read the options of a configuration file.
-
-    They are in the table [tool.usdenoise], or at the top level of a file without that table. Names are those of
-    the command line without the leading dashes; dashes and underscores mean the same.
-
-    Parameters
-    ----------
-    path : Path
-        TOML file.
-    known : collection of str
-        Allowed names, with dashes.
-
-    Returns
-    -------
-    dict from str to value
-        Names, with dashes, and their values: strings, numbers, booleans, or lists of those.
-
-    Raises
-    ------
-    OptionError
-        If the file cannot be read, is not TOML, or has an unknown name or a value of a wrong type.
-    """
-    content = _parse(path)
+def _read(path: Path, ctx: click.Context) -> dict[str, Any]:
+    """Return the values of a file by the names of the flags without dashes in front."""
+    content = _parse(path, ctx)
     table = _table(content)
-    options: dict[str, Any] = {}
+    commands = [ctx.command, *(import_module(f"usdenoise.cli.{name}").command for name in _SHARING)]
+    known = sorted({key for command in commands for parameter in command.params for key in _keys(parameter)})
+    values: dict[str, Any] = {}
     for key, value in (content if table is None else table).items():
         name = key.replace("_", "-")
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0) or sorted(known)[:1]
-            raise OptionError(f"{path} has the unknown option '{key}'; did you mean '{near[0]}'?")
-        if name in options:
-            raise OptionError(f"{path} has the option '{name}' twice, with - and with _; keep one of them")
-        values = value if isinstance(value, list) else [value]
-        if not all(isinstance(item, str | int | float) for item in values):
-            raise OptionError(
+            near = difflib.get_close_matches(name, known, 1, 0)
+            ctx.fail(f"{path} has the unknown option '{key}'; did you mean '{near[0]}'?")
+        if name in values:
+            ctx.fail(f"{path} has the option '{name}' twice, with - and with _; keep one of them")
+        if not all(
+            isinstance(item, str | int | float) for item in (value if isinstance(value, list) else [value])
+        ):
+            ctx.fail(
                 f"{path} has a value for '{key}' that is neither text nor a number; write it as on the command line"
             )
-        options[name] = value
-    return options
+        values[name] = value
+    return values
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path, ctx: click.Context) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise OptionError(f"{path} cannot be read ({error.strerror}); check the path of --config") from error
+        ctx.fail(f"{path} cannot be read ({error.strerror}); check the path of --config")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} is not a TOML file ({error}); correct its syntax") from error
+        ctx.fail(f"{path} is not a TOML file ({error}); correct its syntax")
 
 
 def _table(content: dict[str, Any]) -> dict[str, Any] | None:
     tool = content.get("tool")
     table = tool.get("usdenoise") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else None
+
+
+def _keys(parameter: click.Parameter) -> list[str]:
+    if not isinstance(parameter, click.Option):
+        return []
+    return [name[2:] for name in parameter.opts if name.startswith("--") and name[2:] not in _ONE_CALL]
+
+
+def _as_typed(parameter: click.Parameter, value: Any) -> Any:
+    """Return a value of a TOML file in the form of the command line."""
+    if isinstance(parameter, click.Option) and parameter.multiple:
+        return [str(item) for item in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool) else str(value)

@@ -7,7 +7,9 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table, shape_text
-from usdenoise.cli.option_groups import Group, GroupedCommand, option
+from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.options import ReadOptions
+from usdenoise.options.declaration import Group
 
 
 @click.command(
@@ -47,7 +49,7 @@ from usdenoise.cli.option_groups import Group, GroupedCommand, option
     metavar="N",
     help="Drop components from N on, instead of from the high cutoff of the run.",
 )
-@shared.external_option
+@shared.flags_of(ReadOptions, "allow_external")
 @shared.overwrite_option
 @shared.json_option
 def command(

@@ -10,6 +10,7 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import print_json, print_table
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.errors import InputError
+from usdenoise.options import ReadOptions
 
 
 @click.command(
@@ -31,7 +32,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     """
     from usdenoise.formats import describe
 
-    description = describe(file, **shared.given(reading))
+    description = describe(file, **shared.given(ReadOptions, reading))
     if as_json:
         metadata = description.metadata
         print_json(

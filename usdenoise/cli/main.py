@@ -8,8 +8,9 @@ from importlib import import_module
 import click
 
 from usdenoise import __version__
-from usdenoise.cli.option_groups import Group, GroupedCommand, GroupedOption
+from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
+from usdenoise.options.declaration import Group
 from usdenoise.system.printable import printable
 from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
 

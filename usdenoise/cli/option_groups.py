@@ -2,32 +2,14 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
+from usdenoise.options.declaration import Group
+
 _SHORT_DEFAULT = re.compile(r"\[default: [^]]{1,20}\]")
-
-
-class Group(Enum):
-    """Headings of the options in the order of the help page, the rarely used options last."""
-
-    INPUT = "Input"
-    PHANTOM = "Phantom"
-    LEVELS = "Levels"
-    FLOW = "Flow"
-    DISTURBANCES = "Disturbances"
-    EXPERIMENTS = "Experiments"
-    BATCH = "Batch"
-    CUTOFFS = "Cutoffs"
-    FRAMES = "Frames"
-    REGIONS = "Regions"
-    OUTPUTS = "Outputs"
-    ESTIMATOR = "Estimator"
-    MESSAGES = "Messages"
-    ADVANCED = "Advanced"
 
 
 class GroupedOption(click.Option):
@@ -36,7 +18,7 @@ class GroupedOption(click.Option):
     Parameters
     ----------
     *names, **settings
-        The same as for click.Option.
+        The same as for click.Option. `show_default` is the default as the help shows it.
     group : Group
         Heading under which the help page shows the option.
     """
@@ -45,56 +27,27 @@ class GroupedOption(click.Option):
         super().__init__(*names, **settings)
         self.group = group
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option with its value's name, and its text with choices and default.
-
-        A metavar replaces the choices next to the option, which keeps the first column narrow; the choices then
-        follow the text.
-        """
-        record = super().get_help_record(ctx)
-        if record is None:
-            return None
-        text = self.help or ""
-        if isinstance(self.type, click.Choice) and self.metavar is not None:
-            text += f"  [{'|'.join(self.type.choices)}]"
-        if self.required:
-            text += "  [required]"
-        elif self.show_default:
-            shown = self.show_default if isinstance(self.show_default, str) else f"{self.default}"
-            text += f"  [default: {shown}]"
-        return record[0], text
-
-
-def completing(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what completes a value in the shell with some words, also behind a comma."""
-
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        taken = before.split(",")
-        return [before + comma + word for word in words if word.startswith(last) and word not in taken]
-
-    return complete
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what follows the text: the default without brackets of click's own around it."""
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default
+        extra.pop("range", None)
+        return extra
 
 
 def option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return the decorator that adds an option of a group to a command; settings are those of click.option.
-
-    The shell completes the words in a metavar such as rank|none|N.
-    """
-    words = [word for word in str(settings.get("metavar", "")).split("|") if word.islower()]
-    if words:
-        settings.setdefault("shell_complete", completing(words))
+    """Return the decorator that adds an option of a group to a command; settings are those of click.option."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 
 class _HelpFormatter(click.HelpFormatter):
-    """A formatter that never breaks a line within an option's name or a short default."""
+    """A formatter that breaks no line at a hyphen: a flag stays whole."""
 
     def write_text(self, text: str) -> None:
         indent = " " * self.current_indent
-        paragraphs = re.split(r"\n\s*\n", text)
-        lines = ("\n".join(_wrapped(part, self.width - self.current_indent)) for part in paragraphs)
-        self.write(textwrap.indent("\n\n".join(lines), indent) + "\n")
+        paragraphs = [_wrapped(part, self.width - self.current_indent) for part in text.split("\n\n")]
+        self.write(textwrap.indent("\n\n".join(map("\n".join, paragraphs)), indent) + "\n")
 
     def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms and texts in two columns, the first one as wide as its longest term."""
@@ -105,6 +58,13 @@ class _HelpFormatter(click.HelpFormatter):
             first, *others = _wrapped(text, self.width - self.current_indent - column) or [""]
             self.write(f"{indent}{term:<{column}}{first}".rstrip() + "\n")
             self.write("".join(f"{indent}{'':<{column}}{line}\n" for line in others))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    # A no-break space keeps "[default: auto]" together.
+    kept = _SHORT_DEFAULT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    lines = textwrap.wrap(kept, width, break_on_hyphens=False, break_long_words=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 class _HelpContext(click.Context):
@@ -134,15 +94,15 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the headings of their groups, with their texts in one column."""
-        options = [parameter for parameter in self.params if isinstance(parameter, GroupedOption)]
-        records = {option: option.get_help_record(ctx) for option in options}
-        width = max(len(record[0]) for record in records.values() if record is not None)
-        for group in Group:
-            members = [record for option, record in records.items() if option.group is group]
-            rows = [(f"{record[0]:<{width}}", record[1]) for record in members if record is not None]
+        records: dict[Group, list[tuple[str, str]]] = {group: [] for group in Group}
+        for parameter in self.params:
+            if isinstance(parameter, GroupedOption) and (record := parameter.get_help_record(ctx)):
+                records[parameter.group].append(record)
+        width = max(len(term) for rows in records.values() for term, _ in rows)
+        for group, rows in records.items():
             if rows:
                 with formatter.section(group.value):
-                    formatter.write_dl(rows)
+                    formatter.write_dl([(f"{term:<{width}}", text) for term, text in rows])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples as they are typed, each below its comment."""
@@ -151,10 +111,3 @@ class GroupedCommand(click.Command):
                 for line, comment in self.examples:
                     formatter.write_text(f"# {comment}")
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    # A no-break space keeps "[default: auto]" together.
-    kept = _SHORT_DEFAULT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
-    lines = textwrap.wrap(kept, width, break_on_hyphens=False, break_long_words=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

@@ -9,7 +9,9 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_table
-from usdenoise.cli.option_groups import Group, GroupedCommand, option
+from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.options import ReadOptions
+from usdenoise.options.declaration import Group
 
 WIDTH = 80
 
@@ -103,7 +105,7 @@ def command(
             f"there is no experiment '{unknown[0]}'; give all, or some of {', '.join(EXPERIMENTS)}"
         )
     chosen = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    given = shared.given(reading)
+    given = shared.given(ReadOptions, reading)
     if given and acquisition is None:
         raise click.UsageError(
             "reading options such as --axes are for a stack of your own; give --acquisition FILE"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.configured import ConfiguredCommand, config_option
+from usdenoise.cli.config_file import config_option, flags_first
 from usdenoise.cli.console import DETAIL, Console, print_json, print_table
-from usdenoise.cli.option_groups import Group, option
+from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import TimeLeft
+from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -90,7 +91,7 @@ def _is_small(acquisition: Path) -> bool:
 
 @click.command(
     "run",
-    cls=ConfiguredCommand,
+    cls=GroupedCommand,
     examples=[
         ("usdenoise run scan.h5", "Filter scan.h5 with automatic settings; the results go to scan-usdenoise"),
         (
@@ -103,7 +104,7 @@ def _is_small(acquisition: Path) -> bool:
         ),
     ],
 )
-@click.argument("acquisition", type=click.Path(path_type=Path, readable=False))
+@click.argument("acquisition", is_eager=True, type=click.Path(path_type=Path, readable=False))
 @option(
     Group.OUTPUTS,
     "-o",
@@ -129,7 +130,7 @@ def command(
     acquisition: Path,
     output: Path | None,
     bids: str | None,
-    preset: str | None,
+    config: Path | None,
     overwrite: bool,
     as_json: bool,
     quiet: int,
@@ -143,7 +144,7 @@ def command(
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
     drawer = _drawer(acquisition, values["window"])
-    arguments = shared.job_arguments(preset, values)
+    arguments = shared.job_arguments(flags_first(values))
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.run_job import run
@@ -153,6 +154,8 @@ def command(
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
     with Console(quiet, verbose) as console:
+        if config is not None:
+            console.say(f"note: options are taken from {config}")
         report = run(
             acquisition,
             output,

@@ -17,7 +17,7 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
 from usdenoise.images.power_doppler import decibels
-from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import shortened, suitable_range_db
 from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
@@ -67,14 +67,14 @@ def compare_file(
     signal, background : str, optional
         Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+        Fields of :class:`usdenoise.options.ReadOptions`.
     dynamic_range : float or (float, float), optional
         Range of the images in dB below the brightest pixel of the full SVD's image, or two levels in dB of the power; by
         default the range that suits the full SVD's image.
     db_factor : float
         Factor of the decibels: 10 for power, 20 for the paper's formula.
     color_map : str
-        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
     overwrite : bool
         Whether existing results may be replaced.
     command : list of str, optional

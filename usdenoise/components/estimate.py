@@ -16,7 +16,8 @@ from usdenoise.components.sampled_pixels import automatic_rank, draw_sampled_pix
 from usdenoise.components.svd import truncated_svd
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.options.denoise_options import DenoiseOptions, flag
+from usdenoise.options.declaration import flag
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.rows import ArrayRows, Rows
 from usdenoise.stack.sampling import draw_entries

@@ -66,7 +66,7 @@ class Setup:
     acquisition : Path or None
         File for the ultrasound experiments; by default they simulate a phantom.
     reading : mapping
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions` for that file, by default none.
+        Fields of :class:`usdenoise.options.ReadOptions` for that file, by default none.
     threads : int or None
         Number of threads of the ultrasound experiments; by default all processors.
     say : callable

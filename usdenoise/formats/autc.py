@@ -16,8 +16,8 @@ from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, arranged
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, concatenated
+from usdenoise.options.reading_options import ReadOptions
 
 PATTERN = "bf*part*.dat"
 _HEADER = struct.Struct("<10i")

@@ -11,7 +11,7 @@ from usdenoise.errors import InputError, UnreadableError, check_path
 from usdenoise.formats.contents import Contents
 from usdenoise.formats.damage import readable
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.reading_options import ReadOptions
+from usdenoise.options.reading_options import ReadOptions
 
 Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
 

@@ -22,8 +22,8 @@ from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
 from usdenoise.formats.hdf5.hdf5_other_files import other_files
 from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import concatenated
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.coordinates import pitch
 
 PARAMETERS = "ScanParameters.mat"

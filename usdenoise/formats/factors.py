@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.open_input import open_contents
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import everything
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.metadata import interpret, positive_numbers, with_options
 
 GROUP = "factors"

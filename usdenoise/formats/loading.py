@@ -8,7 +8,7 @@ from usdenoise.errors import InputError
 from usdenoise.formats.description import FileDescription
 from usdenoise.formats.layout import IN_MEMORY, Memory
 from usdenoise.formats.open_input import open_contents, open_input, pick
-from usdenoise.formats.reading_options import reading_options
+from usdenoise.options.reading_options import reading_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.metadata import Metadata
 

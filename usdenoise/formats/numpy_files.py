@@ -25,8 +25,8 @@ from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, loaded_when_read
+from usdenoise.options.reading_options import ReadOptions
 
 _DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 

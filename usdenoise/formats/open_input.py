@@ -26,8 +26,8 @@ from usdenoise.formats.layout import (
     slabs,
     storage_dtype,
 )
-from usdenoise.formats.reading_options import ReadOptions, reading_options
 from usdenoise.formats.stored import Index
+from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.stack.precision import checked_conversion
@@ -55,7 +55,7 @@ def open_input(
     path : str or Path
         File or folder of the acquisition, as for :func:`usdenoise.load`.
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`; by default none.
+        Fields of :class:`usdenoise.options.ReadOptions`; by default none.
     dtype : str, optional
         "single" or "double" converts the values to that precision; by default that of the file stays.
 
@@ -136,7 +136,7 @@ def other_files(path: Path, reading: Mapping[str, Any] | None = None) -> list[st
     path : Path
         File or folder of the acquisition.
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`; by default none.
+        Fields of :class:`usdenoise.options.ReadOptions`; by default none.
 
     Returns
     -------

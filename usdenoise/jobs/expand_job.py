@@ -45,7 +45,7 @@ def expand(
     Examples
     --------
     >>> import tempfile, usdenoise
-    >>> from usdenoise.jobs.job_options import Output
+    >>> from usdenoise.options.job_options import Output
     >>> from usdenoise.jobs.run_job import run
     >>> options = usdenoise.DenoiseOptions(rank=8, low_cutoff=4, high_cutoff="rank")
     >>> output = Output(keep_factors=True, stack=False)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.jobs.job_options import Display, Output
+from usdenoise.options.job_options import Display, Output
 from usdenoise.pictures.figures import shortened
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from usdenoise.formats.bids import BidsName
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import ResultFile, output_suffix, write_result
-from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import PAGE, REPORT, file_sizes, report_of
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.pictures.page_templates import SCAN_PAGE, template
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.system.background import run_in_background
@@ -41,7 +41,7 @@ class Job:
     output : Output
         What is written next to, or instead of, the filtered stack.
     reading : mapping
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+        Fields of :class:`usdenoise.options.ReadOptions`.
     command : list of str or None
         The command line, for the record; None for a library call.
     bids : BidsName or None

@@ -35,7 +35,7 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     path : Path
         The acquisition.
     reading : mapping
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+        Fields of :class:`usdenoise.options.ReadOptions`.
     precision : str
         "single" or "double".
 

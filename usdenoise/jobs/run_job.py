@@ -8,10 +8,10 @@ from usdenoise.errors import OptionError, check_path
 from usdenoise.formats.bids import bids_name, describe_derivative
 from usdenoise.jobs.image_job import ImageJob
 from usdenoise.jobs.job_frame import Job, JobKind, carry_out
-from usdenoise.jobs.job_options import Display, Output
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.sequence_job import SequenceJob
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.system.helper_process import HERE, Caller
 
 
@@ -48,7 +48,7 @@ def run(
         of images. Its report describes the window with the largest error for its size, with the totals of
         iterations, passes and entries, and all windows under "sequence".
     reading : mapping, optional
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+        Fields of :class:`usdenoise.options.ReadOptions`.
     bids : str, optional
         Entities of BIDS, such as "sub-01_task-rest", with which the names of the results begin; "auto" takes them from
         the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.

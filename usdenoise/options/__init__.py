@@ -1,1 +1,12 @@
-"""The options of a run, each declared once."""
+"""Every option of the tool: a field of a class says its type, default, range, help and group once.
+
+From the fields come the flags, the keys of a configuration file, the checks, the errors and ``help()``. Everyone may
+import the option classes; ``declaration`` has what a field can say.
+"""
+
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
+from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.options.reading_options import ReadOptions
+
+__all__ = ["DenoiseOptions", "Display", "Output", "PhantomSettings", "ReadOptions"]

@@ -1,88 +1,24 @@
-"""The options of the denoiser, declared once: name, default, type and range.
+"""The options of the denoiser, and the presets."""
 
-The command line, presets and provenance read this module. It imports only the standard library, so that
-``usdenoise --help`` is quick.
-"""
-
-import numbers
-import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from usdenoise.errors import OptionError, check_names
-
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "method": ("eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"),
-        "init": ("pixels", "spectral", "random", "small"),
-        "refit": ("all", "none"),
-        "precision": ("single", "double"),
-    }
-)
+from usdenoise.options.declaration import Group, Options, flag, option
+from usdenoise.options.kinds import FRAME_NUMBERS
 
 
 @dataclass(frozen=True)
-class DenoiseOptions:
+class DenoiseOptions(Options):
     """Options of :func:`usdenoise.denoise`. None means the default.
-
-    Attributes
-    ----------
-    method : str
-        A row of METHODS, or "svd" for the truncated SVD of the whole stack.
-    rank : "auto" or int
-        Number of components that are estimated. "auto" takes those above the noise and 16 more, at most 100 or what
-        the sample determines, and as many as given cutoffs need. Where the rest of the stack is kept, those far beyond
-        the tissue are left out.
-    sampling : float
-        Fraction of the observed entries that is used, in (0, 1]. With `refit` "all" the entries are sampled from a
-        random subset of the pixels that determines the temporal components; the refit then uses all entries.
-    seed : int
-        Seed of every random choice: the same seed gives the same sample and the same start.
-    iterations : int
-        Largest number of accepted steps.
-    decay : float
-        Ratio of successive dampings (beta), in (0, 1].
-    damping : float or None
-        First damping eta0 of eta-decay, in the units of the singular values; for precgd the proxy sigma_hat, for
-        scaledgd-lambda its lambda. None means sqrt(f) at the start, the noise level, and the noise edge.
-    step : float or None
-        Step tau for the sum-of-squares objective divided by the sampling fraction; None is the method's default.
-        Not together with `alpha`.
-    alpha : float or None
-        Step in the paper's units, tau n_pixels n_frames / 2.
-    ridge : "auto" or float
-        Penalty on the squared norms of the factors, in units of the noise edge of the sample. It decays with the
-        damping to this value. "auto" is 0.5, or none for the start "pixels", which has a ridge for each component.
-    init : str
-        Start: "pixels" (the pixel subset, then the posterior of the sample), "spectral", "random" or "small".
-    patience : int
-        Iterations without a fall of the held-out error after which the loop stops and keeps the best factors. 0
-        does all iterations and keeps the last factors.
-    low_cutoff : "auto" or int
-        Number of components removed as clutter: the band [low, high) is kept, counted from 0.
-    high_cutoff : "rank", "none" or int
-        End of the band, exclusive. "rank" keeps [low, rank); "none" keeps all components from low on, residual
-        included.
-    local_cutoff : bool
-        Whether the components near the low cutoff are taken out pixel by pixel, as far as they are tissue there
-        (docs/blood.md). The blood map is made so in any case; this is for the filtered stack and its power.
-    refit : str
-        "all" fits both factors to all observed entries after the sample, in one step of subspace iteration; "none"
-        uses the sample alone.
-    bad_frames : "auto", "keep", or tuple of int
-        "auto" leaves out frames that are damaged, unlike all others or displaced, at most a fifth of them; "keep"
-        keeps all; numbers, counted from 0 in the frames that were read, are left out.
-    precision : str
-        "single" (float32, complex64) or "double" storage; sums are in double precision either way.
-    threads : int or None
-        Number of threads; None takes every available processor. The results do not depend on it.
 
     Raises
     ------
     OptionError
-        If a value has the wrong type or is outside its range, or `step` and `alpha` are both given.
+        If a value has the wrong type or is outside its range, if `step` and `alpha` are both given, or if the cutoffs
+        leave no component.
 
     Examples
     --------
@@ -92,50 +28,155 @@ class DenoiseOptions:
     (20, 0.5)
     """
 
-    method: str = "eta-decay"
-    rank: str | int = "auto"
-    sampling: float = 0.5
-    seed: int = 0
-    iterations: int = 10
-    decay: float = 0.5
-    damping: float | None = None
-    step: float | None = None
-    alpha: float | None = None
-    ridge: str | float = "auto"
-    init: str = "pixels"
-    patience: int = 1
-    low_cutoff: str | int = "auto"
-    high_cutoff: str | int = "none"
-    local_cutoff: bool = False
-    refit: str = "all"
-    bad_frames: str | tuple[int, ...] = "auto"
-    precision: str = "single"
-    threads: int | None = None
+    method: str = option(
+        "eta-decay",
+        group=Group.ESTIMATOR,
+        choices=("eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"),
+        help="How the components are estimated. svd is the full SVD: exact, for small stacks without missing entries.",
+    )
+    rank: int | str = option(
+        "auto",
+        group=Group.CUTOFFS,
+        words=("auto",),
+        least=1,
+        help="Number of components to estimate. Raise it when tissue reaches the last one.",
+    )
+    """ "auto" takes the components above the noise and 16 more, at most 100 or what the sample determines, and as many
+    as given cutoffs need. Where the rest of the stack is kept, those far beyond the tissue are left out."""
+    sampling: float = option(
+        0.5,
+        group=Group.ESTIMATOR,
+        metavar="P",
+        positive=True,
+        most=1,
+        help="Fraction of the entries to sample in each sampled pixel. It decides the quality with --refit none.",
+    )
+    """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
+    components; the refit then uses all entries."""
+    seed: int = option(
+        0,
+        group=Group.ESTIMATOR,
+        least=0,
+        help="Seed of every random choice. The same seed gives the same result.",
+    )
+    iterations: int = option(10, group=Group.RARE, least=0, help="Largest number of iterations.")
+    decay: float = option(
+        0.5,
+        group=Group.RARE,
+        metavar="BETA",
+        positive=True,
+        most=1,
+        help="Ratio of each damping to the one before; 1 keeps the damping constant.",
+    )
+    damping: float | None = option(
+        None,
+        group=Group.RARE,
+        metavar="ETA0",
+        least=0,
+        help="First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. It follows from the data "
+        "unless given.",
+    )
+    """In the units of the singular values. Unless given, it is sqrt(f) at the start for eta-decay, the noise level for
+    precgd, and the noise edge for scaledgd-lambda."""
+    step: float | None = option(
+        None,
+        group=Group.RARE,
+        metavar="TAU",
+        positive=True,
+        help="Step size tau of the descent, relative to the objective. Lower it if the solver diverges.",
+    )
+    """For the sum-of-squares objective divided by the sampling fraction."""
+    alpha: float | None = option(
+        None,
+        group=Group.RARE,
+        metavar="ALPHA",
+        positive=True,
+        help="Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either --step or --alpha.",
+    )
+    ridge: float | str = option(
+        "auto",
+        group=Group.RARE,
+        words=("auto",),
+        least=0,
+        help="Penalty on the factors, in units of the noise edge. A larger one shrinks weak components more.",
+    )
+    """On the squared norms of the factors. It decays with the damping to this value. "auto" is 0.5, or none for the
+    start "pixels", which has a ridge for each component."""
+    init: str = option(
+        "pixels",
+        group=Group.RARE,
+        choices=("pixels", "spectral", "random", "small"),
+        help="Start of the iteration. pixels: a pixel subset with all frames. spectral: the paper's start. random, small: "
+        "random factors of the size of the data, or near zero.",
+    )
+    patience: int = option(
+        1,
+        group=Group.RARE,
+        least=0,
+        help="Stop after N iterations without a lower held-out error; 0 does all iterations.",
+    )
+    """The best factors are kept; 0 keeps the last ones."""
+    low_cutoff: int | str = option(
+        "auto",
+        group=Group.CUTOFFS,
+        words=("auto",),
+        least=0,
+        help="Remove the N largest components as clutter. Raise it when haze remains over the image, lower it when "
+        "vessels fade.",
+    )
+    """The band [low, high) is kept, counted from 0."""
+    high_cutoff: int | str = option(
+        "none",
+        group=Group.CUTOFFS,
+        words=("rank", "none"),
+        # A band that ends at component 0 would keep nothing.
+        least=1,
+        help="Drop components from N on. rank keeps only the estimated ones, for a cleaner image of strong blood; none "
+        "keeps all, the residual too.",
+    )
+    local_cutoff: bool = option(
+        False,
+        group=Group.CUTOFFS,
+        help="Take the components near the low cutoff out pixel by pixel, as far as they are tissue there. Use it when "
+        "vessels fade and haze remains.",
+    )
+    """This is for the filtered stack and its power: the blood map is made so in any case (docs/blood.md)."""
+    refit: str = option(
+        "all",
+        group=Group.ESTIMATOR,
+        choices=("all", "none"),
+        help="Fit the factors to all observed entries at the end; none uses the sample alone, as the paper does.",
+    )
+    """The refit is one step of subspace iteration."""
+    bad_frames: str | tuple[int, ...] = option(
+        "auto",
+        group=Group.FRAMES,
+        kind=FRAME_NUMBERS,
+        words=("auto", "keep"),
+        metavar="LIST",
+        help="Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that are damaged or unlike the "
+        "others; keep leaves none out.",
+    )
+    """Counted from 0 in the frames that were read. "auto" leaves out a fifth of the frames at most."""
+    precision: str = option(
+        "single",
+        group=Group.RARE,
+        choices=("single", "double"),
+        help="Precision of the stored values; double takes twice the memory.",
+    )
+    """Sums are in double precision either way."""
+    threads: int | None = option(
+        None,
+        group=Group.ESTIMATOR,
+        least=1,
+        help="Number of threads, all processors unless given. Lower it to leave some to others; the result stays the "
+        "same.",
+    )
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), field.default))
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not isinstance(value, str | None) and not value >= least:
-                raise OptionError(f"{name} {value} must be at least {least}; change {flag(name)}")
-        if not 0 < self.sampling <= 1:
-            raise OptionError(
-                f"sampling {self.sampling:g} is outside (0, 1]; give --sampling the fraction of entries to use"
-            )
-        if not 0 < self.decay <= 1:
-            raise OptionError(f"decay {self.decay:g} is outside (0, 1]; change --decay")
-        for name in ("step", "alpha"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise OptionError(f"{name} {value:g} must be positive; change {flag(name)}")
-        if self.damping is not None and not self.damping >= 0:
-            raise OptionError(f"damping {self.damping:g} must not be negative; change --damping")
+    def check(self) -> None:
+        """Check that one step is given, and that the cutoffs leave components of the rank."""
         if self.step is not None and self.alpha is not None:
             raise OptionError("step and alpha set the same thing; give --step or --alpha, not both")
-        self._check_band()
-
-    def _check_band(self) -> None:
         low, high = self.low_cutoff, self.high_cutoff
         # Automatic values are made to fit once they are known.
         rank = None if isinstance(self.rank, str) else self.rank
@@ -151,86 +192,6 @@ class DenoiseOptions:
             raise OptionError(
                 f"low_cutoff {low} must be below {name} {end}; raise {flag(name)} or lower --low-cutoff"
             )
-
-
-_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"rank": ("auto",), "ridge": ("auto",), "low_cutoff": ("auto",), "high_cutoff": ("rank", "none")}
-)
-"""Words that stand for numbers, by option."""
-
-_WHOLE = frozenset({"rank", "seed", "iterations", "patience", "low_cutoff", "high_cutoff", "threads"})
-"""Options whose numbers are whole."""
-
-_LEAST: Mapping[str, int] = MappingProxyType(
-    {
-        "rank": 1,
-        "seed": 0,
-        "iterations": 0,
-        "patience": 0,
-        "low_cutoff": 0,
-        "high_cutoff": 1,
-        "ridge": 0,
-        "threads": 1,
-    }
-)
-"""Least value of an option. A band that ends at component 0 would keep nothing."""
-
-
-def _typed(name: str, value: Any, default: Any) -> Any:
-    """Return the value of an option as its type, or its default for None."""
-    if value is None:
-        return default
-    if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise OptionError(f"{name} {value!r} is not known; choose one of {', '.join(CHOICES[name])}")
-        return value
-    if name == "bad_frames":
-        return _frame_numbers(value)
-    if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise OptionError(f"{name} {value!r} is not known; give {flag(name)} True or False")
-        return value
-    words = _WORDS.get(name, ())
-    if isinstance(value, str) and value in words:
-        return value
-    number = _whole_number(value) if name in _WHOLE else _number(value)
-    if number is None:
-        kind = "a whole number" if name in _WHOLE else "a number"
-        allowed = f"{', '.join(words)} or {kind}" if words else kind
-        raise OptionError(f"{name} {value!r} is not known; give {flag(name)} {allowed}")
-    return number
-
-
-def _frame_numbers(value: Any) -> str | tuple[int, ...]:
-    if isinstance(value, str) and value in ("auto", "keep"):
-        return value
-    numbers = [] if isinstance(value, str) else [_whole_number(number) for number in _listed(value)]
-    if not numbers or None in numbers:
-        raise OptionError(
-            f"bad_frames {value!r} is not known; give --bad-frames auto, keep or frame numbers, for example 3,17,40:45"
-        )
-    return tuple(sorted({number for number in numbers if number is not None}))
-
-
-def _listed(value: Any) -> list[Any]:
-    try:
-        return list(value)
-    except TypeError:
-        return [value]
-
-
-def _whole_number(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return float(value) if is_number else None
 
 
 PAPER = MappingProxyType(
@@ -271,31 +232,31 @@ def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
     OptionError
         If the preset or an option is unknown, or a value is wrong.
     """
-    known = [field.name for field in fields(DenoiseOptions)]
-    check_names(given, known)
-    chosen = {name: value for name, value in preset_values(preset).items() if name in known}
-    given = {name: value for name, value in given.items() if value is not None}
-    if "step" in given:
-        # It sets the same thing as the preset's alpha.
-        chosen.pop("alpha", None)
-    return replace(DenoiseOptions(), **{**chosen, **given})
+    check_names(given, DenoiseOptions.declared)
+    values = with_preset(preset, given)
+    return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
 
 
-def preset_values(preset: str | None) -> Mapping[str, Any]:
-    """Return the values that a preset sets, those of the pictures included; none for None.
+def with_preset(preset: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given values, and those of a preset for the others, those of the pictures included.
+
+    Parameters
+    ----------
+    preset : str or None
+        Name of a preset; None has no values.
+    given : mapping from str to value
+        Values by the names of their options; None counts as not given.
 
     Raises
     ------
     OptionError
         If there is no such preset.
     """
-    if preset is None:
-        return {}
-    if preset not in PRESETS:
+    if preset is not None and preset not in PRESETS:
         raise OptionError(f"preset '{preset}' is not known; choose one of {', '.join(PRESETS)}")
-    return PRESETS[preset]
-
-
-def flag(name: str) -> str:
-    """Return the command-line flag of an option."""
-    return "--" + name.replace("_", "-")
+    values = {} if preset is None else dict(PRESETS[preset])
+    given = {name: value for name, value in given.items() if value is not None}
+    if "step" in given:
+        # It sets the same thing as the preset's alpha.
+        values.pop("alpha", None)
+    return {**values, **given}

@@ -33,7 +33,7 @@ Tissue and blood are closed-form functions of time, and the noise of each frame 
 therefore be made in blocks of any size, in any order and on any thread, and are always the same.
 """
 
+from usdenoise.options.phantom_settings import PhantomSettings
 from usdenoise.phantom.phantom import Phantom, Terms
-from usdenoise.phantom.settings import PhantomSettings
 
 __all__ = ["Phantom", "PhantomSettings", "Terms"]

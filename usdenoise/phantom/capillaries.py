@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import BloodScatterers
 
 # Speeds of red cells in capillaries of the brain, in mm/s.

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.term_streams import Stream
 
 # The image moves along this direction (depth, lateral, elevation): mostly in depth, where a probe is pressed.
 DIRECTION = np.array([0.8, 0.6, 0.0])

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.term_streams import Stream
 
 # exp(-(d / (2 s))^2) is below 1e-18 from 13 standard deviations on.
 REACH = 13

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
+from usdenoise.options.phantom_settings import PhantomSettings
 from usdenoise.phantom.capillaries import PerfusedRegion
 from usdenoise.phantom.disturbances import Interference, image_motion
 from usdenoise.phantom.motion import TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
-from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import (
     PULSATILITY,
     BloodScatterers,

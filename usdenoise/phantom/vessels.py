@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.phantom.settings import PhantomSettings, Stream
+from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.term_streams import Stream
 
 # Amplitude of the pulsation relative to the mean flow: below 1, so that the flow never reverses.
 PULSATILITY = 0.3

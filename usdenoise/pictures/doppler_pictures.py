@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import ColorScale, power_scale, suitable_range_db
 from usdenoise.pictures.panels import panel_figure, panel_picture, panels_of
 
@@ -46,7 +46,7 @@ def power_doppler_figure(
     title : str
         Text above the picture; by default none.
     color_map : str
-        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
     quantity : str
         What the image shows, for the colour bar.
 

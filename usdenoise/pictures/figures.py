@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.system.printable import printable
 
 DPI = 150

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.pictures.figure_choices import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import any_letters, power_scale
 from usdenoise.pictures.panels import front_view, panel_figure
 from usdenoise.system.printable import printable

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figure_choices import COLOR_MAPS
+from usdenoise.options.job_options import COLOR_MAPS
 from usdenoise.pictures.figures import DPI, ColorScale, add_title, encoded, power_scale
 from usdenoise.pictures.panels import Panel, axis_label, draw_panel, front_view
 
@@ -49,7 +49,7 @@ def montage_png(
     title : str
         Text above the picture; by default none.
     color_map : str
-        One of :data:`usdenoise.pictures.figure_choices.COLOR_MAPS`; by default the first.
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pictures.figure_choices import COLOR_MAPS
+from usdenoise.options.job_options import COLOR_MAPS
 from usdenoise.pictures.figures import suitable_range_db
 
 LONGEST = 96

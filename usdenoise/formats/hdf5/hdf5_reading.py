@@ -22,8 +22,8 @@ from usdenoise.formats.hdf5.hdf5_other_files import other_files
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab import matlab_v73
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import form_of
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))

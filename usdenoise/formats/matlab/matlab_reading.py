@@ -26,8 +26,8 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import form_of
 
 _NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}

@@ -15,9 +15,9 @@ from usdenoise.formats.contents import Contents, Found, Stack, arranged, describ
 from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles, entries
-from usdenoise.formats.reading_options import ReadOptions
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label
 from usdenoise.stack.metadata import labelled_metadata
 

@@ -1,0 +1,184 @@
+"""The options of a job apart from the denoiser's: what it writes, and how its pictures look."""
+
+from dataclasses import dataclass
+
+from usdenoise.errors import OptionError
+from usdenoise.options.declaration import Group, Options, option
+from usdenoise.options.kinds import LEVELS, NAMES, POSITIVE
+
+PRODUCTS = ("power", "blood", "directional", "signed", "velocity")
+
+COLOR_MAPS = ("inferno", "magma", "viridis", "cividis", "gray", "hot")
+"""Colour maps for power, dark to bright, the default first. All but "hot" are perceptually uniform: equal steps in dB look
+equally large, also in grey and to colour-blind readers."""
+
+FORMATS = ("png", "pdf", "svg")
+"""Formats of a figure."""
+
+DynamicRange = float | tuple[float, float] | None
+"""Which levels the colours cover: dB below the maximum; the lowest and the highest level in dB of the power in the square
+of the file's unit; or None for a range that suits the image."""
+
+
+@dataclass(frozen=True)
+class Output(Options):
+    """What a job writes next to, or instead of, the filtered stack.
+
+    Raises
+    ------
+    OptionError
+        If a value is outside its range, or values contradict each other.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> usdenoise.Output(window=400, stride=200, movie="gif").window
+    400
+    """
+
+    compression: str = option(
+        "none", group=Group.OUTPUTS, choices=("none", "gzip"), help="Compression of the stored stack."
+    )
+    keep_factors: bool = option(
+        False,
+        group=Group.OUTPUTS,
+        help="Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
+    )
+    stack: bool = option(
+        True,
+        group=Group.OUTPUTS,
+        help="Leave out the filtered stack to save disk space. Needs --keep-factors.",
+    )
+    products: tuple[str, ...] = option(
+        ("power", "blood"),
+        group=Group.OUTPUTS,
+        kind=NAMES,
+        choices=PRODUCTS,
+        help="Pictures to make: power, blood, directional, signed, velocity.",
+    )
+    """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
+    window: int | None = option(
+        None,
+        group=Group.OUTPUTS,
+        least=2,
+        help="Filter N frames at a time and write a sequence of images. For long acquisitions. Frames that are left over "
+        "make a shorter window; one or two join the last window.",
+    )
+    """The sequence takes the place of the stack, and each window has a clutter subspace of its own."""
+    stride: int | None = option(
+        None,
+        group=Group.OUTPUTS,
+        metavar="M",
+        least=1,
+        shown="the window",
+        help="Frames from one window to the next; fewer than the window make windows overlap.",
+    )
+    movie: str | None = option(
+        None,
+        group=Group.OUTPUTS,
+        choices=("gif", "mp4"),
+        help="Write the sequence as a film. Needs --window.",
+    )
+    nifti: bool = option(
+        False, group=Group.OUTPUTS, help="Write the sequence as NIfTI with a JSON sidecar. Needs --window."
+    )
+    html: bool = option(
+        True, group=Group.OUTPUTS, help="Leave out <stem>_report.html, the report as a page for the browser."
+    )
+
+    def check(self) -> None:
+        """Check that something is kept, and that what windows need or exclude is so."""
+        if not self.stack and not self.keep_factors:
+            raise OptionError(
+                "without the stack and the factors nothing is kept; add --keep-factors to --no-stack"
+            )
+        if self.window is None:
+            for name in ("stride", "movie", "nifti"):
+                if getattr(self, name):
+                    raise OptionError(
+                        f"--{name} needs --window; give --window the number of frames of each image"
+                    )
+            return
+        if self.keep_factors:
+            raise OptionError(
+                "each window of a sequence has factors of its own, which are not stored; leave out --keep-factors or "
+                "--window"
+            )
+        if self.stride is not None and self.stride > self.window:
+            raise OptionError(
+                f"stride {self.stride} must be from 1 to the window of {self.window} frames, so that no frame is "
+                "left out; change --stride"
+            )
+
+
+@dataclass(frozen=True)
+class Display(Options):
+    """Options of the pictures.
+
+    Raises
+    ------
+    OptionError
+        If a value is not known, or outside its range.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> usdenoise.Display(dynamic_range=30).db_factor
+    10.0
+    """
+
+    dynamic_range: DynamicRange = option(
+        None,
+        group=Group.OUTPUTS,
+        kind=LEVELS,
+        shown="suits the image",
+        help="Range of the pictures in dB below the maximum. MIN,MAX sets two levels in dB of the power itself, for one "
+        "scale over all scans of a study.",
+    )
+    db_factor: float = option(
+        10.0,
+        group=Group.RARE,
+        choices=(10.0, 20.0),
+        help="Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
+    )
+    cutoff_figure: bool = option(
+        False,
+        group=Group.OUTPUTS,
+        help="Draw how the low cutoff was chosen. Use it when the report says unsure.",
+    )
+    color_map: str = option(
+        COLOR_MAPS[0],
+        group=Group.OUTPUTS,
+        choices=COLOR_MAPS,
+        flag="--cmap",
+        help="Colours of power. In all but hot, equal steps in dB look equally large.",
+    )
+    figure_formats: tuple[str, ...] = option(
+        FORMATS[:1],
+        group=Group.OUTPUTS,
+        kind=NAMES,
+        choices=FORMATS,
+        flag="--figure-format",
+        metavar="LIST",
+        help="Formats of the figures, any of png, pdf and svg with commas.",
+    )
+    movie_speed: float = option(
+        1.0,
+        group=Group.OUTPUTS,
+        kind=POSITIVE,
+        shown="1, real time",
+        help="How many times faster than in reality the film plays. Use 0.1 for slow motion.",
+    )
+    frames_figure: bool = option(
+        False,
+        group=Group.OUTPUTS,
+        help="Draw curves over the frames above a carpet plot. Use it when frames look bad.",
+    )
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """The two levels of the range in dB of power, 10 log10; None where the range has none."""
+        if not isinstance(self.dynamic_range, tuple):
+            return None
+        low, high = (level * 10.0 / self.db_factor for level in self.dynamic_range)
+        return low, high

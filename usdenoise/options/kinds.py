@@ -1,0 +1,193 @@
+"""Kinds of values: how a value is written on the command line, and which values of Python are of the kind."""
+
+import math
+import numbers
+import operator
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of an option look like.
+
+    Attributes
+    ----------
+    form : str
+        What a text has to be, as errors say it.
+    parse : callable
+        Turns a text into a value of Python. Raises a ValueError if it cannot.
+    accept : callable
+        Returns a value of Python in its one form. Raises a ValueError or a TypeError for a value of another kind.
+    metavar : str
+        What the help shows in place of a value.
+    python_form : str
+        What a value of Python has to be; `form` by default.
+    show : callable
+        Returns a value as it is written on the command line.
+    """
+
+    form: str
+    parse: Callable[[str], Any]
+    accept: Callable[[Any], Any]
+    metavar: str = ""
+    python_form: str = ""
+    show: Callable[[Any], str] = str
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _natural(value: Any) -> int:
+    if (number := _whole(value)) < 0:
+        raise ValueError
+    return number
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError
+    return float(value)
+
+
+def _positive(value: Any) -> float:
+    if not 0 < (number := _real(value)) < math.inf:
+        raise ValueError
+    return number
+
+
+TEXT = Kind("text", str, _text, "TEXT")
+SWITCH = Kind("True or False", str, _truth)
+WHOLE = Kind("a whole number", int, _whole, "N")
+NATURAL = Kind("a whole number from 0", int, _natural, "N")
+NUMBER = Kind("a number", float, _real, "X", show="{:g}".format)
+POSITIVE = Kind("a positive number", float, _positive, "X", show="{:g}".format)
+
+KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
+"""Kinds by the type of a field."""
+
+
+def _parse_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not value:
+        raise TypeError
+    return tuple(_text(name) for name in value)
+
+
+NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]", show=",".join)
+
+
+def positive_numbers(form: str, separator: str, element: Kind, counts: Collection[int]) -> Kind:
+    """Return the kind of a tuple of positive numbers.
+
+    Parameters
+    ----------
+    form : str
+        Form of the text, which the help shows.
+    separator : str
+        Text between two numbers.
+    element : Kind
+        WHOLE or NUMBER.
+    counts : collection of int
+        Allowed counts of numbers.
+    """
+
+    def parse(text: str) -> list[Any]:
+        return [element.parse(part) for part in text.lower().split(separator)]
+
+    def accept(value: Any) -> tuple[Any, ...]:
+        values = [value] if isinstance(value, numbers.Real) else value
+        accepted = tuple(element.accept(number) for number in values)
+        if len(accepted) not in counts or not all(0 < number < math.inf for number in accepted):
+            raise ValueError
+        return accepted
+
+    def show(value: tuple[Any, ...]) -> str:
+        return separator.join(map(element.show, value))
+
+    in_python = f"{' or '.join(map(str, counts))} positive numbers"
+    return Kind(f"{form} in positive numbers", parse, accept, form, in_python, show)
+
+
+def _parse_frames(text: str) -> slice:
+    numbers_or_none = [int(part) if part else None for part in text.split(":")]
+    if len(numbers_or_none) not in (2, 3):
+        raise ValueError
+    return slice(*numbers_or_none)
+
+
+def _frames(value: Any) -> slice:
+    if not isinstance(value, slice):
+        raise TypeError
+    return slice(*(None if part is None else _whole(part) for part in (value.start, value.stop, value.step)))
+
+
+FRAMES = Kind(
+    "A:B or A:B:S, for example 0:400",
+    _parse_frames,
+    _frames,
+    "A:B[:S]",
+    "a slice of whole numbers, such as slice(0, 400)",
+)
+
+
+def _parse_frame_numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, stop = part.partition(":")
+        found += range(int(first), int(stop)) if colon else [int(first)]
+    return found
+
+
+def _frame_numbers(value: Any) -> tuple[int, ...]:
+    found = {_natural(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
+    if not found:
+        raise ValueError
+    return tuple(sorted(found))
+
+
+FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _frame_numbers, "LIST")
+"""Frame numbers, counted from 0; the end of a range is excluded."""
+
+
+def _parse_levels(text: str) -> float | tuple[float, ...]:
+    levels = tuple(float(part) for part in text.split(","))
+    return levels[0] if len(levels) == 1 else levels
+
+
+def _levels(value: Any) -> float | tuple[float, float]:
+    if isinstance(value, numbers.Real):
+        return _positive(value)
+    low, high = (_real(level) for level in value)
+    if not -math.inf < low < high < math.inf:
+        raise ValueError
+    return low, high
+
+
+LEVELS = Kind(
+    "a positive number, or MIN,MAX with MIN below MAX",
+    _parse_levels,
+    _levels,
+    "DB|MIN,MAX",
+    "a positive number, or (low, high) with low below high",
+)
+"""A range below the maximum in dB, or two levels in dB."""

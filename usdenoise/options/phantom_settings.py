@@ -1,0 +1,213 @@
+"""Settings of a phantom: its size, its scales, the levels of its three terms, and what disturbs real scans."""
+
+import math
+from dataclasses import dataclass
+
+from usdenoise.errors import OptionError
+from usdenoise.options.declaration import Group, Options, option
+from usdenoise.options.kinds import NATURAL, NUMBER, WHOLE, positive_numbers
+
+# The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
+LEAST_PIXELS = 8
+# An amplitude ratio of 1e10: amplitudes and powers stay well within single precision.
+MOST_DB = 200
+# Gains of real scans are 20 to 60 dB. With both at their limit, the noise is still within single precision.
+MOST_GAIN_DB = 100
+# Beyond 60 dB over tissue, single precision would lose the tissue.
+MOST_LEVEL = 1000
+# Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
+MOST_MOTION = 5
+# Noise that is correlated over more pixels is one value a frame in all but the largest images.
+MOST_CORRELATION = 100
+
+
+@dataclass(frozen=True)
+class PhantomSettings(Options):
+    """Settings of a simulated acquisition. Pixels are one wavelength apart in every direction.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind or outside its range, or there are more bad frames than frames.
+    """
+
+    shape: tuple[int, ...] = option(
+        (128, 96, 400),
+        group=Group.PHANTOM,
+        kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
+        help="Pixels in depth, width (and elevation), and frames.",
+    )
+    frame_rate_hz: float = option(
+        1000.0,
+        group=Group.PHANTOM,
+        metavar="HZ",
+        positive=True,
+        help="Frames per second.",
+    )
+    """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
+    center_frequency_hz: float = option(
+        15e6,
+        group=Group.PHANTOM,
+        metavar="HZ",
+        positive=True,
+        shown="15e6",
+        help="Centre frequency of the pulse. The pixel pitch is its wavelength.",
+    )
+    clutter_to_blood_db: float = option(
+        40.0,
+        group=Group.PHANTOM,
+        metavar="DB",
+        least=-MOST_DB,
+        most=MOST_DB,
+        help="Mean power of tissue over that of blood. Raise it for a harder phantom.",
+    )
+    """In dB (10 log10), of the tissue over all pixels and the blood in the vessels, both without the attenuation."""
+    blood_to_noise_db: float = option(
+        6.0,
+        group=Group.PHANTOM,
+        metavar="DB",
+        help="Mean power of blood over that of noise at the bottom of the image; inf leaves the noise out.",
+    )
+    """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
+    `noise_gain_db + attenuation_db`."""
+    seed: int = option(
+        0,
+        group=Group.PHANTOM,
+        kind=NATURAL,
+        help="Seed of the phantom. The same seed gives the same phantom.",
+    )
+    real: bool = option(False, group=Group.PHANTOM, help="Simulate real RF instead of complex IQ.")
+    sound_speed_m_s: float = 1540.0
+    """Speed of sound in m/s, by default the usual value for soft tissue. It has no flag."""
+    noise_gain_db: float = option(
+        0.0,
+        group=Group.RARE,
+        metavar="DB",
+        least=0,
+        most=MOST_GAIN_DB,
+        help="How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
+    )
+    """20 log10 of amplitudes, linear in dB over the depth."""
+    noise_correlation_pixels: float = option(
+        0.0,
+        group=Group.RARE,
+        metavar="PIXELS",
+        least=0,
+        most=MOST_CORRELATION,
+        help="Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
+    )
+    """Two pixels at the distance d are then correlated at exp(-d^2 / (4 s^2)). In a real phantom this is the
+    correlation of the complex noise that is modulated."""
+    attenuation_db: float = option(
+        0.0,
+        group=Group.RARE,
+        metavar="DB",
+        least=0,
+        most=MOST_GAIN_DB,
+        help="Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
+    )
+    max_speed_mm_s: float | None = option(
+        None,
+        group=Group.RARE,
+        metavar="MM_S",
+        positive=True,
+        help="Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with the "
+        "frame rate so that none does.",
+    )
+    """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
+    Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
+    thin_vessels: int = option(
+        0,
+        group=Group.RARE,
+        kind=NATURAL,
+        help="Number of additional vessels that are 1 to 2 pixels wide.",
+    )
+    """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
+    as it fills only a part of the point-spread function."""
+    capillary_db: float | None = option(
+        None,
+        group=Group.RARE,
+        metavar="DB",
+        least=-MOST_DB,
+        most=MOST_DB,
+        help="Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of the "
+        "vessels. By default there is none.",
+    )
+    bad_frames: int = option(
+        0,
+        group=Group.RARE,
+        kind=NATURAL,
+        help="Number of frames with electrical interference, at random times.",
+    )
+    bad_frame_level: float = option(
+        3.0,
+        group=Group.RARE,
+        positive=True,
+        most=MOST_LEVEL,
+        help="Rms of the interference over that of tissue and blood.",
+    )
+    jerk_pixels: float = option(
+        0.0,
+        group=Group.RARE,
+        metavar="PIXELS",
+        least=-MOST_MOTION,
+        most=MOST_MOTION,
+        help="Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
+    )
+    drift_pixels: float = option(
+        0.0,
+        group=Group.RARE,
+        metavar="PIXELS",
+        least=-MOST_MOTION,
+        most=MOST_MOTION,
+        help="Displacement of the image from the first frame to the last.",
+    )
+    breathing: tuple[float, float] | None = option(
+        None,
+        group=Group.RARE,
+        kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3)),
+        help="Amplitude and rate of a periodic displacement of the image. By default there is none.",
+    )
+
+    def check(self) -> None:
+        """Check what depends on the number of pixels and frames, and the two numbers without a range."""
+        if min(self.shape[:2]) < LEAST_PIXELS or self.n_frames < 2:
+            raise OptionError(
+                f"a phantom of shape {'x'.join(map(str, self.shape))} cannot be made; give --shape at least 8 x 8 pixels "
+                "and 2 frames, for example 128x96x400"
+            )
+        if not (self.blood_to_noise_db == math.inf or abs(self.blood_to_noise_db) <= MOST_DB):
+            raise OptionError(
+                f"a level of {self.blood_to_noise_db:g} dB cannot be made; give --blood-to-noise within {MOST_DB} dB, or inf"
+            )
+        if self.bad_frames > self.n_frames:
+            raise OptionError(
+                f"{self.bad_frames} bad frames of {self.n_frames} cannot be made; give --bad-frames from 0 to "
+                f"{self.n_frames}"
+            )
+        if self.breathing is not None and self.breathing[0] > MOST_MOTION:
+            raise OptionError(
+                f"a breathing of {self.breathing[0]:g} pixels cannot be made; give --breathing within {MOST_MOTION} "
+                "pixels"
+            )
+
+    @property
+    def wavelength_mm(self) -> float:
+        """Wavelength in mm, which is also the distance between pixels."""
+        return self.sound_speed_m_s / self.center_frequency_hz * 1e3
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Number of pixels (n_z, n_x, n_y), with n_y = 1 for a 2-D image."""
+        n_z, n_x = self.shape[:2]
+        return n_z, n_x, self.shape[2] if len(self.shape) == 4 else 1
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether each frame is a volume."""
+        return len(self.shape) == 4
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.shape[-1]

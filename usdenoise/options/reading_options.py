@@ -1,0 +1,73 @@
+"""The options of reading: what to read from a file, and metadata that override those of the file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from usdenoise.errors import check_names
+from usdenoise.options.declaration import Group, Options, option
+from usdenoise.options.kinds import FRAMES, NUMBER, POSITIVE, positive_numbers
+
+
+@dataclass(frozen=True)
+class ReadOptions(Options):
+    """What to read from a file, and metadata that override those of the file; None takes those of the file.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind.
+    """
+
+    dataset: str | None = option(
+        None,
+        group=Group.INPUT,
+        metavar="NAME",
+        help="Name of the stack in the file. Needed when the file holds several.",
+    )
+    axes: str | None = option(
+        None,
+        group=Group.INPUT,
+        metavar="ORDER",
+        help="Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a wrong "
+        "order.",
+    )
+    """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
+    frames: slice | None = option(
+        None,
+        group=Group.INPUT,
+        kind=FRAMES,
+        help="Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.",
+    )
+    frame_rate_hz: float | None = option(
+        None,
+        group=Group.INPUT,
+        kind=POSITIVE,
+        metavar="HZ",
+        help="Frames per second. Use it if the file has no frame rate, or a wrong one.",
+    )
+    """After compounding."""
+    spacing_mm: tuple[float, ...] | None = option(
+        None,
+        group=Group.INPUT,
+        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4)),
+        help="Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file has no "
+        "pixel pitch, or a wrong one.",
+    )
+    allow_external: bool = option(
+        False,
+        group=Group.RARE,
+        help="Also read files outside the folder of the input that the input names or links to. Use it only for files "
+        "that you trust.",
+    )
+
+    @property
+    def n_axes(self) -> int | None:
+        """Number of axes that the user named; None for none."""
+        return None if self.axes is None else len(self.axes)
+
+
+def reading_options(options: Mapping[str, Any]) -> ReadOptions:
+    """Return named options as :class:`ReadOptions`; an unknown name raises an OptionError."""
+    check_names(options, ReadOptions.declared)
+    return ReadOptions(**options)
