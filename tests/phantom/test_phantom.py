@@ -100,7 +100,7 @@ def test_blood_stays_in_the_vessels(small_phantom):
 
 def test_vessels_have_several_radii_angles_and_speeds():
     with ThreadExecutor() as executor:
-        vessels = Phantom(PhantomSettings((128, 96, 10)), executor)._vessels
+        vessels = Phantom(PhantomSettings((128, 96, 10)), executor).vessels
     assert len(vessels) >= 5
     radii = [vessel.radius for vessel in vessels]
     assert max(radii) > 1.7 * min(radii)

@@ -197,7 +197,7 @@ def test_thin_vessels_are_one_to_two_pixels_wide_and_are_in_the_mask():
         plain = Phantom(PhantomSettings((96, 80, 10)), executor)
         phantom = Phantom(PhantomSettings((96, 80, 10), thin_vessels=40), executor)
         few = Phantom(PhantomSettings((96, 80, 10), thin_vessels=1), executor)
-    thin = phantom._vessels[len(plain._vessels) :]
+    thin = phantom.vessels[len(plain.vessels) :]
     diameters = [2 * vessel.radius for vessel in thin]
     assert len(thin) == 40
     assert 1.0 <= min(diameters) < 1.2 < 1.8 < max(diameters) <= 2.0
@@ -219,7 +219,7 @@ def test_a_thin_vessel_is_as_wide_in_the_blood_as_its_diameter_and_the_point_spr
     settings = PhantomSettings((48, 40, 100), frame_rate_hz=250.0, seed=seed)
     plain, without = all_frames(settings)
     phantom, terms = all_frames(replace(settings, thin_vessels=1))
-    vessel = phantom._vessels[-1]
+    vessel = phantom.vessels[-1]
     added = mean_power(terms.blood - without.blood)
     points = np.stack(np.meshgrid(*map(np.arange, added.shape), indexing="ij"), axis=-1)
     normal = np.array([-vessel.direction[1], vessel.direction[0]])
@@ -229,9 +229,11 @@ def test_a_thin_vessel_is_as_wide_in_the_blood_as_its_diameter_and_the_point_spr
     variance = np.sum(added * across**2) / added.sum()
     assert variance == pytest.approx(expected, rel=0.2)
     # A volume of blood has the same power as in the other vessels.
-    widest = max(plain._vessels, key=lambda other: other.radius)
-    dense = plain._blood[0].amplitude @ plain._blood[0].amplitude / volume(plain._vessels)
-    thin = phantom._blood[1].amplitude @ phantom._blood[1].amplitude / volume([vessel])
+    widest = max(plain.vessels, key=lambda other: other.radius)
+    dense = (
+        plain.scatterers["vessels"].amplitude @ plain.scatterers["vessels"].amplitude / volume(plain.vessels)
+    )
+    thin = phantom.scatterers["thin"].amplitude @ phantom.scatterers["thin"].amplitude / volume([vessel])
     assert thin == pytest.approx(dense, rel=0.02)
     assert 2 * vessel.mean_speed < 2.6 * widest.mean_speed
 
@@ -243,7 +245,7 @@ def volume(vessels):
 def test_a_phantom_has_no_two_scatterers_with_one_number():
     with ThreadExecutor() as executor:
         phantom = Phantom(PhantomSettings((24, 20, 4), thin_vessels=3, capillary_db=0.0), executor)
-    numbers = np.concatenate([part.number for part in (*phantom._blood, phantom._region.scatterers)])
+    numbers = np.concatenate([part.number for part in phantom.scatterers.values()])
     assert np.unique(numbers).size == numbers.size
 
 
@@ -316,10 +318,10 @@ def test_no_vessel_aliases_at_250_hz_unless_a_speed_is_given(seed):
         fast = Phantom(replace(settings, max_speed_mm_s=40.0), executor)
     assert np.abs(default.velocity_mm_s).max() * (1 + PULSATILITY) < nyquist_mm_s
     assert np.abs(fast.velocity_mm_s).max() > nyquist_mm_s
-    speeds = [2 * vessel.mean_speed * settings.wavelength_mm for vessel in fast._vessels]
+    speeds = [2 * vessel.mean_speed * settings.wavelength_mm for vessel in fast.vessels]
     assert max(speeds) == pytest.approx(40.0)
     # All speeds have changed by one factor, and nothing else has.
-    ratio = [b.mean_speed / a.mean_speed for a, b in zip(default._vessels, fast._vessels, strict=True)]
+    ratio = [b.mean_speed / a.mean_speed for a, b in zip(default.vessels, fast.vessels, strict=True)]
     assert ratio == pytest.approx([ratio[0]] * len(ratio))
     assert np.array_equal(default.mask, fast.mask)
 

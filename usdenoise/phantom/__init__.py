@@ -31,6 +31,8 @@ What it does not model:
 
 Tissue and blood are closed-form functions of time, and the noise of each frame has its own seed. Frames can
 therefore be made in blocks of any size, in any order and on any thread, and are always the same.
+
+From outside, Phantom, PhantomSettings and Terms are imported from here.
 """
 
 from usdenoise.options.phantom_settings import PhantomSettings

@@ -43,40 +43,35 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     return moved
 
 
-class Interference:
-    """Frames of the phantom with electrical interference.
+def interference_frames(settings: PhantomSettings) -> NDArray[np.int64]:
+    """Return the numbers of the frames with electrical interference, increasing.
 
     Parameters
     ----------
     settings : PhantomSettings
-        Number of these frames, their level and the seed.
-
-    Attributes
-    ----------
-    frames : (n,) int64 array
-        Their numbers, increasing.
+        How many frames have it, and the seed.
     """
+    rng = np.random.default_rng([settings.seed, Stream.INTERFERENCE])
+    return np.sort(rng.permutation(settings.n_frames)[: settings.bad_frames]).astype(np.int64)
 
-    def __init__(self, settings: PhantomSettings) -> None:
-        self._settings = settings
-        rng = np.random.default_rng([settings.seed, Stream.INTERFERENCE])
-        self.frames = np.sort(rng.permutation(settings.n_frames)[: settings.bad_frames]).astype(np.int64)
 
-    def frame(self, number: int) -> NDArray[Any]:
-        """Return the interference of one frame, of unit mean power, complex64.
+def interference(settings: PhantomSettings, number: int) -> NDArray[Any]:
+    """Return the interference of one frame, of unit mean power, complex64.
 
-        Parameters
-        ----------
-        number : int
-            Number of the frame, counted from 0.
-        """
-        n_z, *lines = self._settings.shape[:-1]
-        rng = np.random.default_rng([self._settings.seed, Stream.INTERFERENCE, number])
-        tone = 2 * np.pi * rng.uniform(LOWEST_TONE, HIGHEST_TONE) * rng.choice([-1, 1])
-        amplitude = rng.standard_normal((*lines, 2)) @ [1, 1j]
-        depth = np.arange(n_z).reshape(-1, *[1] * len(lines))
-        white = rng.standard_normal((n_z, *lines, 2)) @ [1, 1j]
-        pattern = math.sqrt(1 - WHITE_SHARE) * np.exp(1j * tone * depth) * amplitude
-        pattern = pattern + math.sqrt(WHITE_SHARE) * white
-        unit: NDArray[Any] = (pattern / np.sqrt(np.mean(np.abs(pattern) ** 2))).astype(np.complex64)
-        return unit
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Size of the image, and the seed.
+    number : int
+        Number of the frame, counted from 0.
+    """
+    n_z, *lines = settings.shape[:-1]
+    rng = np.random.default_rng([settings.seed, Stream.INTERFERENCE, number])
+    tone = 2 * np.pi * rng.uniform(LOWEST_TONE, HIGHEST_TONE) * rng.choice([-1, 1])
+    amplitude = rng.standard_normal((*lines, 2)) @ [1, 1j]
+    depth = np.arange(n_z).reshape(-1, *[1] * len(lines))
+    white = rng.standard_normal((n_z, *lines, 2)) @ [1, 1j]
+    pattern = math.sqrt(1 - WHITE_SHARE) * np.exp(1j * tone * depth) * amplitude
+    pattern = pattern + math.sqrt(WHITE_SHARE) * white
+    unit: NDArray[Any] = (pattern / np.sqrt(np.mean(np.abs(pattern) ** 2))).astype(np.complex64)
+    return unit

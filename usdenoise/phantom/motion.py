@@ -1,6 +1,6 @@
 """Motion of the phantom's tissue: a smooth displacement field, in wavelengths, on a coarse grid."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,22 @@ PULSE_DELAY_S = 0.015
 CARDIAC_LOSS, BREATHING_LOSS = 0.6, 0.3
 
 
+class DisplacementField(NamedTuple):
+    """Displacement of the tissue in one frame, as the compiled kernels take it.
+
+    Attributes
+    ----------
+    nodes : (NODES, NODES, 3) array
+        Displacements (z, x, y) in wavelengths, indexed by the node in depth and the node in lateral.
+    origin, pitch : (float, float)
+        Position (z, x) of the first node, and distance of the nodes in z and x, in wavelengths.
+    """
+
+    nodes: NDArray[Any]
+    origin: tuple[float, float]
+    pitch: tuple[float, float]
+
+
 class TissueMotion:
     """Displacement of the tissue by the heartbeat, breathing, a drift and bending modes.
 
@@ -57,8 +73,8 @@ class TissueMotion:
         self._depth, self._lateral = np.meshgrid(
             np.linspace(GRID_LOW, GRID_HIGH, NODES), np.linspace(GRID_LOW, GRID_HIGH, NODES), indexing="ij"
         )
-        self.origin = (GRID_LOW * extent[0], GRID_LOW * extent[1])
-        self.pitch = (GRID_LENGTH * extent[0] / (NODES - 1), GRID_LENGTH * extent[1] / (NODES - 1))
+        self._origin = (GRID_LOW * extent[0], GRID_LOW * extent[1])
+        self._pitch = (GRID_LENGTH * extent[0] / (NODES - 1), GRID_LENGTH * extent[1] / (NODES - 1))
         self._phases = rng.uniform(0, 2 * np.pi, len(HARMONICS))
         self._breathing_phase = rng.uniform(0, 2 * np.pi)
         self._waves = rng.uniform(LEAST_WAVES, MOST_WAVES, (N_NON_RIGID, 2)) * rng.choice(
@@ -68,18 +84,15 @@ class TissueMotion:
         self._wave_rates_hz = HEART_RATE_HZ * rng.uniform(SLOWEST_MODE, FASTEST_MODE, N_NON_RIGID)
         self._wave_directions = rng.standard_normal((N_NON_RIGID, 3))
 
-    def displacement(self, seconds: float) -> NDArray[Any]:
-        """Return the displacement (z, x, y) at the nodes of the grid at one time.
+    def displacement(self, seconds: float, image_motion: NDArray[np.float64]) -> DisplacementField:
+        """Return the displacement at one time.
 
         Parameters
         ----------
         seconds : float
             Time since the first frame, in seconds.
-
-        Returns
-        -------
-        (NODES, NODES, 3) array
-            Displacements in wavelengths, indexed by the node in depth and the node in lateral.
+        image_motion : (3,) array
+            Displacement (z, x, y) of the whole image at that time, which is added, in wavelengths.
         """
         field = np.zeros((NODES, NODES, 3))
         delayed = seconds - PULSE_DELAY_S * self._depth
@@ -92,7 +105,7 @@ class TissueMotion:
         ):
             shape = np.sin(np.pi * (wave[0] * self._depth + wave[1] * self._lateral) + phase)
             field += (shape * np.sin(2 * np.pi * rate * seconds + phase))[..., None] * (direction * NON_RIGID)
-        return field
+        return DisplacementField(field + image_motion, self._origin, self._pitch)
 
 
 def _pulse(seconds: NDArray[Any], phases: NDArray[Any]) -> NDArray[Any]:

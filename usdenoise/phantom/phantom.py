@@ -1,8 +1,8 @@
 """A phantom with an anatomy that is drawn once and frames that are made on demand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.phantom_settings import PhantomSettings
-from usdenoise.phantom.capillaries import PerfusedRegion
-from usdenoise.phantom.disturbances import Interference, image_motion
-from usdenoise.phantom.motion import TissueMotion, flow_time
+from usdenoise.phantom.capillaries import draw_capillaries
+from usdenoise.phantom.disturbances import image_motion, interference, interference_frames
+from usdenoise.phantom.motion import DisplacementField, TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
 from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import (
-    PULSATILITY,
-    BloodScatterers,
+    THIN_DENSITY,
     draw_thin_vessels,
     draw_vessels,
     fill,
-    fill_thin,
     vessel_truth,
 )
 
@@ -83,6 +81,10 @@ class Phantom:
         Numbers of the frames with interference, which is a part of their noise term.
     capillary_mask : boolean array of the same shape, or None
         Pixels whose centre is in the perfused region; None if there are no capillaries.
+    vessels : list of Vessel
+        The vessels at rest, the thin ones last.
+    scatterers : dict of BloodScatterers
+        Scatterers of the "vessels", of the "thin" vessels and of the "capillaries", where there are any.
     """
 
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
@@ -95,8 +97,8 @@ class Phantom:
         self._sigma_y = SIGMA_X if settings.is_volume else SIGMA_SLICE
         self._motion = TissueMotion((n_z, n_x), rng)
         self._flow_phase = rng.uniform(0, 2 * np.pi)
-        self._vessels = draw_vessels(settings, rng)
-        self._blood = [fill(self._vessels, rng)]
+        self.vessels = draw_vessels(settings, rng)
+        self.scatterers = {"vessels": fill(self.vessels, rng)}
         across = VOLUME_MARGIN if settings.is_volume else SLICE_MARGIN_SIGMAS * self._sigma_y
         low = np.array([-MARGIN, -MARGIN, -across])
         high = np.array([n_z - 1 + MARGIN, n_x - 1 + MARGIN, n_y - 1 + across])
@@ -105,20 +107,21 @@ class Phantom:
         self._tissue_amplitude = (
             rng.standard_normal(number) + 1j * rng.standard_normal(number)
         ).astype(np.complex64)  # fmt: skip
-        self._level_mask, _ = vessel_truth(self._vessels, settings)
+        self._level_mask, _ = vessel_truth(self.vessels, settings)
         if settings.thin_vessels:
-            thin = draw_thin_vessels(settings, self._vessels)
-            self._vessels += thin
-            self._blood.append(fill_thin(thin, settings.seed))
+            thin = draw_thin_vessels(settings, self.vessels)
+            self.vessels += thin
+            rng = np.random.default_rng([settings.seed, Stream.THIN_VESSELS, 0])
+            self.scatterers["thin"] = fill(thin, rng, THIN_DENSITY, Stream.THIN_VESSELS << 32)
         self.mask, self.velocity_mm_s = (
-            truth.reshape(settings.shape[:-1]) for truth in vessel_truth(self._vessels, settings)
+            truth.reshape(settings.shape[:-1]) for truth in vessel_truth(self.vessels, settings)
         )
         self._noise = NoiseField(settings)
         self.noise_power = self._noise.power
-        self._interference = Interference(settings)
-        self.bad_frames = self._interference.frames
-        self._region = None if settings.capillary_db is None else PerfusedRegion(settings, across)
-        self.capillary_mask = None if self._region is None else self._region.mask
+        self.bad_frames = interference_frames(settings)
+        self.capillary_mask = None
+        if settings.capillary_db is not None:
+            self.capillary_mask, self.scatterers["capillaries"] = draw_capillaries(settings, across)
 
     def blocks(self, frames_a_block: int = 32) -> Iterator[Terms]:
         """Yield all frames in order, a block at a time.
@@ -141,18 +144,17 @@ class Phantom:
             Numbers of the frames, counted from 0, in any order.
         """
         tissue_gain, blood_gain = self._gains
-        tissue, blood = self._raw(numbers, self._blood)
+        tissue = self._tissue(numbers) * tissue_gain
+        blood = self._flow(numbers, "vessels", "thin") * blood_gain
         noise = np.stack([self._noise.frame(int(number)) for number in numbers])
-        tissue *= tissue_gain
-        blood *= blood_gain
-        if self._region is not None:
-            blood += self._capillaries(numbers) * self._capillary_gain
+        if "capillaries" in self.scatterers:
+            blood += self._flow(numbers, "capillaries") * self._capillary_gain
         if self.settings.attenuation_db:
             loss = depth_gain(self.settings, -self.settings.attenuation_db)
             tissue *= loss
             blood *= loss
         for place in np.flatnonzero(np.isin(numbers, self.bad_frames)):
-            noise[place] += self._interference.frame(int(numbers[place])) * self._interference_level
+            noise[place] += interference(self.settings, int(numbers[place])) * self._interference_level
         if self.settings.real:
             tissue, blood, noise = (self._modulated(term) for term in (tissue, blood, noise))
         return Terms(tissue + blood + noise, tissue, blood, noise)
@@ -165,90 +167,58 @@ class Phantom:
 
     @cached_property
     def _gains(self) -> tuple[np.float32, np.float32]:
-        tissue, blood = self._raw(self._calibration, self._blood[:1])
+        tissue = self._tissue(self._calibration)
+        blood = self._flow(self._calibration, "vessels")
         clutter = 10 ** (self.settings.clutter_to_blood_db / 20)
         blood_rms = _rms(blood[:, self._level_mask.reshape(self.mask.shape)])
         return np.float32(clutter / _rms(tissue)), np.float32(1 / blood_rms)
 
     @cached_property
     def _interference_level(self) -> np.float32:
-        tissue, blood = self._raw(self._calibration, self._blood)
         tissue_gain, blood_gain = self._gains
-        return np.float32(self.settings.bad_frame_level * _rms(tissue * tissue_gain + blood * blood_gain))
+        tissue = self._tissue(self._calibration) * tissue_gain
+        blood = self._flow(self._calibration, "vessels", "thin") * blood_gain
+        return np.float32(self.settings.bad_frame_level * _rms(tissue + blood))
 
     @cached_property
     def _capillary_gain(self) -> np.float32:
-        frames = self._capillaries(self._calibration)
+        frames = self._flow(self._calibration, "capillaries")
         level = 10 ** ((self.settings.capillary_db or 0.0) / 20)
         return np.float32(level / _rms(frames[:, self.capillary_mask]))
 
-    def _raw(
-        self, numbers: NDArray[np.int64], blood: list[BloodScatterers]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        frame = partial(self._frame, scatterers=blood)
-        pairs = list(self._executor.map(frame, [int(number) for number in numbers]))
-        tissues, bloods = (np.stack(term) for term in zip(*pairs, strict=True))
-        return tissues, bloods
-
-    def _frame(self, number: int, scatterers: list[BloodScatterers]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _tissue(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         from usdenoise.phantom.splat import tissue_frame
 
-        seconds = number / self.settings.frame_rate_hz
-        field = self._displacement(number)
-        origin, pitch = self._motion.origin, self._motion.pitch
-        tissue = np.zeros(self.settings.grid, np.complex64)
-        tissue_frame(self._tissue_rest, self._tissue_amplitude, field, origin, pitch, self._sigma_y, tissue)
-        blood = np.zeros(self.settings.grid, np.complex64)
-        flow_seconds = flow_time(seconds, PULSATILITY, self._flow_phase)
-        for part in scatterers:
-            self._add_flow(part, False, flow_seconds, field, blood)
-        shape = self.settings.shape[:-1]
-        return tissue.reshape(shape), blood.reshape(shape)
+        def add(field: DisplacementField, seconds: float, image: NDArray[Any]) -> None:
+            tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
 
-    def _displacement(self, number: int) -> NDArray[Any]:
-        """Return the displacement of the tissue in one frame at the nodes of the motion's grid."""
-        seconds = number / self.settings.frame_rate_hz
-        field: NDArray[Any] = self._motion.displacement(seconds) + image_motion(self.settings, number)
-        return field
+        return self._drawn(numbers, add)
 
-    def _capillaries(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        assert self._region is not None
-        scatterers = self._region.scatterers
+    def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> NDArray[Any]:
+        from usdenoise.phantom.splat import blood_frame
+
+        parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
+
+        def add(field: DisplacementField, seconds: float, image: NDArray[Any]) -> None:
+            for part in parts:
+                flow_seconds = flow_time(seconds, part.pulsatility, self._flow_phase)
+                blood_frame(part, flow_seconds, field, self._sigma_y, image)
+
+        return self._drawn(numbers, add)
+
+    def _drawn(
+        self, numbers: NDArray[np.int64], add: Callable[[DisplacementField, float, NDArray[Any]], None]
+    ) -> NDArray[Any]:
+        """Return frames to which a function adds scatterers, with the displacement and the time of each."""
 
         def frame(number: int) -> NDArray[Any]:
             seconds = number / self.settings.frame_rate_hz
+            field = self._motion.displacement(seconds, image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
-            self._add_flow(scatterers, True, seconds, self._displacement(number), image)
+            add(field, seconds, image)
             return image.reshape(self.settings.shape[:-1])
 
         return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))
-
-    def _add_flow(
-        self,
-        part: BloodScatterers,
-        fades: bool,
-        flow_seconds: float,
-        field: NDArray[Any],
-        image: NDArray[Any],
-    ) -> None:
-        from usdenoise.phantom.splat import blood_frame
-
-        blood_frame(
-            part.origin,
-            part.direction,
-            part.start,
-            part.length,
-            part.speed,
-            part.amplitude,
-            part.number,
-            fades,
-            flow_seconds,
-            field,
-            self._motion.origin,
-            self._motion.pitch,
-            self._sigma_y,
-            image,
-        )
 
     def _modulated(self, term: NDArray[Any]) -> NDArray[Any]:
         # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A

@@ -7,6 +7,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.phantom.motion import DisplacementField
+from usdenoise.phantom.vessels import BloodScatterers
+
 # Standard deviations of the Gaussian point-spread function: 1.4 wavelengths of full width at half maximum
 # in depth, 2.1 lateral. A slice of a 1-D array is 7 wavelengths thick.
 SIGMA_Z, SIGMA_X, SIGMA_SLICE = 0.6, 0.9, 3.0
@@ -18,18 +21,17 @@ _OPTIONS = {"nogil": True, "cache": True}
 
 
 @numba.njit(**_OPTIONS)
-def _displaced(
-    z: float, x: float, field: NDArray[Any], origin: tuple[float, float], pitch: tuple[float, float]
-) -> tuple[float, float, float]:
+def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, float, float]:
     """Return the displacement (z, x, y) at a point by bilinear interpolation in the field's grid."""
-    n = field.shape[0]
+    nodes = field.nodes
+    n = nodes.shape[0]
     # Below n - 1, so that the node after the point exists; points beyond the grid move as its edge does.
-    a = min(max((z - origin[0]) / pitch[0], 0.0), n - 1.001)
-    b = min(max((x - origin[1]) / pitch[1], 0.0), n - 1.001)
+    a = min(max((z - field.origin[0]) / field.pitch[0], 0.0), n - 1.001)
+    b = min(max((x - field.origin[1]) / field.pitch[1], 0.0), n - 1.001)
     i, j = int(a), int(b)
     a, b = a - i, b - j
     w00, w01, w10, w11 = (1 - a) * (1 - b), (1 - a) * b, a * (1 - b), a * b
-    p, q, r, s = field[i, j], field[i, j + 1], field[i + 1, j], field[i + 1, j + 1]
+    p, q, r, s = nodes[i, j], nodes[i, j + 1], nodes[i + 1, j], nodes[i + 1, j + 1]
     return (
         w00 * p[0] + w01 * q[0] + w10 * r[0] + w11 * s[0],
         w00 * p[1] + w01 * q[1] + w10 * r[1] + w11 * s[1],
@@ -71,9 +73,7 @@ def _add(
 def tissue_frame(
     rest: NDArray[Any],
     amplitude: NDArray[Any],
-    field: NDArray[Any],
-    origin: tuple[float, float],
-    pitch: tuple[float, float],
+    field: DisplacementField,
     sigma_y: float,
     image: NDArray[Any],
 ) -> None:
@@ -85,10 +85,8 @@ def tissue_frame(
         Rest positions (z, x, y).
     amplitude : (n,) complex array
         Amplitude of each scatterer.
-    field : (nodes, nodes, 3) array
-        Displacement (z, x, y) at the nodes of the motion's grid.
-    origin, pitch : (float, float)
-        Position (z, x) of the first node, and distance of the nodes in z and x.
+    field : DisplacementField
+        Displacement of the tissue in the frame.
     sigma_y : float
         Standard deviation of the point-spread function in elevation.
     image : (n_z, n_x, n_y) complex64 array
@@ -96,7 +94,7 @@ def tissue_frame(
     """
     w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(rest.shape[0]):
-        dz, dx, dy = _displaced(rest[s, 0], rest[s, 1], field, origin, pitch)
+        dz, dx, dy = _displaced(rest[s, 0], rest[s, 1], field)
         _add(
             rest[s, 0] + dz, rest[s, 1] + dx, rest[s, 2] + dy, amplitude[s], sigma_y, image, w_z, w_x, w_y
         )  # fmt: skip
@@ -121,54 +119,32 @@ def _fresh_phase(scatterer: int, passage: int) -> float:
 
 @numba.njit(**_OPTIONS)
 def blood_frame(
-    entry: NDArray[Any],
-    direction: NDArray[Any],
-    start: NDArray[Any],
-    length: NDArray[Any],
-    speed: NDArray[Any],
-    amplitude: NDArray[Any],
-    number: NDArray[Any],
-    fades: bool,
-    flow_seconds: float,
-    field: NDArray[Any],
-    origin: tuple[float, float],
-    pitch: tuple[float, float],
-    sigma_y: float,
-    image: NDArray[Any],
+    blood: BloodScatterers, flow_seconds: float, field: DisplacementField, sigma_y: float, image: NDArray[Any]
 ) -> None:
     """Add blood scatterers to one frame: they flow along their streamline, and the tissue carries them.
 
     Parameters
     ----------
-    entry : (n, 3) array
-        Positions (z, x, y) where the streamlines enter.
-    direction : (n, 3) array
-        Unit vectors of the flow.
-    start, length, speed : (n,) arrays
-        Position along the streamline at time 0, length of the streamline, and mean speed in wavelengths a second.
-        At the end of its streamline a scatterer enters again, with another phase.
-    amplitude : (n,) array
-        Magnitude of each scatterer.
-    number : (n,) array of int
-        Number of each scatterer, from which its phases follow.
-    fades : bool
-        Whether a scatterer fades in at the beginning of its streamline and out at the end, as a half sine.
+    blood : BloodScatterers
+        The scatterers. At the end of its streamline a scatterer enters again, with another phase.
     flow_seconds : float
         Integral of the relative flow over time, in seconds; see :func:`usdenoise.phantom.motion.flow_time`.
-    field, origin, pitch, sigma_y, image
+    field, sigma_y, image
         As in :func:`tissue_frame`.
     """
     w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
-    for s in range(entry.shape[0]):
-        way = start[s] + speed[s] * flow_seconds
-        passage = math.floor(way / length[s])
-        way -= passage * length[s]
-        z = entry[s, 0] + way * direction[s, 0]
-        x = entry[s, 1] + way * direction[s, 1]
-        y = entry[s, 2] + way * direction[s, 2]
-        phase = _fresh_phase(number[s], passage)
-        value = amplitude[s] * complex(math.cos(phase), math.sin(phase))
-        if fades:
-            value *= math.sin(math.pi * way / length[s])
-        dz, dx, dy = _displaced(z, x, field, origin, pitch)
+    origin, direction = blood.origin, blood.direction
+    for s in range(origin.shape[0]):
+        length = blood.length[s]
+        way = blood.start[s] + blood.speed[s] * flow_seconds
+        passage = math.floor(way / length)
+        way -= passage * length
+        z = origin[s, 0] + way * direction[s, 0]
+        x = origin[s, 1] + way * direction[s, 1]
+        y = origin[s, 2] + way * direction[s, 2]
+        phase = _fresh_phase(blood.number[s], passage)
+        value = blood.amplitude[s] * complex(math.cos(phase), math.sin(phase))
+        if blood.fades:
+            value *= math.sin(math.pi * way / length)
+        dz, dx, dy = _displaced(z, x, field)
         _add(z + dz, x + dx, y + dy, value, sigma_y, image, w_z, w_x, w_y)

@@ -1,7 +1,7 @@
 """The vessels of the phantom: straight tubes with parabolic flow, and the scatterers in them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +83,8 @@ class Vessel:
         return distance
 
 
-@dataclass(frozen=True)
-class BloodScatterers:
-    """Scatterers of all vessels: element i of every array belongs to scatterer i.
+class BloodScatterers(NamedTuple):
+    """Scatterers of one kind of vessels, as the compiled kernels take them: element i of every array is of scatterer i.
 
     Attributes
     ----------
@@ -103,6 +102,10 @@ class BloodScatterers:
         Magnitude of the scatterer.
     number : (n,) array of int
         Number of the scatterer. A scatterer's phases follow from it, so no two scatterers of a phantom share one.
+    pulsatility : float
+        Amplitude of the pulsation of the flow with the heartbeat, relative to the mean flow.
+    fades : bool
+        Whether a scatterer fades in at the beginning of its streamline and out at the end, as a half sine.
     """
 
     origin: NDArray[Any]
@@ -112,6 +115,8 @@ class BloodScatterers:
     speed: NDArray[Any]
     amplitude: NDArray[Any]
     number: NDArray[Any]
+    pulsatility: float = PULSATILITY
+    fades: bool = False
 
 
 def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Vessel]:
@@ -128,8 +133,8 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
     rng : numpy.random.Generator
         Source of the angles, places and speeds.
     """
-    n_z, n_x, n_y = settings.grid
-    extent = np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
+    extent = _extent(settings)
+    n_z, n_x = settings.shape[:2]
     smaller = min(n_z, n_x)
     number = int(np.clip(round(np.sqrt(n_z * n_x) / PIXELS_A_VESSEL), FEWEST_VESSELS, MOST_VESSELS))
     widest = max(smaller / WIDEST_PART, WIDEST_LEAST)
@@ -143,10 +148,7 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
     nyquist = settings.frame_rate_hz / 4
     vessels = []
     for k, angle in zip(range(number), rng.permutation(angles), strict=True):
-        # In radians out of the plane of depth and lateral: a volume needs flow in elevation too.
-        tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
-        direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
-        direction *= rng.choice([-1.0, 1.0])
+        direction = _direction(angle, settings, rng)
         center = extent * (
             0.5 + np.array([reach[k] * np.cos(bearing[k]), reach[k] * np.sin(bearing[k]), 0.0])
         )
@@ -155,8 +157,7 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
         mean_speed = nyquist * MEAN_SPEED * np.sqrt(radii[k] / radii[0]) * rng.uniform(SLOWEST, FASTEST)
         peak_axial = 2 * mean_speed * (1 + PULSATILITY) * abs(direction[0])
         mean_speed *= min(1.0, PEAK_SPEED * nyquist / max(peak_axial, 1e-9))
-        length = float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
-        vessels.append(Vessel(center, direction, float(radii[k]), length, float(mean_speed)))
+        vessels.append(Vessel(center, direction, float(radii[k]), _length(extent), float(mean_speed)))
     if settings.max_speed_mm_s is None:
         return vessels
     factor = settings.max_speed_mm_s / settings.wavelength_mm / max(2 * v.mean_speed for v in vessels)
@@ -176,37 +177,19 @@ def draw_thin_vessels(settings: PhantomSettings, vessels: list[Vessel]) -> list[
         Other vessels of the phantom. Speeds continue theirs: they grow with the square root of the radius.
     """
     rng = np.random.default_rng([settings.seed, Stream.THIN_VESSELS])
-    n_z, n_x, n_y = settings.grid
-    extent = np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
-    length = float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
+    extent = _extent(settings)
     fastest = max(vessel.mean_speed for vessel in vessels)
     widest = max(vessel.radius for vessel in vessels)
     offset = rng.uniform(0, 1)
     thin = []
     for k in range(settings.thin_vessels):
         angle = np.pi * ((offset + k * GOLDEN_SECTION) % 1.0)
-        tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
-        direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
-        direction *= rng.choice([-1.0, 1.0])
+        direction = _direction(angle, settings, rng)
         center = extent * (0.5 + THIN_PART * rng.uniform(-0.5, 0.5, 3))
         radius = rng.uniform(THINNEST, THICKEST)
         speed = fastest * np.sqrt(radius / widest) * rng.uniform(SLOWEST, 1.0)
-        thin.append(Vessel(center, direction, float(radius), length, float(speed)))
+        thin.append(Vessel(center, direction, float(radius), _length(extent), float(speed)))
     return thin
-
-
-def fill_thin(vessels: list[Vessel], seed: int) -> BloodScatterers:
-    """Draw the scatterers of thin vessels: more of them than in wide vessels, and the same power a volume.
-
-    Parameters
-    ----------
-    vessels : list of Vessel
-        Thin vessels to fill.
-    seed : int
-        Seed of the phantom.
-    """
-    rng = np.random.default_rng([seed, Stream.THIN_VESSELS, 0])
-    return fill(vessels, rng, THIN_DENSITY, Stream.THIN_VESSELS << 32)
 
 
 def fill(
@@ -228,7 +211,7 @@ def fill(
     first_number : int
         Number of the first scatterer, by default 0.
     """
-    origins, directions, starts, lengths, speeds = [], [], [], [], []
+    parts = []
     for vessel in vessels:
         volume = np.pi * vessel.radius**2 * vessel.length
         n = max(int(volume * SCATTERERS_A_CUBIC_WAVELENGTH * density), 20)
@@ -237,17 +220,13 @@ def fill(
         first, second = _normals(vessel.direction)
         across = np.cos(theta)[:, None] * first + np.sin(theta)[:, None] * second
         entry = vessel.center - 0.5 * vessel.length * vessel.direction
-        origins.append(entry + (vessel.radius * np.sqrt(fraction))[:, None] * across)
-        directions.append(np.broadcast_to(vessel.direction, (n, 3)))
-        starts.append(rng.uniform(0, vessel.length, n))
-        lengths.append(np.full(n, vessel.length))
-        speeds.append(2 * vessel.mean_speed * (1 - fraction))
-    origin, direction, start, length, speed = (
-        np.concatenate(part) for part in (origins, directions, starts, lengths, speeds)
-    )
-    total = len(start)
-    magnitude = np.full(total, 1 / np.sqrt(density))
-    numbers = first_number + np.arange(total)
+        origin = entry + (vessel.radius * np.sqrt(fraction))[:, None] * across
+        direction = np.broadcast_to(vessel.direction, (n, 3))
+        start, length = rng.uniform(0, vessel.length, n), np.full(n, vessel.length)
+        parts.append((origin, direction, start, length, 2 * vessel.mean_speed * (1 - fraction)))
+    origin, direction, start, length, speed = (np.concatenate(part) for part in zip(*parts, strict=True))
+    magnitude = np.full(len(start), 1 / np.sqrt(density))
+    numbers = first_number + np.arange(len(start))
     return BloodScatterers(origin, direction, start, length, speed, magnitude, numbers)
 
 
@@ -282,6 +261,25 @@ def vessel_truth(
         velocity[inside] = (2 * vessel.mean_speed * (1 - relative[inside] ** 2)) * towards_probe
         nearest[inside] = relative[inside]
     return nearest < 1.0, velocity
+
+
+def _extent(settings: PhantomSettings) -> NDArray[np.float64]:
+    """Return the size of the image in depth, lateral and elevation; that of a slice in elevation is 0."""
+    n_z, n_x, n_y = settings.grid
+    return np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
+
+
+def _length(extent: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
+
+
+def _direction(angle: float, settings: PhantomSettings, rng: np.random.Generator) -> NDArray[Any]:
+    """Return the direction of flow of a vessel with an angle to the beam, to one of its two ends."""
+    # In radians out of the plane of depth and lateral: a volume needs flow in elevation too.
+    tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
+    direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
+    direction *= rng.choice([-1.0, 1.0])
+    return direction
 
 
 def _normals(direction: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
