@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from usdenoise.jobs import products
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
@@ -31,3 +32,10 @@ def phantom_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("phantom") / "small.h5"
     simulate_to_file(path, SMALL, terms=True)
     return path
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs draw nothing: it takes most of the time of a small one, and has tests of its own."""
+    for name in ("power_doppler_picture", "directional_picture", "velocity_picture"):
+        monkeypatch.setattr(products, name, lambda *arguments, **settings: b"picture")

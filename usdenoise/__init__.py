@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from usdenoise.images.flow import signed_power as signed_power
     from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
+    from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
-    from usdenoise.jobs.save_call import save as save
     from usdenoise.jobs.sequence_call import sequence as sequence
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.options.job_options import Display as Display
@@ -51,7 +51,7 @@ _HOMES = {
     "power_doppler": "usdenoise.images.power_doppler",
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.batch",
-    "save": "usdenoise.jobs.save_call",
+    "save": "usdenoise.jobs.main_file",
     "sequence": "usdenoise.jobs.sequence_call",
 }
 

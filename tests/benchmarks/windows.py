@@ -19,7 +19,6 @@ from usdenoise.images.metrics import correlation
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.windows import cut_into_windows, filter_windows
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.switch_interval import short_switch_interval
 
 
 def ours(frames, windows):
@@ -28,8 +27,7 @@ def ours(frames, windows):
     def read(start, stop):
         return Acquisition(frames[start:stop].copy(), "tzx")
 
-    with short_switch_interval():
-        results = [filtered.result for filtered in filter_windows(read, windows, DenoiseOptions())]
+    results = [filtered.result for filtered in filter_windows(read, windows, DenoiseOptions())]
     return [result.power_doppler for result in results], [result.options.low_cutoff for result in results]
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from usdenoise.cli import main
 from usdenoise.formats.tiff import read_tiff
-from usdenoise.jobs import image_job
 
 FLAWS = ("none", "constant pixels", "equal frames", "holes", "infinite", "zeros", "one entry", "all equal")
 TYPES = (
@@ -31,10 +30,7 @@ TYPES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of a small job, and has tests of its own."""
-    monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @st.composite

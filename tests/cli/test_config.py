@@ -9,13 +9,9 @@ from click.testing import CliRunner, Result
 
 from tests.batch.shared import write_scan
 from usdenoise.cli import main
-from usdenoise.jobs import image_job
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing has tests of its own."""
-    monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture

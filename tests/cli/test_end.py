@@ -1,4 +1,4 @@
-"""The end of the process: nothing that was printed or registered is lost."""
+"""The end of the process: nothing that was printed is lost."""
 
 import os
 import subprocess

@@ -15,7 +15,6 @@ from tests.formats.layouts import put_all, put_cell, v73
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
-from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -23,11 +22,7 @@ from usdenoise.options.job_options import Output
 ZXT = IQ.transpose(1, 2, 0)
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of a small job."""
-    for module in (image_job, sequence_job):
-        monkeypatch.setattr(module, "power_doppler_png", lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def other_variables() -> dict[str, Any]:

@@ -17,7 +17,6 @@ from confusius.xarray import create_voxeldata
 from usdenoise import denoise, load
 from usdenoise.errors import InputError
 from usdenoise.formats import describe
-from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -32,11 +31,7 @@ N_FRAMES, N_Z, N_X, N_Y = 40, 9, 7, 5
 OPTIONS = DenoiseOptions(rank=4, iterations=3, low_cutoff=0, seed=1, bad_frames="keep")
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of a small job."""
-    for module in (image_job, sequence_job):
-        monkeypatch.setattr(module, "power_doppler_png", lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def voxel_data(n_slices: int, matrix: Any = None) -> xarray.DataArray:

@@ -16,18 +16,13 @@ from tests.formats.test_results import write
 from usdenoise.cli import main
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats import bids
-from usdenoise.jobs import image_job, sequence_job
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 
 SEQUENCE = Output(window=20, nifti=True)
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of a small job."""
-    for module in (image_job, sequence_job):
-        monkeypatch.setattr(module, "power_doppler_png", lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def run(path: Path, **more: Any) -> dict[str, Path]:

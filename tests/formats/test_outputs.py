@@ -18,7 +18,6 @@ from usdenoise.formats.hdf5.hdf5_writing import create_file
 from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.formats.results import ResultFile, write_result
-from usdenoise.jobs import image_job
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.expand_job import expand_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -28,10 +27,7 @@ from usdenoise.stack.acquisition import Acquisition
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("power_doppler_png", "directional_png", "velocity_png"):
-        monkeypatch.setattr(image_job, name, lambda *args, **kwargs: b"picture")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def run(path: Path, **more: Any) -> Path:

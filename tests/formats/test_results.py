@@ -26,7 +26,7 @@ from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.jobs import image_job, job_frame
+from usdenoise.jobs import products
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.progress import Silence
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -39,10 +39,10 @@ _RNG = np.random.default_rng(2)
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of a small job: only the tests that ask for `pictures` do it."""
+def quick(request: pytest.FixtureRequest) -> None:
+    """Only the tests that ask for `pictures` draw."""
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(image_job, "power_doppler_png", lambda *args, **kwargs: b"picture")
+        request.getfixturevalue("no_pictures")
 
 
 @pytest.fixture
@@ -480,12 +480,12 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-@pytest.mark.parametrize("step", ["write_result", "power_doppler_png", "tiff"])
+@pytest.mark.parametrize("step", ["write_result", "power_doppler_picture", "tiff"])
 def test_a_full_disk_is_one_sentence(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(job_frame if step == "write_result" else image_job, step, full)
+    monkeypatch.setattr(job if step == "write_result" else products, step, full)
     path = write(tmp_path / "x.h5", "iq", IQ)
     with pytest.raises(
         OutputError, match=r"could not be written to .*out \(No space left.*\).*another folder"

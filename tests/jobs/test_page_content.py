@@ -14,56 +14,53 @@ from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
-from usdenoise.jobs.job_frame import Job
-from usdenoise.jobs.page_content import PageContent, carpet_of, frame_charts, noise_over_depth
-from usdenoise.jobs.run_job import run
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
+from usdenoise.jobs.page_content import (
+    PICTURE_BYTES,
+    carpet_of,
+    described_image,
+    frame_charts,
+    noise_over_depth,
+)
+from usdenoise.jobs.run_job import run
+from usdenoise.pictures.fitting import png_within
+from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition
 
 RNG = np.random.default_rng(0)
 
 
-def content(pitch: float | None = None, n_pictures: int = 2, **fields: Any) -> PageContent:
+def stack(pitch: float | None = None) -> Acquisition:
     spacing = {} if pitch is None else {"z": pitch, "x": pitch}
-    stack = Acquisition(RNG.standard_normal((5, 40, 20)), axes="tzx", spacing_mm=spacing)
-    job = Job(Path("x.h5"), Path("out"), DenoiseOptions(), Display(), Output(), {}, None)
-    return PageContent(job, report(**fields), stack, n_pictures)
+    return Acquisition(RNG.standard_normal((5, 40, 20)), axes="tzx", spacing_mm=spacing)
 
 
-def test_pictures_are_described_with_their_numbers() -> None:
+def test_images_are_described_with_their_numbers() -> None:
     power = np.full((40, 20), 0.01)
     power[30, 5] = 1.0
-    picture = content(0.1).picture("blood_power_png", b"png", power)
-    assert (picture.title, picture.png) == ("Blood map", b"png")
-    assert picture.text == (
-        "Blood map: 40 × 20 pixels (depth × lateral), 4 × 2 mm; brightest at depth 3 mm, lateral 0.5 mm, 20 dB above the "
-        "median"
+    assert described_image("blood_power", power, stack(0.1), "") == (
+        "40 × 20 pixels (depth × lateral), 4 × 2 mm; brightest at depth 3 mm, lateral 0.5 mm, 20 dB above the median"
     )
-    assert content().picture("power_doppler_png", b"", power).text == (
-        "Power Doppler: 40 × 20 pixels (depth × lateral); brightest at depth 30 pixels, lateral 5 pixels, 20 dB above the "
-        "median"
+    assert described_image("power_doppler", power, stack(), "") == (
+        "40 × 20 pixels (depth × lateral); brightest at depth 30 pixels, lateral 5 pixels, 20 dB above the median"
     )
-    assert content().picture("blood_power_png", b"", np.zeros((40, 20))).text.endswith("; no power anywhere")
+    assert described_image("blood_power", np.zeros((40, 20)), stack(), "").endswith("; no power anywhere")
     signed = np.repeat([[-2.0], [6.0]], 50, axis=0) * np.ones((100, 20))
-    assert content().picture("velocity_png", b"", signed, "mm/s").text == (
-        "Axial velocity: 100 × 20 pixels (depth × lateral); 98 % of the values from -2 to 6 mm/s; 50 % of the pixels "
-        "towards the probe"
+    assert described_image("axial_velocity", signed, stack(), "mm/s") == (
+        "100 × 20 pixels (depth × lateral); 98 % of the values from -2 to 6 mm/s; 50 % of the pixels towards the probe"
     )
-    windows = content(sequence={"blocks": []}).picture("blood_power_png", b"", power)
-    assert windows.caption.startswith("Mean of all windows. Power of the blood")
 
 
 def test_the_noise_is_averaged_over_each_depth() -> None:
     noise = np.repeat([[1.0], [10.0]], 20, axis=0) * np.ones((40, 20))
-    (chart,) = noise_over_depth(noise, content(0.1).stack)
+    (chart,) = noise_over_depth(noise, stack(0.1))
     assert chart.x[:2] == [0.0, 0.1]
     assert (chart.x_label, chart.y_label) == ("depth (mm)", "noise power (dB)")
     assert chart.y[:20] == [0.0] * 20
     assert chart.y[20:] == pytest.approx([10.0] * 20)
-    assert noise_over_depth(np.zeros((40, 20)), content().stack) == []
-    stack = Acquisition(RNG.standard_normal((4, 6, 5)), axes="xzt")
-    (chart,) = noise_over_depth(np.arange(1.0, 7.0) * np.ones((4, 1)), stack)
+    assert noise_over_depth(np.zeros((40, 20)), stack()) == []
+    turned = Acquisition(RNG.standard_normal((4, 6, 5)), axes="xzt")
+    (chart,) = noise_over_depth(np.arange(1.0, 7.0) * np.ones((4, 1)), turned)
     assert chart.y == pytest.approx([10 * np.log10(k) for k in range(1, 7)])
     assert chart.x_label == "depth (pixels)"
 
@@ -91,7 +88,7 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     # 0 dB is a third of the way from -6 to 12 dB; no power is black, and 30 times the median white.
     assert iio.imread(below.png).tolist() == [[85, 85, 0, 85], [85, 255, 0, 85]]
     bad_frames = [{"frame": 1, "reason": "outlier", "score": 9.5}]
-    shown = Page(content(bad_frames=bad_frames).page([], [], charts, below))
+    shown = Page(scan_page("x", report(bad_frames=bad_frames), [], [], charts, [], below))
     assert "1 bad frame, counted from 0: Frame Reason Score 1 outlier 9.5" in shown.text
     assert any(
         chart["aria-label"]
@@ -106,10 +103,8 @@ def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> Non
     buffer = io.BytesIO()
     grey = RNG.integers(0, 255, (1200, 1200, 1)).astype(np.uint8)
     iio.imwrite(buffer, np.repeat(grey, 3, axis=2), extension=".png")
-    page = content(n_pictures=5)
-    names = ("blood_power_png", "power_doppler_png", "velocity_png", "directional_png", "signed_png")
-    drawn = [page.picture(name, buffer.getvalue(), np.ones((4, 4))) for name in names]
-    html = page.page(drawn, [])
+    pictures = [Picture("x", png_within(buffer.getvalue(), PICTURE_BYTES // 5), "words", "caption")] * 5
+    html = scan_page("x", report(), pictures, [], [], [], None)
     assert 1_000_000 < len(html.encode()) < 3_000_000
 
 

@@ -17,7 +17,6 @@ from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import blas_on_one_thread
 from usdenoise.system.process_wide import ProcessWideSetting
-from usdenoise.system.switch_interval import SHORT_INTERVAL_S, short_switch_interval
 
 
 def blas_threads() -> list[int]:
@@ -75,10 +74,8 @@ def test_what_appears_later_is_changed_too_and_restored() -> None:
 
 
 def test_an_error_inside_restores_the_setting() -> None:
-    before = sys.getswitchinterval()
-
     def fail() -> None:
-        with short_switch_interval(), blas_on_one_thread():
+        with blas_on_one_thread():
             raise RuntimeError("inside")
 
     with threadpool_limits(4, user_api="blas"):
@@ -86,18 +83,13 @@ def test_an_error_inside_restores_the_setting() -> None:
         with pytest.raises(RuntimeError, match="inside"):
             fail()
         assert blas_threads() == threads
-    assert sys.getswitchinterval() == before
 
 
-def test_overlapping_contexts_of_blas_and_of_the_switch_interval() -> None:
+def test_overlapping_contexts_of_blas() -> None:
     with threadpool_limits(4, user_api="blas"):
-        threads, interval = blas_threads(), sys.getswitchinterval()
+        threads = blas_threads()
         overlapping(blas_on_one_thread, blas_on_one_thread)
-        overlapping(short_switch_interval, short_switch_interval)
         assert blas_threads() == threads
-        assert sys.getswitchinterval() == interval
-        with short_switch_interval():
-            assert sys.getswitchinterval() == pytest.approx(SHORT_INTERVAL_S)
 
 
 CONCURRENT = """
@@ -112,7 +104,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return pools, sys.getswitchinterval(), [signal.getsignal(number) for number in numbers]
+    return pools, [signal.getsignal(number) for number in numbers]
 
 threadpool_limits(4, user_api="blas")
 stack = np.random.default_rng(0).standard_normal((40, 30, 60)).astype(np.float32)

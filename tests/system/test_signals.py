@@ -20,7 +20,6 @@ from usdenoise.errors import is_out_of_memory
 from usdenoise.system import signals
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
-from usdenoise.system.switch_interval import short_switch_interval
 
 
 @pytest.fixture(autouse=True)
@@ -196,20 +195,6 @@ def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
 def test_background_work_does_not_delay_the_end_of_the_process() -> None:
     code = "import time; from usdenoise.system.background import run_in_background; run_in_background(time.sleep, 600)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_threads_take_turns_only_meanwhile() -> None:
-    before, meanwhile = sys.getswitchinterval(), []
-
-    def fail() -> None:
-        with short_switch_interval():
-            meanwhile.append(sys.getswitchinterval())
-            raise RuntimeError("inside")
-
-    with pytest.raises(RuntimeError, match="inside"):
-        fail()
-    assert meanwhile[0] < before / 5
-    assert sys.getswitchinterval() == pytest.approx(before)
 
 
 def test_a_failed_program_says_one_sentence_whatever_fails_at_its_end() -> None:

@@ -1,7 +1,5 @@
 """``usdenoise run``."""
 
-import os
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +17,6 @@ from usdenoise.options.declaration import Group
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
     from usdenoise.stack.acquisition import Acquisition
-    from usdenoise.system.helper_process import Caller
-
-
-_SMALL_BYTES = 64 << 20
-"""Bytes of a file up to which another process draws the figures. Its libraries take half a second to load, which such a
-stack takes to be filtered, and 80 MiB of memory."""
 
 
 class _Narrator:
@@ -61,32 +53,6 @@ class _Narrator:
             f"  damping {damping}  halvings {line.halvings}",
             DETAIL,
         )
-
-
-def _drawer(acquisition: Path, window: int | None) -> "Caller":
-    """Return the process that draws the figures: for a small file one of its own, which begins to load its libraries."""
-    from usdenoise.system.helper_process import HERE, HelperProcess
-
-    # Where the libraries are loaded already, a process of its own would have to load them again.
-    if (
-        not _is_small(acquisition)
-        or window is not None
-        or "numpy" in sys.modules
-        or (os.cpu_count() or 1) < 2
-    ):
-        return HERE
-    return click.get_current_context().with_resource(
-        HelperProcess("usdenoise.pictures.figures", "load_libraries")
-    )
-
-
-def _is_small(acquisition: Path) -> bool:
-    try:
-        state = acquisition.stat()
-    except OSError:
-        # Whoever reads it will say why it cannot be read.
-        return False
-    return stat.S_ISREG(state.st_mode) and state.st_size <= _SMALL_BYTES
 
 
 @click.command(
@@ -143,7 +109,6 @@ def command(
     its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
-    drawer = _drawer(acquisition, values["window"])
     arguments = shared.job_arguments(flags_first(values))
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
@@ -161,7 +126,6 @@ def command(
             output,
             **arguments,
             bids=bids,
-            drawer=drawer,
             overwrite=overwrite,
             command=["usdenoise", *sys.argv[1:]],
             watcher=_Narrator(console, arguments["options"].iterations, acquisition),

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import OptionError, OutputError
+from usdenoise.errors import OptionError
 from usdenoise.formats.factors import StoredFactors, read_factors
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.open_input import other_files
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.results import ResultFile, output_suffix, write_result
+from usdenoise.formats.results import ResultFile, output_suffix
+from usdenoise.jobs.main_file import check_suffix, write_one_file
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.system.provenance import record, to_json
 
@@ -100,18 +100,10 @@ def expand_to_file(
     low, high = _chosen_band(stored, low, high)
     stack = _rebuilt(stored, low, high)
     place = Path(f"{path.stem}_expanded{output_suffix(path)}") if output is None else Path(output)
-    suffix = place.suffix.lower()
-    if suffix not in (".h5", ".hdf5", ".mat", ".zarr"):
-        raise OutputError(f"{place} has a suffix of no format that is written; name it .h5, .mat or .zarr")
-    source = {
-        "path": str(path),
-        "sha256": sha256(path, other_files(path, {"allow_external": allow_external})),
-    }
+    check_suffix(place)
+    source = {"path": str(path), "sha256": sha256(path, other_files(path, {"allow_external": allow_external}))}
     provenance = to_json(record(command, {"low": low, "high": high}, source))
-    with OutputFolder(place.parent, overwrite) as outputs:
-        waiting = outputs.reserve(place.name)
-        write_result(waiting, suffix, ResultFile(stack, {}, provenance))
-        outputs.commit()
+    write_one_file(place, ResultFile(stack, {}, provenance), overwrite)
     return {
         "input": source,
         "output": str(place),

@@ -1,4 +1,4 @@
-"""How the figures of a job look: titles that a stranger understands, levels and formats."""
+"""How the figures of a job look: titles that a stranger understands, and levels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.options.job_options import Display, Output
+from usdenoise.options.job_options import Display
 from usdenoise.pictures.figures import shortened
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
@@ -63,11 +63,6 @@ def window_title(stem: str, quantity: str, windows: Sequence[Mapping[str, Any]])
 def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
     """Return a power in dB: below its maximum, or absolute where the range of the figures has two levels."""
     return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
-
-
-def picture_formats(display: Display, output: Output) -> tuple[str, ...]:
-    """Return the formats in which a picture is drawn: those asked for, and PNG for the page."""
-    return tuple(dict.fromkeys((*display.figure_formats, *(["png"] if output.html else []))))
 
 
 def shows_blood(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArray[np.bool_]:

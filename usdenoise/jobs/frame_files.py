@@ -1,7 +1,5 @@
-"""The record of the frames of a scan: a table with one row for each, its description, and the bad frames."""
+"""The frames of a scan: a table with one row for each, its description, and the curves of its figure."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +7,8 @@ from numpy.typing import NDArray
 
 from usdenoise.formats.tables import tsv_text
 from usdenoise.images.power_doppler import POWER_UNIT
+from usdenoise.jobs.result_folder import Results
+from usdenoise.jobs.series import Series
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.system.provenance import to_json
@@ -73,64 +73,12 @@ def frame_panels(result: DenoiseResult) -> dict[str, dict[str, NDArray[Any]]]:
     }
 
 
-def columns_described(columns: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, str]]:
-    """Return the description and the unit of each column, as a BIDS sidecar has them."""
+def write_frame_table(series: Series, results: Results) -> None:
+    """Write the table of the frames, and its description as a BIDS sidecar has it."""
+    columns = frame_columns(series.result)
     described = {}
     for name in columns:
         text, unit = _DESCRIPTIONS[name]
         described[name] = {"Description": text, **({} if unit is None else {"Units": unit})}
-    return described
-
-
-def write_frame_table(places: Mapping[str, Path], columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write the table of the frames and its description.
-
-    Parameters
-    ----------
-    places : mapping
-        Path by the keys of FRAME_FILES.
-    columns : mapping
-        From :func:`frame_columns`.
-    """
-    places["frames_tsv"].write_text(tsv_text(columns))
-    places["frames_json"].write_text(to_json(columns_described(columns), indent=2) + "\n")
-
-
-def bad_frames_of(result: DenoiseResult, first: int = 0) -> list[dict[str, Any]]:
-    """Return the record of the bad frames of a result.
-
-    Parameters
-    ----------
-    result : DenoiseResult
-        The result.
-    first : int
-        Number of its first frame, by default 0.
-    """
-    rate = result.acquisition.frame_rate_hz
-    return [
-        {
-            "frame": first + bad.frame,
-            "time_s": None if rate is None else (first + bad.frame) / rate,
-            "reason": bad.reason.value,
-            "score": bad.score,
-        }
-        for bad in result.frame_quality.bad
-    ]
-
-
-def frames_of_windows(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of the frames of all windows; those in two windows count twice.
-
-    Parameters
-    ----------
-    records : list of dict
-        The records of the windows.
-    """
-    frames = [record["frames"] for record in records]
-    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
-    return {
-        **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
-        "moves_pixels": max(own["moves_pixels"] for own in frames),
-        "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
-        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
-    }
+    results.place("frames_tsv").write_text(tsv_text(columns))
+    results.place("frames_json").write_text(to_json(described, indent=2) + "\n")

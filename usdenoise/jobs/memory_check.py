@@ -1,18 +1,19 @@
 """Whether the memory is enough for a job, and where its stack goes if not, before anything large is read."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from usdenoise.errors import InputError, UsdenoiseError
-from usdenoise.formats.description import Candidate
 from usdenoise.formats.layout import IN_MEMORY, SLAB_BYTES, Memory
 from usdenoise.formats.loading import describe
 from usdenoise.formats.open_input import Input
 from usdenoise.formats.scratch import memory_on_disk
+from usdenoise.jobs.job import Job
+from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import address_space_bytes, address_space_limit, available_bytes
 
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
@@ -48,46 +49,46 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
         chosen = describe(path, **reading).chosen
     except UsdenoiseError:
         chosen = None
-    return _IDLE_BYTES if chosen is None else _job_bytes(chosen, precision)
+    return _IDLE_BYTES if chosen is None else _job_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
 
 
-def _job_bytes(chosen: Candidate, precision: str) -> int:
-    stored = np.dtype(chosen.dtype)
+def _job_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
     one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
-    return int(_IDLE_BYTES + _STACKS * math.prod(chosen.shape) * max(one, stored.itemsize))
+    return int(_IDLE_BYTES + _STACKS * math.prod(shape) * max(one, stored.itemsize))
 
 
-def stack_memory(source: Input, precision: str, limit: int | None, folder: Path) -> Memory:
-    """Return where the stack of a job goes: into a file in `folder` if the job does not fit into the memory.
+def _bytes_of(source: Input, job: Job) -> int:
+    stored = source.stack.array
+    return _job_bytes(stored.shape, stored.dtype, job.options.precision)
+
+
+def stack_memory(source: Input, job: Job) -> Memory:
+    """Return where the stack of a job goes: into a file in the folder of the results if the job does not fit into memory.
 
     Parameters
     ----------
     source : Input
         The open acquisition.
-    precision : str
-        "single" or "double".
-    limit : int or None
-        Bytes that the job may take; None for what the system has to give.
-    folder : Path
-        Folder of the results.
+    job : Job
+        Says how many bytes the job may take; by default what the system has to give.
 
     Raises
     ------
     InputError
         If the stack does not fit and its file cannot be read in parts.
     """
-    most = available_bytes() if limit is None else limit
-    if _job_bytes(source.stack.candidate, precision) <= most:
+    most = available_bytes() if job.memory is None else job.memory
+    if _bytes_of(source, job) <= most:
         return IN_MEMORY
     if source.is_read_whole:
         raise InputError(
             f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
             f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
         )
-    return memory_on_disk(folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
+    return memory_on_disk(job.folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
 
 
-def check_address_space(source: Input, precision: str, threads: int) -> None:
+def check_address_space(source: Input, job: Job) -> None:
     """Check that a job fits where the address space is limited (``ulimit -v``).
 
     A BLAS that runs out of addresses ends the process without a message, so this is checked beforehand.
@@ -96,10 +97,8 @@ def check_address_space(source: Input, precision: str, threads: int) -> None:
     ----------
     source : Input
         The open acquisition.
-    precision : str
-        "single" or "double".
-    threads : int
-        Threads of the job.
+    job : Job
+        The job.
 
     Raises
     ------
@@ -109,5 +108,6 @@ def check_address_space(source: Input, precision: str, threads: int) -> None:
     limit, taken = address_space_limit(), address_space_bytes()
     if math.isinf(limit) or not taken:
         return
-    if taken + _job_bytes(source.stack.candidate, precision) + threads * _THREAD_ADDRESSES > limit:
+    threads = job.options.threads or available_threads()
+    if taken + _bytes_of(source, job) + threads * _THREAD_ADDRESSES > limit:
         raise MemoryError

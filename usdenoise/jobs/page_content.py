@@ -1,8 +1,7 @@
 """What the page of a scan shows besides its report: pictures in words, noise over depth, curves over the frames."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,9 @@ from numpy.typing import NDArray
 
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.jobs.cautions import cautions
-from usdenoise.jobs.job_frame import Job
+from usdenoise.jobs.products import PRODUCTS
+from usdenoise.jobs.result_folder import Results
+from usdenoise.jobs.series import Series
 from usdenoise.pictures.charts import Carpet, Chart
 from usdenoise.pictures.fitting import png_within
 from usdenoise.pictures.frames_figure import CARPET_DB, carpet_png
@@ -20,7 +21,6 @@ from usdenoise.stack.acquisition import Acquisition, canonical_axes
 PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
 
-_AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
 
@@ -29,132 +29,83 @@ _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels":
 
 _AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
 
-PAGE_PICTURES = (
-    "blood_power_png",
-    "power_doppler_png",
-    "velocity_png",
-    "directional_png",
-    "signed_png",
-)
-"""Keys of the pictures of a page, in their order."""
-
-SIGNED_PRODUCTS = {
-    "velocity": "axial_velocity",
-    "directional": "directional_power_positive",
-    "signed": "signed_power",
-}
-"""Arrays that describe the pictures of directions in words, by the picture."""
-
-_CAPTIONS = {
-    "blood_power_png": (
-        "Blood map",
-        "Power of the blood before the clutter filter, without the noise. Compare places, depths "
-        "and scans in this image.",
-    ),
-    "power_doppler_png": (
-        "Power Doppler",
-        "Mean power of the filtered frames, noise included: what other programs show.",
-    ),
-    "velocity_png": (
-        "Axial velocity",
-        "From the phase of the lag-one autocorrelation. Red is towards the probe, blue away. Grey: no blood.",
-    ),
-    "directional_png": (
-        "Directional power",
-        "Power at positive (red, towards the probe) and at negative Doppler frequencies (blue, away).",
-    ),
-    "signed_png": (
-        "Signed power",
-        "Power with the sign of the stronger direction: red towards the probe, blue away.",
-    ),
-}
-"""Title and caption of each picture."""
+_SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
 
-@dataclass(frozen=True)
-class PageContent:
-    """What the page of a job shows.
+def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
+    """Return the page of a job: its pictures, curves and report; of several blocks the pictures are the means.
 
-    Attributes
+    Parameters
     ----------
-    job : Job
-        The job.
+    series : Series
+        The filtered blocks.
+    results : Results
+        The files, with the encoded pictures.
     report : mapping
-        Its report.
-    stack : Acquisition
-        Where axes and spacing of the images come from.
-    n_pictures : int
-        Number of pictures of the page, which share its bytes.
+        The report.
     """
-
-    job: Job
-    report: Mapping[str, Any]
-    stack: Acquisition
-    n_pictures: int
-
-    def picture(self, key: str, png: bytes, values: NDArray[Any], unit: str = "") -> Picture:
-        """Return a picture with its description in words.
-
-        Parameters
-        ----------
-        key : str
-            One of :data:`PAGE_PICTURES`.
-        png : bytes
-            The encoded picture.
-        values : array
-            The values that it shows, with the spatial axes of the stack.
-        unit : str
-            Their unit; by default none.
-        """
-        title, caption = _CAPTIONS[key]
-        if "sequence" in self.report:
-            caption = f"Mean of all windows. {caption}"
-        words = f"{title}: {_grid(values.shape, self.stack)}{self._described(key, values, unit)}"
-        return Picture(title, png_within(png, PICTURE_BYTES // self.n_pictures), words, caption)
-
-    def page(
-        self,
-        pictures: Sequence[Picture],
-        charts: Sequence[Chart],
-        over_frames: Sequence[Chart] = (),
-        carpet: Carpet | None = None,
-    ) -> str:
-        """Return the page.
-
-        Parameters
-        ----------
-        pictures : sequence of Picture
-            The pictures, from :meth:`picture`.
-        charts : sequence of Chart
-            Curves of the result besides those that the report has.
-        over_frames : sequence of Chart
-            Curves over the frames; by default none.
-        carpet : Carpet, optional
-            Image over the frames; by default none.
-        """
-        remarks = cautions(self.report)
-        return scan_page(self.job.path.stem, self.report, pictures, charts, over_frames, remarks, carpet)
-
-    def _described(self, key: str, values: NDArray[Any], unit: str) -> str:
-        if not values.size or not np.isfinite(values).all():
-            return ""
-        if key == "velocity_png" or key == "signed_png":
-            low, high = (float(value) for value in np.percentile(values, (1, 99)))
-            towards = 100 * float((values > 0).mean())
-            return (
-                f"; 98 % of the values from {low:.3g} to {high:.3g} {unit}; {towards:.0f} % of the pixels towards the "
-                "probe"
-            )
-        strongest, middle = float(values.max()), float(np.median(values))
-        if not strongest > 0:
-            return "; no power anywhere"
-        place = np.unravel_index(int(np.argmax(values)), values.shape)
-        where = ", ".join(
-            _position(letter, int(index), self.stack.spacing_mm)
-            for letter, index in zip(self.stack.spatial_axes, place, strict=True)
+    job, stack = results.job, series.stack
+    shown = [(product.name, product.on_page) for product in PRODUCTS if product.is_on_page(job)]
+    pictures = []
+    for name, on_page in shown:
+        assert on_page is not None
+        words = described_image(
+            on_page.image, series.means[on_page.image], stack, series.attributes[on_page.image]["unit"]
         )
-        above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
-        return f"; brightest at {where}{above}"
+        pictures.append(
+            Picture(
+                on_page.title,
+                png_within(results.pictures[f"{name}_png"], PICTURE_BYTES // len(shown)),
+                f"{on_page.title}: {words}",
+                f"Mean of all windows. {on_page.caption}" if job.is_windowed else on_page.caption,
+            )
+        )
+    quality = series.result.frame_quality
+    return scan_page(
+        job.path.stem,
+        report,
+        pictures,
+        noise_over_depth(series.means["noise_power"], stack),
+        [] if job.is_windowed else frame_charts(quality, stack.spatial_axes),
+        cautions(report),
+        None if job.is_windowed else carpet_of(quality),
+    )
+
+
+def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: str) -> str:
+    """Return the description of an image in words: its size, and where it is brightest or what its values are.
+
+    Parameters
+    ----------
+    name : str
+        Name of the image.
+    values : array
+        Its values, with the spatial axes of the stack.
+    stack : Acquisition
+        Where axes and spacing come from.
+    unit : str
+        Unit of the values.
+    """
+    size = _size_in_words(values.shape, stack)
+    if not values.size or not np.isfinite(values).all():
+        return size
+    if name in _SIGNED_IMAGES:
+        low, high = (float(value) for value in np.percentile(values, (1, 99)))
+        towards = 100 * float((values > 0).mean())
+        return (
+            f"{size}; 98 % of the values from {low:.3g} to {high:.3g} {unit}; {towards:.0f} % of the pixels towards the "
+            "probe"
+        )
+    strongest, middle = float(values.max()), float(np.median(values))
+    if not strongest > 0:
+        return f"{size}; no power anywhere"
+    place = np.unravel_index(int(np.argmax(values)), values.shape)
+    where = ", ".join(
+        _position(letter, int(index), stack.spacing_mm)
+        for letter, index in zip(stack.spatial_axes, place, strict=True)
+    )
+    above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
+    return f"{size}; brightest at {where}{above}"
 
 
 def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
@@ -236,7 +187,7 @@ def _levels(power: NDArray[Any]) -> list[float | None]:
     return [10 * math.log10(value) if value > 0 else None for value in power.tolist()]
 
 
-def _grid(shape: tuple[int, ...], stack: Acquisition) -> str:
+def _size_in_words(shape: tuple[int, ...], stack: Acquisition) -> str:
     axes, spacing = stack.spatial_axes, stack.spacing_mm
     words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(_AXES[letter] for letter in axes)})"
     if all(letter in spacing for letter in axes):

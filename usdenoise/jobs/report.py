@@ -2,35 +2,47 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from usdenoise.clutter.cutoff_reason import CutoffReason
-from usdenoise.formats.file_state import size_on_disk
-from usdenoise.jobs.frame_files import bad_frames_of
+from usdenoise.formats.open_input import Input
+from usdenoise.jobs.block_record import bad_frames_of, frames_of
+from usdenoise.jobs.job import Job, StageClock
+from usdenoise.jobs.result_folder import Results
+from usdenoise.jobs.series import Series
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.memory import peak_memory_bytes
+from usdenoise.system.memory import PrivatePeak, peak_memory_bytes
 from usdenoise.system.provenance import requested, software
 
-REPORT, PAGE = "report", "report_html"
-"""Keys of the report and of its page among the files of a job. The report is reserved last, as the record of the
-others."""
+_TOTALS = ("iterations", "passes", "n_unobserved", "n_sampled")
+"""Fields that are summed over the blocks of a sequence."""
 
 
-def source_of(path: Path, acquisition: Acquisition, digest: str) -> dict[str, Any]:
-    """Return the record of the input of a job: its path, its SHA-256 digest, and what was read from it."""
-    dtype = acquisition.stored_dtype or acquisition.iq.dtype
+def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
+    """Return the record of the input of a job: its path, its SHA-256 digest, and what was read from it.
+
+    Parameters
+    ----------
+    source : Input
+        The open input, after the last frame was read.
+    stack : Acquisition
+        Frames of it, with the metadata.
+    digest : str
+        The digest of its files.
+    """
     return {
-        "path": str(path),
+        "path": str(source.path),
         "sha256": digest,
-        "dataset": acquisition.name,
-        "shape": list(acquisition.iq.shape),
-        "axes": acquisition.axes,
-        "dtype": str(dtype),
-        "frame_rate_hz": acquisition.frame_rate_hz,
-        "spacing_mm": dict(acquisition.spacing_mm),
-        "assumptions": list(acquisition.assumptions),
+        "dataset": stack.name,
+        "shape": list(source.shape),
+        "axes": stack.axes,
+        "dtype": str(stack.stored_dtype or stack.iq.dtype),
+        "frame_rate_hz": stack.frame_rate_hz,
+        "spacing_mm": dict(stack.spacing_mm),
+        "assumptions": list(stack.assumptions),
+        **source.state,
+        "passes_over_file": source.passes,
     }
 
 
@@ -53,45 +65,29 @@ def cutoff_of(result: DenoiseResult) -> dict[str, Any]:
     }
 
 
-def frames_of(result: DenoiseResult) -> dict[str, Any]:
-    """Return the record of the frames of a result: how many were left out, how the image moves, and a sentence."""
-    quality = result.frame_quality
-    movement = quality.movement
-    return {
-        "n_bad": len(quality.bad),
-        "n_left_out": quality.n_left_out,
-        "n_entries_left_out": quality.n_left_out * result.power_doppler.size,
-        "moves_pixels": movement.range_pixels,
-        "steps": list(movement.steps),
-        "sentence": quality.sentence,
-    }
-
-
 def report_of(
-    result: DenoiseResult,
+    series: Series,
+    results: Results,
     source: Mapping[str, Any],
-    outputs: Mapping[str, str],
-    timings: Mapping[str, float],
-    command: list[str] | None,
-    asked: Mapping[str, Any],
+    clock: StageClock,
+    peak: PrivatePeak | None = None,
 ) -> dict[str, Any]:
-    """Return the report of a result.
+    """Return the report of a job. Of several blocks it describes the worst one, and has the record of each.
 
     Parameters
     ----------
-    result : DenoiseResult
-        The result.
+    series : Series
+        The filtered blocks.
+    results : Results
+        The files.
     source : mapping
         The record of the input, from :func:`source_of`.
-    outputs : mapping
-        Key of each file that was written -> its path.
-    timings : mapping
-        Seconds of each stage, and "total".
-    command : list of str or None
-        The command line; None for a library call.
-    asked : mapping
-        Everything that the results depend on, besides the input.
+    clock : StageClock
+        Seconds of each stage.
+    peak : PrivatePeak, optional
+        Peak of the memory for a stack on the disk, whose pages do not count as memory. By default the stack is in memory.
     """
+    result, job = series.result, results.job
     solution, options, quality = result.solution, result.options, result.fit_quality
     picture, high = result.picture_quality, options.high_cutoff
     return {
@@ -122,22 +118,44 @@ def report_of(
         "trace": [asdict(line) for line in solution.trace] if solution else [],
         "singular_values": [float(value) for value in result.singular_values],
         "parameters": asdict(options),
-        "timings_s": dict(timings),
-        "peak_memory_bytes": peak_memory_bytes(),
+        "timings_s": clock.timings_s,
+        "peak_memory_bytes": peak_memory_bytes() if peak is None else peak.end(),
+        "scratch_bytes": 0 if peak is None else series.stack.iq.nbytes,
         "input": dict(source),
-        "output": dict(outputs),
+        "output": results.names,
         "software": dict(software()),
-        "command": command,
-        "requested": requested(**asked),
+        "command": job.command,
+        "requested": requested(**job.asked),
+        **(_sequence_fields(series, job) if job.is_windowed else {}),
     }
 
 
-def file_sizes(places: Mapping[str, Path]) -> dict[str, int | None]:
-    """Return the bytes of each file of a job, from which a later batch tells that the results are whole.
+def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
+    """Return totals over the blocks, and the record of each."""
+    records = series.records
+    bad_frames = {bad["frame"]: bad for record in records for bad in record["bad_frames"]}
+    return {
+        **{name: sum(record[name] for record in records) for name in _TOTALS},
+        "bad_frames": list(bad_frames.values()),
+        "frames": _frames_of_blocks(records),
+        "sequence": {
+            "window": job.output.window,
+            "stride": job.output.stride or job.output.window,
+            "time": [float(value) for value in series.times],
+            "time_unit": series.time_unit,
+            "worst_block": series.worst_block,
+            "blocks": records,
+        },
+    }
 
-    Parameters
-    ----------
-    places : mapping
-        Key of each file -> where it was written. The report itself is not counted.
-    """
-    return {key: size_on_disk(place) for key, place in places.items() if key != REPORT}
+
+def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the frames of all windows; those in two windows count twice."""
+    frames = [record["frames"] for record in records]
+    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
+    return {
+        **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
+        "moves_pixels": max(own["moves_pixels"] for own in frames),
+        "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
+        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
+    }

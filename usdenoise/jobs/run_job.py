@@ -1,18 +1,32 @@
 """Run a job: an acquisition file in, a folder of results out."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import OptionError, check_path
+from usdenoise.errors import check_path
 from usdenoise.formats.bids import bids_name, describe_derivative
-from usdenoise.jobs.image_job import ImageJob
-from usdenoise.jobs.job_frame import Job, JobKind, carry_out
+from usdenoise.formats.layout import IN_MEMORY
+from usdenoise.formats.open_input import open_input
+from usdenoise.formats.results import output_suffix, write_result
+from usdenoise.jobs.blocks import filter_blocks
+from usdenoise.jobs.job import Job, StageClock
+from usdenoise.jobs.main_file import main_content
+from usdenoise.jobs.memory_check import stack_memory
+from usdenoise.jobs.page_content import page_of
+from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.progress import Silence, Watcher
-from usdenoise.jobs.sequence_job import SequenceJob
+from usdenoise.jobs.report import report_of, source_of
+from usdenoise.jobs.result_folder import Results
+from usdenoise.jobs.series import Series
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
-from usdenoise.system.helper_process import HERE, Caller
+from usdenoise.pictures.figures import load_libraries
+from usdenoise.system.memory import PrivatePeak, release_freed_memory
+from usdenoise.system.provenance import record, software, to_json
+from usdenoise.system.signals import uninterrupted
 
 
 def run(
@@ -26,7 +40,6 @@ def run(
     bids: str | None = None,
     memory: int | None = None,
     dask: str | None = None,
-    drawer: Caller = HERE,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
@@ -60,9 +73,6 @@ def run(
         Dask workers that read and filter the stack chunk by chunk: a number of worker processes to start, or the address
         of a scheduler whose workers see the same files. By default everything is done here. A script must call this
         function under ``if __name__ == "__main__":`` then, because it starts processes.
-    drawer : Caller
-        Process that draws the figures of one image; by default this one. A
-        :class:`usdenoise.system.helper_process.HelperProcess` draws while this process goes on.
     overwrite : bool
         Whether existing results may be replaced; by default False.
     command : list of str, optional
@@ -90,12 +100,9 @@ def run(
     ('tzx', True)
     """
     check_path(path)
-    path = Path(path)
-    output = output or Output()
+    path, output = Path(path), output or Output()
     root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
     name = None if bids is None else bids_name(bids, path)
-    if name is not None and not output.nifti:
-        raise OptionError("the names of BIDS are for NIfTI files: give --nifti and --window with --bids")
     job = Job(
         path,
         root if name is None else root / name.folder,
@@ -107,13 +114,59 @@ def run(
         name,
         memory,
         dask,
-        drawer,
     )
-    window = job.output.window
-    if dask is not None and window is not None:
-        raise OptionError("windows are filtered here, one after the other; leave out --window or --dask")
-    kind: JobKind = ImageJob(job) if window is None else SequenceJob(job, window)
-    report = carry_out(job, kind, overwrite, watcher or Silence())
+    job.check()
+    report = _carry_out(job, overwrite, watcher or Silence())
     if name is not None:
         describe_derivative(root, str(report["software"]["usdenoise"]))
     return report
+
+
+def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
+    """Read and filter an acquisition, and write its results, all of them or none; return the report."""
+    clock = StageClock()
+    suffix = output_suffix(job.path)
+    main = "sequence" if job.is_windowed else "denoised"
+    files = {main: f"{main}{suffix}"}
+    for product in PRODUCTS:
+        files |= product.files(job)
+    with Results(job, files, overwrite) as results, ThreadPoolExecutor(1) as drawing:
+        watcher.stage("load")
+        with open_input(job.path, job.reading, job.options.precision) as source:
+            digest = source.digest_in_background()
+            first = None
+            if job.is_windowed:
+                with clock.stage("load"):
+                    first = source.read(0, 2)
+                watcher.loaded(first)
+            drawing.submit(_prepare_writing)
+            memory = IN_MEMORY if job.is_windowed else stack_memory(source, job)
+            peak = None if memory is IN_MEMORY else PrivatePeak()
+            series = Series(source, job.output.products, first)
+            for block in filter_blocks(job, source, memory, watcher, clock):
+                with clock.stage("write"):
+                    series.add(block)
+            with clock.stage("load"):
+                source.check_unchanged()
+                input_record = source_of(source, series.stack, digest.result())
+        watcher.stage("write")
+        with clock.stage("write"):
+            release_freed_memory()
+            # Pictures are drawn while the stack is written.
+            drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
+            parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
+            provenance = to_json(record(job.command, parameters, input_record))
+            # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+            with uninterrupted():
+                write_result(results.place(main), suffix, main_content(series, job, provenance))
+            for picture in drawn:
+                picture.result()
+        report = report_of(series, results, input_record, clock, peak)
+        results.commit(report, page_of(series, results, report) if job.output.html else None)
+    return report
+
+
+def _prepare_writing() -> None:
+    """Load the drawing libraries, and look up the versions that the files name."""
+    load_libraries()
+    software()

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.formats.open_input import Input, open_input
+from usdenoise.formats.open_input import open_input
 from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.options.job_options import Output
+from usdenoise.jobs.series import BlockSource, Series
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.denoise import as_acquisition
 from usdenoise.recipe.result import LONG_NAMES
@@ -138,46 +140,39 @@ def sequence(
             "options holds all options; leave out the preset and single options, or set them in options"
         )
     chosen = make_options(preset, **given) if options is None else options
-    if window < 2:
-        raise OptionError(f"window {window} must be at least 2 frames; change --window")
-    if stride is not None and not 1 <= stride <= window:
-        raise OptionError(f"stride {stride} must be from 1 to the window of {window} frames; change --stride")
+    # The checks of a window are those of a job's.
+    Output(window=window, stride=stride)
     with _opened(source, axes, dict(reading or {}), chosen) as stack:
         windows = cut_into_windows(stack.n_frames, window, stride, shortest_window(chosen))
-        first = stack.read(0, 2)
-        images: dict[str, list[NDArray[np.float32]]] = {name: [] for name in POWER_IMAGES}
-        cutoffs = []
+        series = Series(stack, first=stack.read(0, 2))
         for number, filtered in enumerate(filter_windows(stack.read, windows, chosen)):
-            for name in POWER_IMAGES:
-                images[name].append(getattr(filtered.result, name))
-            cutoffs.append(int(filtered.result.options.low_cutoff))
+            series.add(filtered)
             if on_window is not None:
                 on_window(number, len(windows), filtered)
-        middles = np.array([part.middle for part in windows]) + stack.time_of_first_frame
-        rate = first.frame_rate_hz
-    times = middles * stack.frame_step if rate is None else middles / rate
-    made = {name: np.stack(values) for name, values in images.items()}
     return Sequence(
-        **made,
-        time=times,
-        time_unit="frames" if rate is None else "s",
+        **series.images,
+        time=series.times,
+        time_unit=series.time_unit,
         windows=windows,
-        low_cutoffs=cutoffs,
-        first=first,
+        low_cutoffs=[int(record["low_cutoff"]) for record in series.records],
+        first=series.stack,
     )
 
 
 @dataclass(frozen=True)
-class _InMemory:
+class _StackInMemory:
     """A stack in memory, read as that of a file."""
 
     stack: Acquisition
     time_of_first_frame: float = 0.0
-    frame_step: int = 1
 
     @property
     def n_frames(self) -> int:
         return self.stack.n_frames
+
+    @property
+    def frames(self) -> slice:
+        return slice(0, self.n_frames, 1)
 
     def read(self, start: int, stop: int) -> Acquisition:
         """Return a copy of some frames."""
@@ -190,49 +185,13 @@ class _InMemory:
         )
 
 
-@dataclass(frozen=True)
-class _InFile:
-    """A stack in an open file."""
-
-    source: Input
-
-    @property
-    def n_frames(self) -> int:
-        return self.source.n_frames
-
-    @property
-    def time_of_first_frame(self) -> float:
-        return self.source.time_of_first_frame
-
-    @property
-    def frame_step(self) -> int:
-        return int(self.source.frames.step)
-
-    def read(self, start: int, stop: int) -> Acquisition:
-        """Read some frames."""
-        return self.source.read(start, stop)
-
-
-class _Opened:
-    """The context of an open file."""
-
-    def __init__(self, context: AbstractContextManager[Input]) -> None:
-        self._context = context
-
-    def __enter__(self) -> _InFile:
-        return _InFile(self._context.__enter__())
-
-    def __exit__(self, *error: Any) -> bool | None:
-        return self._context.__exit__(*error)
-
-
 def _opened(
     source: Any, axes: str | None, reading: dict[str, Any], options: DenoiseOptions
-) -> AbstractContextManager[_InMemory | _InFile]:
+) -> AbstractContextManager[BlockSource]:
     if isinstance(source, str | Path):
         if axes is not None:
             reading["axes"] = axes
-        return _Opened(open_input(source, reading, options.precision))
+        return open_input(source, reading, options.precision)
     if reading:
         raise OptionError("reading is for a file; leave it out, or give the path of one")
-    return nullcontext(_InMemory(as_acquisition(source, axes)))
+    return nullcontext(_StackInMemory(as_acquisition(source, axes)))

@@ -1,0 +1,105 @@
+"""The blocks of a scan, filtered one after the other: the whole stack as one block, or windows of its frames."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+
+from usdenoise.formats.layout import Memory
+from usdenoise.formats.open_input import Input
+from usdenoise.jobs.job import Job, StageClock
+from usdenoise.jobs.memory_check import check_address_space
+from usdenoise.jobs.progress import Watcher
+from usdenoise.jobs.workers import dask_client
+from usdenoise.stack.chunk_grid import fetch
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.recipe.windows import (
+    FilteredWindow,
+    Window,
+    cut_into_windows,
+    filter_windows,
+    shortest_window,
+)
+from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.stack.lazy_arrays import is_dask_array
+
+
+def filter_blocks(
+    job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
+) -> Iterator[FilteredWindow]:
+    """Read and filter a scan, and yield its blocks in the order of time.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    source : Input
+        The open scan.
+    memory : Memory
+        Where the stack goes to, if it is filtered as a whole.
+    watcher : Watcher
+        Its methods are called as the work proceeds.
+    clock : StageClock
+        Gets the seconds of the stages.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    if job.output.window is None:
+        yield _whole_stack(job, source, memory, watcher, clock)
+        return
+    windows = cut_into_windows(
+        source.n_frames, job.output.window, job.output.stride, shortest_window(job.options)
+    )
+
+    def read(start: int, stop: int) -> Acquisition:
+        with clock.stage("load"):
+            return source.read(start, stop)
+
+    watcher.stage("solve")
+    for block in filter_windows(read, windows, job.options, watcher.iteration):
+        clock.add(block.result.timings_s)
+        yield block
+
+
+def _whole_stack(
+    job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
+) -> FilteredWindow:
+    with clock.stage("load"):
+        check_address_space(source, job)
+        acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
+    watcher.loaded(acquisition)
+    watcher.stage("solve")
+    with nullcontext() if job.dask is None else dask_client(job.dask):
+        result = denoise(
+            acquisition,
+            options=job.options,
+            in_place=True,
+            all_components=job.output.keep_factors,
+            on_iteration=watcher.iteration,
+        )
+        clock.add(result.timings_s)
+        with clock.stage("filter"):
+            result = fetched(result, memory)
+    return FilteredWindow(Window(0, acquisition.n_frames, True), result, 0)
+
+
+def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:
+    """Return a result whose filtered stack is here, in the memory order of the Casorati matrix; itself if it is already.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        A result whose stack may be a Dask array.
+    memory : Memory
+        Where the stack goes to.
+    """
+    stack = result.acquisition
+    if not is_dask_array(stack.iq):
+        return result
+    canonical = canonical_axes(stack.axes)
+    iq = spatial_order(memory.allocate(stack.shape_in(canonical), stack.iq.dtype), canonical, stack.axes)
+    fetch(stack.iq, iq)
+    return replace(result, acquisition=replace(stack, iq=iq))

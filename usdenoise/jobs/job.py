@@ -1,0 +1,133 @@
+"""A job: one acquisition, the folder of its results, and the options between them."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from usdenoise.errors import OptionError
+from usdenoise.formats.bids import BidsName
+from usdenoise.formats.nifti import import_nibabel
+from usdenoise.options.job_options import Display, Output
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pictures.film import check_available
+
+
+@dataclass(frozen=True)
+class Job:
+    """Input, output and options of a job.
+
+    Attributes
+    ----------
+    path : Path
+        The acquisition.
+    folder : Path
+        Folder of the results.
+    options : DenoiseOptions
+        Options of the denoiser.
+    display : Display
+        Options of the pictures.
+    output : Output
+        What is written next to, or instead of, the filtered stack.
+    reading : mapping
+        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+    command : list of str or None
+        The command line, for the record; None for a library call.
+    bids : BidsName or None
+        Name of the results in BIDS; None (the default) names them after the acquisition.
+    memory : int or None
+        Bytes that the job may take; None (the default) for what the system has to give.
+    dask : str or None
+        Dask workers that filter the stack: a number of processes, or the address of a scheduler; None (the default) for
+        none.
+    """
+
+    path: Path
+    folder: Path
+    options: DenoiseOptions
+    display: Display
+    output: Output
+    reading: Mapping[str, Any]
+    command: list[str] | None
+    bids: BidsName | None = None
+    memory: int | None = None
+    dask: str | None = None
+
+    @property
+    def stem(self) -> str:
+        """Beginning of the names of the results."""
+        return self.path.stem if self.bids is None else self.bids.entities
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether the result is a sequence of images, one for each window of frames."""
+        return self.output.window is not None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Everything that the results depend on, besides the input."""
+        names = ("options", "display", "output", "reading")
+        return {name: getattr(self, name) for name in names}
+
+    def check(self) -> None:
+        """Check that the options fit each other, before an hour of filtering.
+
+        Raises
+        ------
+        OptionError
+            If they do not, or if a package for films or NIfTI is missing.
+        """
+        output, display, options = self.output, self.display, self.options
+        if self.bids is not None and not output.nifti:
+            raise OptionError("the names of BIDS are for NIfTI files: give --nifti and --window with --bids")
+        if output.movie is not None:
+            check_available(output.movie)
+        if output.nifti:
+            import_nibabel()
+        if self.is_windowed:
+            if self.dask is not None:
+                raise OptionError(
+                    "windows are filtered here, one after the other; leave out --window or --dask"
+                )
+            if display.cutoff_figure:
+                raise OptionError(
+                    "a sequence has a cutoff in each window; leave out --cutoff-figure or --window"
+                )
+            if display.frames_figure:
+                raise OptionError("the frames are drawn for one stack; leave out --frames-figure or --window")
+        if not output.stack and options.high_cutoff == "none":
+            raise OptionError(
+                "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "
+                "--high-cutoff rank"
+            )
+        if display.cutoff_figure and not isinstance(options.low_cutoff, str):
+            raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
+
+
+class StageClock:
+    """Seconds that each stage of a job has taken so far."""
+
+    def __init__(self) -> None:
+        self._seconds = dict.fromkeys(("load", "solve", "filter", "write"), 0.0)
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time of a block to a stage."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - began
+
+    def add(self, timings: Mapping[str, float]) -> None:
+        """Add measured seconds to their stages."""
+        for name, seconds in timings.items():
+            self._seconds[name] += seconds
+
+    @property
+    def timings_s(self) -> dict[str, float]:
+        """Seconds by stage, and in total since the clock was made."""
+        return {**self._seconds, "total": time.perf_counter() - self._began}

@@ -1,0 +1,185 @@
+"""The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdenoise.errors import OutputError, check_path
+from usdenoise.formats.factors import factor_arrays, factor_attributes
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.results import ResultFile, write_result
+from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.jobs.job import Job
+from usdenoise.jobs.series import Series
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.casorati import from_casorati
+from usdenoise.system.provenance import record, to_json
+from usdenoise.system.signals import uninterrupted
+
+WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
+
+
+def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
+    """Return the content of the main file of a job.
+
+    Parameters
+    ----------
+    series : Series
+        The filtered blocks.
+    job : Job
+        The job.
+    provenance : str
+        JSON text on what made the file.
+    """
+    if job.is_windowed:
+        return _sequence_content(series, job, provenance)
+    return _stack_content(
+        series.result,
+        series.means,
+        provenance,
+        attributes=series.attributes,
+        with_stack=job.output.stack,
+        with_factors=job.output.keep_factors,
+        compression=job.output.compression,
+        source=job.path,
+    )
+
+
+def _stack_content(
+    result: DenoiseResult,
+    images: Mapping[str, Any],
+    provenance: str,
+    *,
+    attributes: Mapping[str, Mapping[str, Any]] = POWER_IMAGES,
+    with_factors: bool = False,
+    **stored: Any,
+) -> ResultFile:
+    """Return the content of the file of a filtered stack; `stored` has other fields of ResultFile."""
+    stack, model = result.acquisition, result.model
+    arrays: dict[str, Any] = {**images, "singular_values": result.singular_values}
+    axes = dict.fromkeys(images, stack.spatial_axes)
+    described: dict[str, Mapping[str, Any]] = dict(attributes)
+    if result.observed is not None:
+        unobserved = ~unpack(result.observed, stack.n_frames)
+        arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
+        axes["unobserved"] = stack.axes
+    if with_factors:
+        high = result.options.high_cutoff
+        band = (int(result.options.low_cutoff), model.rank if isinstance(high, str) else high)
+        shape = stack.shape_in(canonical_axes(stack.spatial_axes))
+        arrays |= factor_arrays(model.left, model.singular_values, model.right)
+        described |= factor_attributes(shape, band, stack.name)
+    return ResultFile(stack, arrays, provenance, described, axes, **stored)
+
+
+def _sequence_content(series: Series, job: Job, provenance: str) -> ResultFile:
+    stack, windows = series.stack, series.windows
+    arrays = {
+        **series.images,
+        "time": series.times,
+        "first_frame": np.array([window.start for window in windows], np.int64),
+        "n_frames": np.array([window.n_frames for window in windows], np.int64),
+        "complete": np.array([window.complete for window in windows], np.uint8),
+        "bad": np.array([record["is_bad"] for record in series.records], np.uint8),
+    }
+    attributes: dict[str, Mapping[str, Any]] = {
+        **series.attributes,
+        "time": {
+            "unit": series.time_unit,
+            "units": series.time_unit,
+            "volume_acquisition_reference": "center",
+            "volume_acquisition_duration": (job.output.window or 0) / (stack.frame_rate_hz or 1.0),
+            "meaning": "middle of each block, from the first frame of the file",
+        },
+        "complete": {"meaning": "0 where the block is shorter than the window"},
+        "bad": {"meaning": "1 where more than a fifth of the frames look bad, and none was left out"},
+    }
+    axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes)
+    return ResultFile(
+        stack,
+        arrays,
+        provenance,
+        attributes,
+        axes,
+        with_stack=False,
+        compression=job.output.compression,
+        source=job.path,
+    )
+
+
+def save(
+    result: DenoiseResult, path: str | Path, *, compression: str = "none", overwrite: bool = False
+) -> Path:
+    """Write a filtered stack and its images to a file, as `usdenoise run` writes them.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        From :func:`usdenoise.denoise`.
+    path : str or Path
+        File to write: .h5 or .hdf5, .mat, or .zarr (needs the package zarr).
+    compression : str
+        "none", the default, or "gzip".
+    overwrite : bool
+        Whether an existing file may be replaced; by default False.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file exists, its suffix is of no format that is written, or it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     back = usdenoise.load(usdenoise.save(result, f"{folder}/filtered.h5"))
+    >>> back.axes, back.iq.shape
+    ('tzx', (150, 72, 56))
+    """
+    check_path(path, OutputError)
+    check_suffix(Path(path))
+    if compression not in ("none", "gzip"):
+        raise OutputError(f"compression '{compression}' is not known; choose one of none, gzip")
+    stack = result.acquisition
+    shape = stack.shape_in(stack.spatial_axes)
+    # The images of a result for a DataArray have the dimensions of the input.
+    images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
+    source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
+    provenance = to_json(record(None, asdict(result.options), source))
+    return write_one_file(
+        Path(path), _stack_content(result, images, provenance, compression=compression), overwrite
+    )
+
+
+def check_suffix(path: Path) -> None:
+    """Check that the suffix of a file is that of a format that is written.
+
+    Raises
+    ------
+    OutputError
+        If it is not.
+    """
+    if path.suffix.lower() not in WRITTEN_SUFFIXES:
+        raise OutputError(f"{path} has a suffix of no format that is written; name it .h5, .mat or .zarr")
+
+
+def write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:
+    """Write a result file in the format of its suffix, whole or not at all, and return its path."""
+    with OutputFolder(path.parent, overwrite) as outputs:
+        waiting = outputs.reserve(path.name)
+        # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+        with uninterrupted():
+            write_result(waiting, path.suffix.lower(), content)
+        outputs.commit()
+    return path

@@ -1,0 +1,101 @@
+"""The folder of a job's results: every file has its name before the work begins, and all of them appear at once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from usdenoise.formats.file_state import size_on_disk
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.jobs.job import Job
+from usdenoise.system.provenance import to_json
+
+REPORT, PAGE = "report", "report_html"
+"""Keys of the report and of its page among the files of a job. The report is reserved last, as the record of the
+others."""
+
+
+class Results:
+    """The results of a job while they are made.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    files : mapping
+        Key -> end of the name of each file besides the page and the report.
+    overwrite : bool
+        Whether existing results may be replaced.
+
+    Attributes
+    ----------
+    pictures : dict
+        Encoded pictures by their keys, also those for the page alone.
+    """
+
+    def __init__(self, job: Job, files: Mapping[str, str], overwrite: bool) -> None:
+        self.job = job
+        self.pictures: dict[str, bytes] = {}
+        self._files = {**files, **({PAGE: "report.html"} if job.output.html else {}), REPORT: "report.json"}
+        self._folder = OutputFolder(job.folder, overwrite)
+        self._places: dict[str, Path] = {}
+
+    def __enter__(self) -> Self:
+        """Reserve the names of all files.
+
+        Raises
+        ------
+        OutputError
+            If a file exists and may not be replaced, or the folder cannot be written.
+        """
+        folder = self._folder.__enter__()
+        try:
+            self._places = {
+                key: folder.reserve(f"{self.job.stem}_{ending}") for key, ending in self._files.items()
+            }
+        except BaseException as error:
+            folder.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._folder.__exit__(kind, error, trace)
+
+    def has(self, key: str) -> bool:
+        """Return whether a file of this key is among the results."""
+        return key in self._places
+
+    def place(self, key: str) -> Path:
+        """Return the temporary path of a file."""
+        return self._places[key]
+
+    def add_picture(self, key: str, picture: bytes) -> None:
+        """Keep an encoded picture for the page, and write it if it is among the files."""
+        self.pictures[key] = picture
+        if key in self._places:
+            self._places[key].write_bytes(picture)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Key -> final path of each file, as the report has them."""
+        return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
+
+    def commit(self, report: dict[str, Any], page: str | None) -> None:
+        """Write the page and the report, and give all files their final names.
+
+        Parameters
+        ----------
+        report : dict
+            The report. It gets the bytes of each file, from which a later batch tells that the results are whole.
+        page : str or None
+            The page; None for none.
+        """
+        if page is not None:
+            self._places[PAGE].write_text(page, encoding="utf-8")
+        report["output_bytes"] = {
+            key: size_on_disk(place) for key, place in self._places.items() if key != REPORT
+        }
+        self._places[REPORT].write_text(to_json(report, indent=2) + "\n")
+        self._folder.commit()
