@@ -20,11 +20,9 @@ from click.testing import CliRunner
 
 from usdenoise.cli import main
 from usdenoise.errors import InputError, OutputError
-from usdenoise.formats.layout import IN_MEMORY, read_stack
-from usdenoise.formats.open_input import open_input
+from usdenoise.formats.layout import read_stack
 from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.formats.stored import StoredArray
-from usdenoise.jobs.memory_check import stack_memory
 from usdenoise.jobs.run_job import run
 from usdenoise.system.memory import PrivatePeak, private_bytes
 from usdenoise.system.provenance import requested
@@ -92,10 +90,9 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
         says = (
             f"{name} does not fit into 1 MiB of memory, and a file of the kind {kind} cannot be read in parts"
         )
-        with open_input(tmp_path / name) as source:
-            with pytest.raises(InputError, match=says):
-                stack_memory(source, "single", 1 << 20, tmp_path)
-            assert stack_memory(source, "single", None, tmp_path) is IN_MEMORY
+        with pytest.raises(InputError, match=says):
+            run(tmp_path / name, tmp_path / "out", memory=1 << 20, overwrite=True)
+        assert run(tmp_path / name, tmp_path / "out", overwrite=True)["scratch_bytes"] == 0
 
 
 def test_pages_of_files_do_not_count(tmp_path: Path) -> None:

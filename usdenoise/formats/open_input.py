@@ -48,7 +48,7 @@ def open_input(
     """Open an acquisition, choose its stack, and yield it as an :class:`Input`.
 
     The file stays open in the context, and an array that cannot be read in parts stays in memory once it was read:
-    end the context after the last frame is read.
+    end the context, or close the input, after the last frame is read.
 
     Parameters
     ----------
@@ -81,8 +81,12 @@ def open_input(
     check_path(path)
     own_state = file_state(path)
     others = OtherFiles(path, how.allow_external)
-    with open_contents(path, how, others) as contents:
-        yield Input(path, how, dtype, contents, others.names, own_state)
+    with ExitStack() as files:
+        contents = files.enter_context(open_contents(path, how, others))
+        made = Input(path, how, dtype, contents, others.names, own_state, files.close)
+        # Arrays that were read whole are freed when the input is closed.
+        del contents
+        yield made
 
 
 @contextmanager
@@ -192,8 +196,10 @@ class Input:
         contents: Contents,
         others: list[str],
         own_state: Mapping[str, Any] | None,
+        close: Callable[[], None],
     ) -> None:
-        self.path = path
+        self.path, self._close = path, close
+        self._frames_read, self._is_lazy = 0, False
         self.container = contents.container
         self.other_files = others
         self._how, self._precision, self._own_state = how, precision, own_state
@@ -206,6 +212,11 @@ class Input:
         self.frames = frame_slice(how.frames, stored.shape[time])
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
+
+    @property
+    def passes(self) -> float | None:
+        """Passes over the stack so far, one for the digest; None where Dask workers read it, which nobody counts."""
+        return None if self._is_lazy else 1 + self._frames_read / self.n_frames
 
     @property
     def time_of_first_frame(self) -> float:
@@ -240,6 +251,7 @@ class Input:
         """
         step = self.frames.step
         last = self.n_frames if stop is None else stop
+        self._frames_read += last - start
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
         iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, memory, on_part)
         return self._acquisition(iq, wanted)
@@ -257,6 +269,7 @@ class Input:
         """
         import dask.array as da
 
+        self._is_lazy = True
         path, how, dtype = self.path.absolute(), self._how, self.dtype
         if self.is_read_whole:
             raise InputError(
@@ -279,6 +292,11 @@ class Input:
 
         lazy = da.map_blocks(part, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(chunks), dtype))
         return self._acquisition(lazy, self.frames)
+
+    def close(self) -> None:
+        """Close the file, and free an array of it that had to be read whole. Nothing can be read any more."""
+        self._close()
+        del self.stack
 
     def digest_in_background(self) -> Future[str]:
         """Compute the SHA-256 digest of all files in a thread, and return its future.

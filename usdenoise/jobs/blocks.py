@@ -10,7 +10,6 @@ from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
-from usdenoise.stack.chunk_grid import fetch
 from usdenoise.recipe.denoise import denoise
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.recipe.windows import (
@@ -21,6 +20,7 @@ from usdenoise.recipe.windows import (
     shortest_window,
 )
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.stack.chunk_grid import fetch
 from usdenoise.stack.lazy_arrays import is_dask_array
 
 
@@ -70,6 +70,7 @@ def _whole_stack(
     with clock.stage("load"):
         check_address_space(source, job)
         acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
+        source.close()
     watcher.loaded(acquisition)
     watcher.stage("solve")
     with nullcontext() if job.dask is None else dask_client(job.dask):

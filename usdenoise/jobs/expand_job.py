@@ -101,7 +101,10 @@ def expand_to_file(
     stack = _rebuilt(stored, low, high)
     place = Path(f"{path.stem}_expanded{output_suffix(path)}") if output is None else Path(output)
     check_suffix(place)
-    source = {"path": str(path), "sha256": sha256(path, other_files(path, {"allow_external": allow_external}))}
+    source = {
+        "path": str(path),
+        "sha256": sha256(path, other_files(path, {"allow_external": allow_external})),
+    }
     provenance = to_json(record(command, {"low": low, "high": high}, source))
     write_one_file(place, ResultFile(stack, {}, provenance), overwrite)
     return {
