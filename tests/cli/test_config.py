@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 from tests.batch.shared import write_scan
 from usdenoise.cli import main
 
-
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 

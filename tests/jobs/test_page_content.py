@@ -14,7 +14,6 @@ from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
-from usdenoise.options.job_options import Display, Output
 from usdenoise.jobs.page_content import (
     PICTURE_BYTES,
     carpet_of,
@@ -23,6 +22,7 @@ from usdenoise.jobs.page_content import (
     noise_over_depth,
 )
 from usdenoise.jobs.run_job import run
+from usdenoise.options.job_options import Display, Output
 from usdenoise.pictures.fitting import png_within
 from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition

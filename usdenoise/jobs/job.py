@@ -10,8 +10,8 @@ from typing import Any
 from usdenoise.errors import OptionError
 from usdenoise.formats.bids import BidsName
 from usdenoise.formats.nifti import import_nibabel
-from usdenoise.options.job_options import Display, Output
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
 from usdenoise.pictures.film import check_available
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.formats.open_input import open_input
 from usdenoise.images.power_doppler import POWER_IMAGES
-from usdenoise.options.job_options import Output
 from usdenoise.jobs.series import BlockSource, Series
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.job_options import Output
 from usdenoise.recipe.denoise import as_acquisition
 from usdenoise.recipe.result import LONG_NAMES
 from usdenoise.recipe.windows import (
