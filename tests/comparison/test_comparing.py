@@ -7,9 +7,9 @@ import pytest
 
 import usdenoise
 from tests.reference import loops
-from usdenoise.comparison import CONTENDERS, compare, compare_methods
-from usdenoise.comparison.contender_runs import Work
+from usdenoise.comparison import CONTENDERS, Settings, compare, compare_methods
 from usdenoise.comparison.method_process import relative_distance, run_method
+from usdenoise.comparison.work import Work
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.formats.truth import Truth, read_truth
@@ -311,9 +311,8 @@ def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, nam
     write_array(tmp_path / "stack.npy", stack)
     thumbnail = Acquisition(np.zeros((2, 2, 2), np.complex64), "zxt", frame_rate_hz=500.0)
     contender = CONTENDERS[name]
-    work = Work(
-        thumbnail, 2, "none", 6, 0.5 if contender.sampled else None, 0, "single", 1, contender.defaults
-    )
+    settings = Settings(rank=6, low_cutoff=2, threads=1)
+    work = Work(thumbnail, settings, 0.5 if contender.sampled else None, contender.defaults)
     reference = tmp_path / "reference.npy"
     write_array(reference, stack.reshape(-1, 60))
     answer = run_method(name, work, tmp_path / "stack.npy", reference, tmp_path / "kept.npy")

@@ -38,7 +38,7 @@ def _value(text: str) -> Any:
 
 
 def _contenders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.comparison.contenders import CONTENDERS
+    from usdenoise.comparison.clutter_filters import CONTENDERS
 
     return [name for name in CONTENDERS if name.startswith(incomplete)]
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, Settings, compare
+from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, compare
 from usdenoise.comparison.comparison_rows import Picture
 from usdenoise.comparison.regions import region
+from usdenoise.comparison.work import Settings
 from usdenoise.errors import check_path
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
@@ -24,11 +25,6 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
 FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
-COLUMNS = (
-    "method", "sampling", "picture", "status", "message", "seconds", "peak_memory_bytes", "rank", "low_cutoff",
-    "iterations", "passes", "held_out_rmse", "distance_to_svd", "contrast_db", "cnr", "gcnr", "correlation",
-    "auc", "note", "citation",
-)  # fmt: skip
 
 MOST_COLUMNS = 5
 """Most images in a line of the montage when every method has one image."""
@@ -125,7 +121,7 @@ def compare_file(
             "software": dict(software()),
             "command": command,
         }
-        places["comparison.csv"].write_text(csv_text(COLUMNS, outcome.rows))
+        places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows))
         places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         for name, picture in pictures.items():
             if picture is None:

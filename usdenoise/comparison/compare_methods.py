@@ -2,18 +2,19 @@
 
 import difflib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.comparison_rows import FiguresOfMerit, Picture, blood_row, method_row
-from usdenoise.comparison.contender_runs import Work
-from usdenoise.comparison.contenders import CONTENDERS
+from usdenoise.comparison.clutter_filters import CONTENDERS
+from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_merit, power_row
 from usdenoise.comparison.method_process import MethodResult, run_method
+from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
 from usdenoise.formats.scratch import write_array
 from usdenoise.formats.truth import Truth
@@ -60,39 +61,6 @@ class Comparison:
     curves: list[tuple[tuple[int, float, float], ...]]
     low_cutoff: str | int
     reference: NDArray[np.float32] | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings that the methods of a comparison share.
-
-    Attributes
-    ----------
-    rank : int or "auto"
-        Number of components to estimate. "auto" takes the number that the full SVD finds above the noise. The methods
-        eta-decay and paper keep their own rules instead.
-    low_cutoff, high_cutoff : int or str
-        The band, as in :class:`usdenoise.DenoiseOptions`. "auto" is decided once, on the full SVD.
-    seed : int
-        Seed of every random choice.
-    precision : str
-        "single" or "double".
-    threads : int or None
-        Number of threads, as in :class:`usdenoise.DenoiseOptions`.
-    timeout : float or None
-        Longest time of a method's process in seconds; None for no limit.
-    parameters : mapping from method to mapping
-        Parameters of single methods, for example ``{"highpass": {"cutoff_hz": 60}}``.
-    """
-
-    rank: str | int = "auto"
-    low_cutoff: str | int = "auto"
-    high_cutoff: str | int = "none"
-    seed: int = 0
-    precision: str = "single"
-    threads: int | None = None
-    timeout: float | None = None
-    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def compare(
@@ -174,8 +142,8 @@ def compare(
     if signal is not None and background is not None:
         shape = acquisition.shape_in(acquisition.spatial_axes)
         # A region that does not fit raises an error here, before any method has run.
-        metrics.contrast_db(np.empty(shape), signal, background)
-    figures = FiguresOfMerit(signal, background, truth)
+        metrics.contrast_db(np.ones(shape), signal, background)
+    figures = partial(figures_of_merit, signal=signal, background=background, truth=truth)
     planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
     begin = on_start or (lambda label, ended, total: None)
     with tempfile.TemporaryDirectory(prefix="usdenoise-") as scratch:
@@ -188,14 +156,14 @@ def compare(
             begin(name if fraction is None else f"{name} at {fraction:g}", number, len(planned) + 1)
             result = runner.result(name, fraction)
             image = runner.image(result)
-            rows.append(method_row(name, fraction, result, figures.of(image)))
+            rows.append(power_row(name, fraction, result, figures(image)))
             images.append(image)
             curves.append(result.filtered.curve if result.filtered is not None else ())
             if on_row is not None:
                 on_row(rows[-1])
             if result.filtered is not None:
                 image = runner.image(result, Picture.BLOOD_MAP)
-                rows.append(blood_row(rows[-1], figures.of(image)))
+                rows.append(blood_row(rows[-1], figures(image)))
                 images.append(image)
                 curves.append(())
         return Comparison(rows, images, curves, low, None if reference is None else runner.image(reference))
@@ -260,16 +228,12 @@ class _MethodRunner:
 
     def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
         contender, settings = CONTENDERS[name], self._settings
+        rank = settings.rank if name in ("eta-decay", "svd") else self._rank
         work = Work(
-            stack=self._placeholder,
-            low=self.low,
-            high=settings.high_cutoff,
-            rank=settings.rank if name in ("eta-decay", "svd") else self._rank,
-            sampling=sampling,
-            seed=settings.seed,
-            precision=settings.precision,
-            threads=settings.threads,
-            parameters={**contender.defaults, **settings.parameters.get(name, {})},
+            self._placeholder,
+            replace(settings, low_cutoff=self.low, rank=rank),
+            sampling,
+            {**contender.defaults, **settings.parameters.get(name, {})},
         )
         with ProcessExecutor(1, [run_method.__module__], timeout_s=settings.timeout) as executor:
             future = executor.submit(run_method, name, work, self._stack, self._reference, keep)
@@ -301,13 +265,6 @@ def _check(names: Sequence[str], sampling: Sequence[float], settings: Settings) 
         raise OptionError("no sampling was given; give at least one fraction of the entries")
     for fraction in sampling:
         DenoiseOptions(sampling=fraction)
-    DenoiseOptions(
-        rank=settings.rank,
-        low_cutoff=settings.low_cutoff,
-        high_cutoff=settings.high_cutoff,
-        seed=settings.seed,
-        precision=settings.precision,
-        threads=settings.threads,
-    )
+    DenoiseOptions(**settings.options)
     if settings.timeout is not None and not settings.timeout > 0:
         raise OptionError(f"timeout {settings.timeout:g} must be positive; change --timeout")

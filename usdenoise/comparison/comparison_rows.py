@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.contenders import CONTENDERS
+from usdenoise.comparison.clutter_filters import CONTENDERS
 from usdenoise.comparison.method_process import MethodResult
 from usdenoise.formats.truth import Truth
 from usdenoise.images import metrics
@@ -20,46 +20,37 @@ class Picture(Enum):
     BLOOD_MAP = "blood map"
 
 
-class FiguresOfMerit:
-    """Figures of merit of images.
+def figures_of_merit(
+    image: NDArray[np.float32] | None,
+    signal: NDArray[np.bool_] | None,
+    background: NDArray[np.bool_] | None,
+    truth: Truth | None,
+) -> dict[str, float | None]:
+    """Return the figures of merit of an image; None for those that need an image, regions or a truth that are not given.
 
     Parameters
     ----------
+    image : array or None
+        The image, spatial axes in the order of the stack.
     signal, background : boolean arrays or None
-        Regions for contrast, CNR and gCNR, spatial axes in the order of the stack.
+        Regions for contrast, CNR and gCNR.
     truth : Truth or None
         True blood power and vessels, for the correlation and the detection AUC.
     """
-
-    def __init__(
-        self,
-        signal: NDArray[np.bool_] | None,
-        background: NDArray[np.bool_] | None,
-        truth: Truth | None,
-    ) -> None:
-        self._signal, self._background, self._truth = signal, background, truth
-
-    def of(self, image: NDArray[np.float32] | None) -> dict[str, float | None]:
-        """Return the figures of an image; None for those that need regions or a truth that are not given."""
-        figures: dict[str, float | None] = dict.fromkeys(
-            ("contrast_db", "cnr", "gcnr", "correlation", "auc"), None
-        )
-        if image is None:
-            return figures
-        if self._signal is not None and self._background is not None:
-            for name, figure in (
-                ("contrast_db", metrics.contrast_db),
-                ("cnr", metrics.cnr),
-                ("gcnr", metrics.gcnr),
-            ):
-                figures[name] = figure(image, self._signal, self._background)
-        if self._truth is not None:
-            figures["correlation"] = metrics.correlation(image, self._truth.blood_power)
-            figures["auc"] = metrics.detection_auc(image, self._truth.vessel_mask)
+    figures: dict[str, float | None] = dict.fromkeys(("contrast_db", "cnr", "gcnr", "correlation", "auc"))
+    if image is None:
         return figures
+    if signal is not None and background is not None:
+        figures["contrast_db"] = metrics.contrast_db(image, signal, background)
+        figures["cnr"] = metrics.cnr(image, signal, background)
+        figures["gcnr"] = metrics.gcnr(image, signal, background)
+    if truth is not None:
+        figures["correlation"] = metrics.correlation(image, truth.blood_power)
+        figures["auc"] = metrics.detection_auc(image, truth.vessel_mask)
+    return figures
 
 
-def method_row(
+def power_row(
     name: str, sampling: float | None, result: MethodResult, figures: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the row of a method's power Doppler.
@@ -96,10 +87,11 @@ def method_row(
     }
 
 
-_OF_THE_METHOD = ("method", "sampling", "status", "message", "low_cutoff", "citation")
+_SHARED = ("method", "sampling", "status", "message", "low_cutoff", "citation")
+"""Columns that the two rows of a method have in common."""
 
 
 def blood_row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a blood map, from that of the same method's power Doppler."""
-    of_the_method = {name: row[name] if name in _OF_THE_METHOD else None for name in row}
-    return {**of_the_method, "picture": Picture.BLOOD_MAP.value, "note": "", **figures}
+    shared = {name: row[name] if name in _SHARED else None for name in row}
+    return {**shared, "picture": Picture.BLOOD_MAP.value, "note": "", **figures}

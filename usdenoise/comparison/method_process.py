@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.contender_runs import Filtered, Work
-from usdenoise.comparison.contenders import CONTENDERS
+from usdenoise.comparison.clutter_filters import CONTENDERS
+from usdenoise.comparison.work import Filtered, Work
 from usdenoise.errors import DivergedError, UsdenoiseError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.stack.acquisition import Acquisition
@@ -125,4 +125,5 @@ def _warm_up(run: Any, work: Work) -> None:
         noise = noise + 1j * rng.standard_normal((12, 12, 64))
     small = Acquisition(noise.astype(work.stack.iq.dtype), "zxt", frame_rate_hz=work.stack.frame_rate_hz)
     with suppress(UsdenoiseError):
-        run(replace(work, stack=small, low=1, high="none", rank=3))
+        settings = replace(work.settings, low_cutoff=1, high_cutoff="none", rank=3)
+        run(replace(work, stack=small, settings=settings))

@@ -5,11 +5,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.executor import Executor
+from usdenoise.comparison.work import Filtered, Work, keep_band
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.gram_matrices import normal_product
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.stack.random_streams import RandomStream
+
+
+def run_rsvd(work: Work) -> Filtered:
+    """Filter by a randomized SVD."""
+    rng = RandomStream.RANGE_FINDER.generator(work.settings.seed)
+    with ThreadExecutor(work.settings.threads) as executor:
+        rows = work.rows(executor)
+        rank = min(work.number("rank"), *rows.shape)
+        model = randomized_svd(rows.values, rank, executor, rng, **work.parameters)
+        passes = work.parameters["power_iterations"] + 1
+        return keep_band(work, rows, model, note=f"{passes} passes over all entries")
 
 
 def randomized_svd(

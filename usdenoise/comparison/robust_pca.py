@@ -1,15 +1,15 @@
 """Robust PCA: low-rank tissue plus sparse blood, by principal component pursuit."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.comparison.work import Filtered, Work, keep_band
 from usdenoise.errors import DivergedError
-from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
@@ -26,16 +26,23 @@ GROWTH = 1.6
 NOT_FINITE = "an iterate of robust PCA is not finite; use --precision double"
 
 
+def run_rpca(work: Work) -> Filtered:
+    """Filter by the low-rank part of robust PCA."""
+    with ThreadExecutor(work.settings.threads) as executor:
+        rows = work.rows(executor, missing=True)
+        found = robust_pca(rows.values, executor, observed=rows.observed, **work.parameters)
+        note = f"mismatch {found.mismatch:.1e}" + ("" if found.converged else ", not converged")
+        return keep_band(work, rows, found.low_rank, iterations=found.iterations, note=note)
+
+
 @dataclass(frozen=True)
 class RobustPca:
-    """Low-rank part L and sparse part S of a matrix M.
+    """Low-rank part L of a matrix M, which is the sum of L and a sparse part.
 
     Attributes
     ----------
     low_rank : LowRank
         The low-rank part, with the components that remain after the last threshold of the singular values.
-    sparse : (n_pixels, n_frames) array
-        The sparse part, 0 at unobserved entries.
     iterations : int
         Number of iterations done.
     mismatch : float
@@ -45,7 +52,6 @@ class RobustPca:
     """
 
     low_rank: LowRank
-    sparse: NDArray[Any]
     iterations: int
     mismatch: float
     converged: bool
@@ -59,7 +65,6 @@ def robust_pca(
     weight: float | None = None,
     tolerance: float = 1e-6,
     iterations: int = 60,
-    on_iteration: Callable[[int, float], None] | None = None,
 ) -> RobustPca:
     """Split a matrix into a low-rank and a sparse part, by principal component pursuit.
 
@@ -89,8 +94,6 @@ def robust_pca(
         The iteration ends when the mismatch |M - L - S| / |M| is at most this.
     iterations : int
         Largest number of iterations.
-    on_iteration : callable, optional
-        Called after each iteration with its number, counted from 1, and the mismatch.
 
     Returns
     -------
@@ -101,101 +104,51 @@ def robust_pca(
     DivergedError
         If an iterate is not finite.
     """
-    iterate = _Iterate(matrix, executor, observed, weight)
-    largest = iterate.largest_singular_value
-    penalty, highest = FIRST_PENALTY / largest, HIGHEST_PENALTY / largest
-    mismatch, number = math.inf, 0
+    blocks, real = block_rows((matrix.shape[0], matrix.shape[1])), matrix.real.dtype.type
+    weight = 1 / math.sqrt(max(matrix.shape)) if weight is None else weight
+    norm = math.sqrt(sum(float(row_squared_norms(matrix[rows]).sum()) for rows in blocks))
+    if not math.isfinite(norm):
+        raise DivergedError(NOT_FINITE)
+    gram = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
+    largest = math.sqrt(float(np.linalg.eigvalsh(gram)[-1]))
+    peak = max(float(np.abs(matrix[rows]).max()) for rows in blocks)
+    # With this scale Y is feasible for the dual problem, as Lin, Chen and Ma start.
+    dual = matrix / real(max(largest, peak / weight))
+    low, sparse = np.zeros_like(matrix), np.zeros_like(matrix)
     model = LowRank(matrix[:, :0], np.zeros(0), np.zeros((matrix.shape[1], 0), matrix.dtype))
+    penalty, mismatch, number = FIRST_PENALTY / largest, math.inf, 0
+
+    def shrink_sparse(rows: slice) -> None:
+        """Update S, and put M - S + Y / mu, the matrix to be thresholded, into L."""
+        scaled_dual = dual[rows] / real(penalty)
+        target = matrix[rows] - low[rows] + scaled_dual
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factor = np.maximum(1 - real(weight / penalty) / np.abs(target), 0)
+        shrunk = target * np.nan_to_num(factor, nan=0.0, posinf=0.0, neginf=0.0)
+        if observed is not None:
+            # S is not penalised at unobserved entries: it takes any value there, and L is not pulled towards 0.
+            shrunk = np.where(unpack(observed[rows], matrix.shape[1]), shrunk, target)
+        sparse[rows] = shrunk
+        low[rows] = matrix[rows] - shrunk + scaled_dual
+
+    def ascend_dual(rows: slice) -> float:
+        """Update L and Y, and return |M - L - S|^2."""
+        np.matmul(left[rows], right_h, out=low[rows])
+        gap = matrix[rows] - low[rows] - sparse[rows]
+        dual[rows] += real(penalty) * gap
+        return float(np.sum(np.abs(gap).astype(np.float64) ** 2))
+
     while number < iterations and mismatch > tolerance:
-        iterate.shrink_sparse(penalty)
-        model = iterate.threshold_low_rank(penalty)
-        mismatch = iterate.ascend_dual(penalty)
+        for _ in executor.map(shrink_sparse, blocks):
+            pass
+        model = threshold_singular_values(low, 1 / penalty, executor)
+        left, right_h = model.band(0, model.rank)
+        mismatch = math.sqrt(sum(executor.map(ascend_dual, blocks))) / norm
         if not math.isfinite(mismatch):
             raise DivergedError(NOT_FINITE)
         number += 1
-        penalty = min(GROWTH * penalty, highest)
-        if on_iteration is not None:
-            on_iteration(number, mismatch)
-    return RobustPca(model, iterate.observed_sparse(), number, mismatch, mismatch <= tolerance)
-
-
-class _Iterate:
-    """The matrices M, L, S and Y of robust PCA, and the updates of one iteration, in place by row blocks."""
-
-    def __init__(
-        self,
-        matrix: NDArray[Any],
-        executor: Executor,
-        observed: NDArray[np.uint8] | None,
-        weight: float | None,
-    ) -> None:
-        shape = (matrix.shape[0], matrix.shape[1])
-        self._matrix, self._executor, self._observed = matrix, executor, observed
-        self._blocks = block_rows(shape)
-        self._real = matrix.real.dtype.type
-        self._weight = 1 / math.sqrt(max(shape)) if weight is None else weight
-        self._norm = math.sqrt(sum(float(row_squared_norms(matrix[rows]).sum()) for rows in self._blocks))
-        if not math.isfinite(self._norm):
-            raise DivergedError(NOT_FINITE)
-        square = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
-        self.largest_singular_value = math.sqrt(float(np.linalg.eigvalsh(square)[-1]))
-        peak = max(float(np.abs(matrix[rows]).max()) for rows in self._blocks)
-        # With this scale Y is feasible for the dual problem, as Lin, Chen and Ma start.
-        self._dual = matrix / np.asarray(
-            max(self.largest_singular_value, peak / self._weight), matrix.real.dtype
-        )
-        self._low = np.zeros_like(matrix)
-        self._sparse = np.zeros_like(matrix)
-
-    def shrink_sparse(self, penalty: float) -> None:
-        """Update S, and put M - S + Y / mu, the matrix to be thresholded, into L."""
-        mu, threshold = self._real(penalty), self._real(self._weight / penalty)
-
-        def shrink(rows: slice) -> None:
-            target = self._matrix[rows] - self._low[rows] + self._dual[rows] / mu
-            size = np.abs(target)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                factor = np.maximum(1 - threshold / size, 0)
-            shrunk = target * np.nan_to_num(factor, nan=0.0, posinf=0.0, neginf=0.0)
-            if self._observed is not None:
-                # S is not penalised at unobserved entries: it takes any value there, and L is not pulled towards 0.
-                shrunk = np.where(unpack(self._observed[rows], self._matrix.shape[1]), shrunk, target)
-            self._sparse[rows] = shrunk
-            self._low[rows] = self._matrix[rows] - shrunk + self._dual[rows] / mu
-
-        self._map(shrink)
-
-    def threshold_low_rank(self, penalty: float) -> LowRank:
-        """Update L by a threshold of its singular values, and return its components."""
-        model = threshold_singular_values(self._low, 1 / penalty, self._executor)
-        factor, factor_h = model.band(0, model.rank)
-
-        def multiply(rows: slice) -> None:
-            np.matmul(factor[rows], factor_h, out=self._low[rows])
-
-        self._map(multiply)
-        return model
-
-    def ascend_dual(self, penalty: float) -> float:
-        """Update Y, and return the mismatch |M - L - S| / |M|."""
-
-        def ascend(rows: slice) -> float:
-            gap = self._matrix[rows] - self._low[rows] - self._sparse[rows]
-            self._dual[rows] += self._real(penalty) * gap
-            return float(np.sum(np.abs(gap).astype(np.float64) ** 2))
-
-        return math.sqrt(sum(self._executor.map(ascend, self._blocks))) / self._norm
-
-    def observed_sparse(self) -> NDArray[Any]:
-        """Return S with 0 at unobserved entries."""
-        if self._observed is not None:
-            for rows in self._blocks:
-                self._sparse[rows] *= unpack(self._observed[rows], self._matrix.shape[1])
-        return self._sparse
-
-    def _map(self, update: Callable[[slice], None]) -> None:
-        for _ in self._executor.map(update, self._blocks):
-            pass
+        penalty = min(GROWTH * penalty, HIGHEST_PENALTY / largest)
+    return RobustPca(model, number, mismatch, mismatch <= tolerance)
 
 
 def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: Executor) -> LowRank:

@@ -8,13 +8,60 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.comparison.work import Filtered, Work, keep_band
+from usdenoise.completion.identifiability import check_rank
 from usdenoise.completion.preconditioners import damped_inverse
 from usdenoise.completion.problem import CompletionProblem, Evaluation, Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.completion.starts import spectral
+from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import DivergedError
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.noise_spectrum import noise_edge
+from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.sampling import draw_entries
+
+
+def run_soft_impute(work: Work) -> Filtered:
+    """Filter by a Soft-Impute estimate from a sample of the entries.
+
+    The filter's parameter `penalty` counts in noise edges of the sampled matrix: sqrt(p) times the largest singular
+    value of a noise matrix, p being the sampling.
+    """
+    parameters, seed = dict(work.parameters), work.settings.seed
+    began = time.perf_counter()
+    with ThreadExecutor(work.settings.threads) as executor:
+        rows = work.rows(executor, missing=True)
+        sample = draw_entries(rows.shape, work.sampling or 1.0, seed, rows.observed)
+        rank = min(work.number("rank"), work.highest_rank)
+        check_rank(rows.shape, rank, sample.n_fitted)
+        problem = CompletionProblem(rows.values, sample, executor)
+        noise = draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed)).noise_rms
+        edge = np.sqrt(sample.density) * noise_edge(noise, sample.shape)
+        penalty = parameters.pop("penalty") * edge
+        curve: list[tuple[int, float, float]] = []
+
+        def follow(line: Iteration) -> None:
+            if line.held_out_rmse is not None:
+                curve.append((1 + 2 * line.iteration, time.perf_counter() - began, line.held_out_rmse))
+
+        rng = RandomStream.START.generator(seed)
+        found = soft_impute(problem, rank, penalty, rng, on_iteration=follow, **parameters)
+        # On a random sample of fraction p the penalty lowers every singular value by penalty / p.
+        shrunk = found.low_rank
+        model = LowRank(shrunk.left, shrunk.singular_values + penalty / sample.density, shrunk.right)
+        return keep_band(
+            work,
+            rows,
+            model,
+            held_out_rmse=found.held_out_rmse,
+            iterations=found.iterations,
+            passes=found.passes,
+            note="converged" if found.converged else "not converged",
+            curve=tuple(curve),
+        )
 
 
 @dataclass(frozen=True)
@@ -25,8 +72,6 @@ class SoftImputed:
     ----------
     low_rank : LowRank
         Singular triplets of Z. The penalty has shrunk its singular values.
-    penalty : float
-        Weight of the nuclear norm, in the units of the singular values.
     iterations : int
         Number of iterations done, each of which updates both factors.
     passes : int
@@ -38,7 +83,6 @@ class SoftImputed:
     """
 
     low_rank: LowRank
-    penalty: float
     iterations: int
     passes: int
     converged: bool
@@ -137,7 +181,7 @@ def soft_impute(
     thresholded = LowRank(
         left, np.maximum(shrunk.astype(np.float64) - penalty, 0), model.right @ rotation.conj().T
     )
-    return SoftImputed(thresholded, penalty, number, passes + 2, converged, evaluation.held_out_rmse)
+    return SoftImputed(thresholded, number, passes + 2, converged, evaluation.held_out_rmse)
 
 
 def _step(factor: Any, gradient: Any, other: Any, penalty: float) -> Any:

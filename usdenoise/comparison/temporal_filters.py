@@ -1,13 +1,55 @@
 """Clutter filters that treat each pixel alone: high-pass and polynomial regression."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.clutter_projection import filter_projection
+from usdenoise.clutter.blood_by_place import map_blood
+from usdenoise.comparison.work import Filtered, Work
 from usdenoise.errors import OptionError
-from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import block_rows
+
+
+def run_highpass(work: Work) -> Filtered:
+    """Filter every pixel by a Butterworth high-pass, with the cutoff in Hz or in cycles a frame."""
+    hertz, rate = work.parameters["cutoff_hz"], work.stack.frame_rate_hz
+    if hertz is not None and rate is None:
+        raise OptionError("highpass.cutoff_hz needs the frame rate; give --frame-rate")
+    cutoff = work.parameters["cutoff_a_frame"] if hertz is None else hertz / rate
+    order = work.parameters["order"]
+    unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
+    return _filter_in_time(
+        work,
+        lambda matrix, executor: highpass(matrix, cutoff, order, executor, out=matrix),
+        f"order {order}, {unit}",
+    )
+
+
+def run_polynomial(work: Work) -> Filtered:
+    """Filter every pixel by polynomial regression, by default with low_cutoff terms: order low_cutoff - 1."""
+    order = work.parameters["order"]
+    if order is None:
+        order = work.number("low_cutoff") - 1
+    return _filter_in_time(
+        work, lambda matrix, executor: polynomial(matrix, order, executor, out=matrix), f"order {order}"
+    )
+
+
+def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None], note: str) -> Filtered:
+    """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the blood that is left."""
+    with ThreadExecutor(work.settings.threads) as executor:
+        rows = work.rows(executor)
+        response = np.eye(rows.n_frames)
+        apply(response, executor)
+        apply(rows.values, executor)
+        projection = filter_projection(response)
+        power, lags = rows.measure(projection.n_lags)
+        blood = map_blood(lags, projection, work.grid, executor, with_halves=False)
+    return Filtered(rows.values, power, blood.blood_power, note=note)
 
 
 def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor, out: NDArray[Any]) -> None:

@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import judge_picture
-from usdenoise.clutter.band import Band, keep_band, remove_clutter
-from usdenoise.clutter.blood_by_place import filter_by_place, map_blood
+from usdenoise.clutter.band import Band
 from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.components.estimate import Components, Estimate, estimate_components, fit_all_pixels
 from usdenoise.errors import OptionError
-from usdenoise.frames.filling import interpolated
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.recipe.filter_rows import filter_rows
 from usdenoise.recipe.first_look import first_look
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
 from usdenoise.recipe.result import DenoiseResult, LabelledResult
@@ -114,23 +113,19 @@ def denoise(
         estimate = estimate_components(rows, search.subset, chosen, start, all_components, on_iteration)
         band, choice = _choose_band(rows, estimate, chosen)
         components = fit_all_pixels(rows, estimate, band.low)
-        model = components.model
         solved = time.perf_counter()
-        curves = frames.curves(model, band.low)
-        grid = Neighbourhood(shape)
-        place = filter_by_place(rows, model, band.low, grid)
-        rest, power, lags = remove_clutter(rows, model, band.low, place.projection.n_lags, place.cutoffs)
-        blood = map_blood(lags, place.projection, grid, executor)
-        quality = _judge(frames, estimate, components, band, power)
-        model = interpolated(model, rows.excluded)
-        local = place.cutoffs if chosen.local_cutoff else None
-        kept, power = keep_band(rest, model, band, power, local)
+        curves = frames.curves(components.model, band.low)
+        filtered = filter_rows(
+            rows, components.model, band, Neighbourhood(shape), local_cutoff=chosen.local_cutoff
+        )
+        quality = _judge(frames, estimate, components, band, filtered.residual_power)
+    blood = filtered.blood
     result = DenoiseResult(
-        acquisition=replace(stack, iq=kept.as_stack(stack)),
-        power_doppler=image_from_pixels(power, stack).astype(np.float32),
+        acquisition=replace(stack, iq=filtered.kept.as_stack(stack)),
+        power_doppler=image_from_pixels(filtered.power, stack).astype(np.float32),
         blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
         noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
-        model=model,
+        model=filtered.model,
         singular_values=components.singular_values,
         options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
         solution=estimate.solution,

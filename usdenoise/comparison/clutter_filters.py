@@ -1,20 +1,21 @@
-"""The methods that are compared, as a table: name, citation, defaults, and the function that runs each."""
+"""The clutter filters that are compared, as a table: name, citation, defaults, and the function that runs each.
+
+To add a clutter filter, write a function from :class:`usdenoise.comparison.work.Work` to
+:class:`usdenoise.comparison.work.Filtered` and give it a row. A filter with components returns
+:func:`usdenoise.comparison.work.keep_band` of them.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from usdenoise.comparison.contender_runs import (
-    Filtered,
-    Work,
-    denoiser,
-    run_highpass,
-    run_polynomial,
-    run_rpca,
-    run_rsvd,
-    run_soft_impute,
-)
+from usdenoise.comparison.denoiser import denoiser
+from usdenoise.comparison.randomized_svd import run_rsvd
+from usdenoise.comparison.robust_pca import run_rpca
+from usdenoise.comparison.soft_impute import run_soft_impute
+from usdenoise.comparison.temporal_filters import run_highpass, run_polynomial
+from usdenoise.comparison.work import Filtered, Work
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.options.denoise_options import DenoiseOptions
 
@@ -76,7 +77,7 @@ _TABLE = (
         "eta-decay",
         "the default of usdenoise run",
         METHODS["eta-decay"].citation,
-        denoiser(None, limit_rank=False),
+        denoiser(),
         sampled=True,
         further=_OPTIONS,
     ),
@@ -99,7 +100,7 @@ _TABLE = (
         "svd",
         "truncated SVD of the whole stack",
         "Demene et al., IEEE Trans. Med. Imaging 34(11), 2015",
-        denoiser(None, limit_rank=False),
+        denoiser(),
         defaults={"method": "svd"},
     ),
     Contender(
