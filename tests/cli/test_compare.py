@@ -130,7 +130,7 @@ def test_where_every_method_fails_the_table_says_so_without_pictures(phantom_fil
         (("--set", "rsvd.order=3"), 1, "rsvd has no parameter 'order'"),
         (("--signal", "box"), 1, "region 'box' is neither a file nor a known form"),
         (("--timeout", "0"), 1, "timeout 0 must be positive"),
-        (("--sampling", "2"), 1, "sampling 2 is outside"),
+        (("--sampling", "2"), 1, "sampling 2 must be positive and at most 1"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence_and_writes_nothing(
