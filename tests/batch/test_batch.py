@@ -447,7 +447,7 @@ def test_what_failed_while_its_input_changed_is_run_again(
         os.utime(path)
         raise InputError("the file ends early")
 
-    scan = Scan(shutil.copy2(scans / "scan2.h5", tmp_path), "scan2.h5", tmp_path / "out")
+    scan = Scan(Path(shutil.copy2(scans / "scan2.h5", tmp_path)), "scan2.h5", tmp_path / "out")
     monkeypatch.setattr(filter_scan, "run", change_and_fail)
     fields = filter_scan.filter_scan(scan, {**ARGUMENTS, "reading": {}}, None)
     assert (fields["failure"], fields["error"]) == ("input", "the file ends early")
