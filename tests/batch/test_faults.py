@@ -31,55 +31,27 @@ from tests.batch.shared import (
     write_scan,
 )
 
-STAGES = ("load", "solve", "write")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 # Every interpreter imports this module when it starts. It makes the job on scan2 stand still at a stage.
 SLOW = """
 import time
-import usdenoise.jobs.image_job as job
+from usdenoise.batch import filter_scan
+from usdenoise.formats.output_folder import OutputFolder
 
-def stand_still(name, at):
-    work = getattr(job, name)
-    def slowly(*arguments, **settings):
-        done = work(*arguments, **settings)
-        if at():
-            time.sleep(60)
-        return done
-    setattr(job, name, slowly)
+def tell_slowly(message, tell=filter_scan.ask):
+    answer = tell(message)
+    if message[0].name == "scan2.h5" and message[1:] == {message!r} != ("stage", "write"):
+        time.sleep(60)
+    return answer
 
-path = {path!r}
-if {stage!r} == "load":
-    load = job.load
-    def slowly(which, **settings):
-        acquisition = load(which, **settings)
-        if path in str(which):
-            time.sleep(60)
-        return acquisition
-    job.load = slowly
-elif {stage!r} == "solve":
-    denoise = job.denoise
-    def slowly(acquisition, *, on_iteration, **settings):
-        def stop(line):
-            on_iteration(line)
-            if slow:
-                time.sleep(60)
-        return denoise(acquisition, on_iteration=stop, **settings)
-    job.denoise = slowly
-    load = job.load
-    slow = False
-    def look(which, **settings):
-        global slow
-        slow = path in str(which)
-        return load(which, **settings)
-    job.load = look
-else:
-    draw = job.power_doppler_png
-    def slowly(*arguments, title, **settings):
-        if path in title:
-            time.sleep(60)
-        return draw(*arguments, title=title, **settings)
-    job.power_doppler_png = slowly
+filter_scan.filter_scan.__defaults__ = (tell_slowly,)
+commit = OutputFolder.commit
+def commit_slowly(folder):
+    if {message!r}[1] == "write" and folder.folder.name == "scan2":
+        time.sleep(60)
+    commit(folder)
+OutputFolder.commit = commit_slowly
 """
 
 
@@ -91,12 +63,25 @@ def scans(tmp_path: Path) -> Path:
     return tmp_path / "scans"
 
 
-def standing_still(folder: Path, stage: str, path: str = "scan2") -> dict[str, str]:
-    """The environment in which the job on `path` stands still at a stage."""
+def standing_still(folder: Path, message: tuple[str, Any]) -> dict[str, str]:
+    """The environment in which the job on scan2 stands still after a message; at "write", before files get names."""
     (folder / "slow").mkdir()
-    (folder / "slow/sitecustomize.py").write_text(SLOW.format(stage=stage, path=path))
+    (folder / "slow/sitecustomize.py").write_text(SLOW.format(message=message))
     inherited = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": f"{folder / 'slow'}{os.pathsep + inherited if inherited else ''}"}
+
+
+def run_doing(action: str, at: str, scan: Path, out: Path) -> "subprocess.CompletedProcess[str]":
+    """`usdenoise run`, which does something when it first calls a function of that name."""
+    script = (
+        "import os, signal, sys; from usdenoise.__main__ import main\n"
+        "def look(frame, event, argument):\n"
+        f"    if event == 'call' and frame.f_code.co_name == {at!r} and 'usdenoise' in frame.f_code.co_filename:\n"
+        f"        sys.setprofile(None)\n        {action}\n"
+        "sys.setprofile(look)\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "run", scan, "-o", out, *QUICK]
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
 
 
 def statuses(out: Path) -> dict[str, str]:
@@ -114,19 +99,12 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
 # ---------------------------------------------------------------- told to stop
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("stage", STAGES)
-def test_run_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
-    at = {"load": "load", "solve": "denoise", "write": "power_doppler_png"}[stage]
-    script = (
-        "import os, signal, sys; import usdenoise.jobs.image_job as job; from usdenoise.__main__ import main\n"
-        f"work = job.{at}\n"
-        f"def told(*arguments, **settings):\n    done = work(*arguments, **settings)\n"
-        f"    os.kill(os.getpid(), {int(number)})\n    return done\n"
-        f"job.{at} = told\nmain()\n"
-    )
-    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
-    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+@pytest.mark.parametrize(
+    ("at", "number"),
+    [("choose", signal.SIGTERM), ("estimate_components", signal.SIGINT), ("commit", signal.SIGTERM)],
+)
+def test_run_told_to_stop(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
+    process = run_doing(f"os.kill(os.getpid(), {int(number)})", at, scans / "scan1.h5", tmp_path / "out")
     only_ones(process, CODES[number], "interrupted; no result was left half written")
     assert files(tmp_path) == ["scans/scan1.h5", "scans/scan2.h5"]
     assert not (tmp_path / "out").exists()
@@ -147,15 +125,21 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("stage", "number"),
-    [("load", signal.SIGTERM), ("solve", signal.SIGTERM), ("write", signal.SIGINT)],
+    ("message", "number"),
+    [
+        (("stage", "load"), signal.SIGTERM),
+        (("iteration", 0), signal.SIGTERM),
+        (("stage", "write"), signal.SIGINT),
+    ],
     ids=str,
 )
-def test_batch_told_to_stop(stage: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
+def test_batch_told_to_stop(
+    message: tuple[str, Any], number: signal.Signals, scans: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, stage))
-    wait_for_line(process, {"solve": "iteration 0 scan2"}.get(stage, f"stage {stage} scan2"))
-    if stage == "write":
+    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, message))
+    wait_for_line(process, "{} {} scan2".format(*message))
+    if message[1] == "write":
         wait_for(lambda: half_written(out / "scan2"))
     # A terminal's Ctrl-C reaches every process.
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
@@ -186,7 +170,7 @@ def wait_for(condition: Any, patience_s: float = 30.0) -> None:
 
 def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    slow = standing_still(tmp_path, "write")
+    slow = standing_still(tmp_path, ("stage", "write"))
     process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 2, **slow)
     worker = int(wait_for_line(process, r"start    scan2.h5  \(process (\d+)\)")[1])
     wait_for(lambda: half_written(out / "scan2"))
@@ -206,7 +190,9 @@ def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) 
 
 def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, "write"))
+    process = start(
+        "batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, ("stage", "write"))
+    )
     wait_for_line(process, "stage write scan2")
     wait_for(lambda: half_written(out / "scan2"))
     process.kill()
@@ -223,7 +209,9 @@ def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> 
 
 def test_a_second_batch_says_who_holds_the_folder(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, "load"))
+    first = start(
+        "batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, ("stage", "load"))
+    )
     wait_for_line(first, "stage load scan2")
     only_ones(
         shell("batch", scans, "-o", out, *QUICK),
@@ -257,7 +245,7 @@ def test_a_full_disk_fails_the_scans_that_do_not_fit(scans: Path, tmp_path: Path
     assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
 
 
-def test_a_disk_too_full_for_the_table(tmp_path: Path) -> None:
+def test_a_disk_too_full_for_the_table(scans: Path, tmp_path: Path) -> None:
     process = shell(
         "batch", scans, "-o", tmp_path / "out", "-qq", before=limited(resource.RLIMIT_FSIZE, 1000)
     )
@@ -302,13 +290,8 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_path: Path) -> None:
-    script = (
-        "import os, sys; import usdenoise.jobs.image_job as job; from usdenoise.__main__ import main\nload = job.load\n"
-        f"def changed(path, **settings):\n    acquisition = load(path, **settings)\n    {CHANGES[change]}\n"
-        "    return acquisition\njob.load = changed\nmain()\n"
-    )
-    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
-    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    path, action = scans / "scan1.h5", CHANGES[change]
+    process = run_doing(f"path = {str(path)!r}; {action}", "read_stack", path, tmp_path / "out")
     only_ones(
         process,
         1,

@@ -1,23 +1,16 @@
 """Being told to stop, and finishing first what must not be cut in two."""
 
-import _thread
 import errno
-import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from usdenoise.batch import scan_process
 from usdenoise.errors import is_out_of_memory
-from usdenoise.system import signals
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
 
@@ -35,12 +28,15 @@ def usual_handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_raises_while_it_is_terminable(number: signal.Signals, code: int) -> None:
+    before = signal.getsignal(number)
     with pytest.raises(Terminated) as caught, terminable():
         os.kill(os.getpid(), number)
     assert exit_code(caught.value) == code
-    assert signal.getsignal(number) == signal.SIG_DFL
+    assert signal.getsignal(number) == before
 
 
 def test_ctrl_c_is_130() -> None:
@@ -52,99 +48,6 @@ def test_what_is_ignored_stays_ignored() -> None:
     with terminable():
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-def test_ctrl_c_is_handled_as_the_others() -> None:
-    with pytest.raises(Terminated) as caught, terminable():
-        os.kill(os.getpid(), signal.SIGINT)
-    assert exit_code(caught.value) == 130
-    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-
-
-def test_a_signal_in_an_import_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The module catches what is raised in it, as some do around what they can do without.
-    (tmp_path / "catches_all.py").write_text(
-        "import os, signal, time\n"
-        "raised = False\n"
-        "try:\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    time.sleep(0.1)\n"
-        "except BaseException:\n"
-        "    raised = True\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def work() -> None:
-        with terminable():
-            importlib.import_module("catches_all")
-            time.sleep(60)
-
-    with pytest.raises(Terminated):
-        work()
-    assert not sys.modules.pop("catches_all").raised
-
-
-@pytest.mark.parametrize("ignored", [False, True], ids=["program", "process of a scan"])
-def test_a_signal_in_a_callback_is_not_lost(ignored: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    class Referred:
-        """Anything that a weak reference may point to."""
-
-    def tell(gone: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def work() -> None:
-        with terminable():
-            if ignored:
-                signal.signal(signal.SIGTERM, scan_process._end_once)
-            referred = Referred()
-            reference = weakref.ref(referred, tell)
-            del referred
-            assert reference() is None
-            time.sleep(60)
-
-    with pytest.raises(Terminated):
-        work()
-    assert capfd.readouterr().err == ""
-
-
-def test_other_errors_in_callbacks_are_printed_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda lost: printed.append(lost.exc_type))
-
-    class Fails:
-        """An object whose end fails."""
-
-        def __del__(self) -> None:
-            raise RuntimeError
-
-    with terminable():
-        Fails()
-    assert printed == [RuntimeError]
-
-
-def test_an_import_does_not_delay_a_signal_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "takes_long.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", 0.1)
-    with pytest.raises(Terminated), terminable():
-        importlib.import_module("takes_long")
-
-
-def test_without_memory_for_a_thread_a_signal_is_not_delayed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    (tmp_path / "takes_long_too.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_thread, "start_new_thread", refuse)
-    with pytest.raises(Terminated), terminable():
-        importlib.import_module("takes_long_too")
 
 
 def test_before_a_command_a_signal_ends_the_process_at_once() -> None:
