@@ -46,7 +46,6 @@ OTHERS = {
     "usdenoise.images.metrics",
     "usdenoise.xarray",
     "usdenoise.stack.data_arrays",
-    "usdenoise.system.process_wide",
 }
 """Modules that have examples, apart from those of the public names."""
 

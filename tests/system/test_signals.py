@@ -100,22 +100,6 @@ def test_background_work_does_not_delay_the_end_of_the_process() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_failed_program_says_one_sentence_whatever_fails_at_its_end() -> None:
-    program = (
-        "import atexit, sys, traceback\n"
-        "from usdenoise.__main__ import main\n"
-        "def fails():\n"
-        "    print('late', file=sys.stderr)\n"
-        "    raise OSError(12, 'Cannot allocate memory')\n"
-        "atexit.register(fails)\n"
-        "sys.argv = ['usdenoise', 'info', 'absent.h5']\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "usdenoise: absent.h5 does not exist; check the path\n"
-
-
 @pytest.mark.parametrize(
     "error",
     [

@@ -6,13 +6,13 @@ the processors. So it runs on one thread while this package computes.
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
-
-from usdenoise.system.process_wide import ProcessWideSetting
 
 
 def available_threads() -> int:
@@ -20,47 +20,50 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def blas_on_one_thread() -> AbstractContextManager[None]:
+_LOCK = Lock()
+_n_inside = 0
+_limits: dict[int, Any] = {}
+"""Limits that hold now, by the number of libraries that were loaded when they were set."""
+
+
+@contextmanager
+def blas_on_one_thread() -> Iterator[None]:
     """Keep every BLAS that is loaded on one thread until the context ends.
 
     Contexts may be nested and may overlap between threads; the last one to end restores the numbers of threads
     that the first one found.
     """
-    return _BLAS_ON_ONE_THREAD.changed()
+    global _n_inside
+    with _LOCK:
+        # NumPy's BLAS is always loaded. SciPy brings another one, and most jobs never load it.
+        n_loaded = 1 + ("scipy.linalg" in sys.modules)
+        if n_loaded not in _limits:
+            _limits[n_loaded] = _controller_of_this_thread(n_loaded).limit(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _n_inside -= 1
+            if _n_inside == 0:
+                # The latest limit first: an earlier one knows the numbers from before all of them.
+                while _limits:
+                    n_loaded, limit = _limits.popitem()
+                    _controller_of_this_thread(n_loaded)
+                    limit.restore_original_limits()
 
 
-def _limit() -> Callable[[], None]:
-    global _n_limited
-    controller = _controller(_n_loaded())
-    _take_control(controller)
-    limiter = controller.limit(limits=1, user_api="blas")
-    _n_limited = _n_loaded()
-
-    def restore() -> None:
-        _take_control(controller)
-        limiter.restore_original_limits()
-
-    return restore
-
-
-def _take_control(controller: ThreadpoolController) -> None:
-    """Let this thread set numbers of threads: from threadpoolctl 3.8 on, only the first thread that did may do so."""
+def _controller_of_this_thread(n_loaded: int) -> ThreadpoolController:
+    # From threadpoolctl 3.8 on, only the first thread that set numbers of threads may do so again.
+    controller = _controller(n_loaded)
     for library in controller.lib_controllers:
         clear = getattr(library, "clear_controlling_thread", None)
         if clear is not None:
             clear(force=True)
-
-
-def _n_loaded() -> int:
-    # NumPy's is always loaded. SciPy brings another one, and most jobs never load it.
-    return 1 + ("scipy.linalg" in sys.modules)
+    return controller
 
 
 @cache
 def _controller(n_loaded: int) -> ThreadpoolController:
     # Looking for loaded libraries takes milliseconds, so each number of them is looked for once.
     return ThreadpoolController()
-
-
-_n_limited = 0
-_BLAS_ON_ONE_THREAD = ProcessWideSetting(_limit, lambda: _n_loaded() != _n_limited)

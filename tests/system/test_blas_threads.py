@@ -4,8 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -16,80 +14,59 @@ import usdenoise
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import blas_on_one_thread
-from usdenoise.system.process_wide import ProcessWideSetting
 
 
 def blas_threads() -> list[int]:
     return sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
-def overlapping(
-    outer: Callable[[], AbstractContextManager[None]], inner: Callable[[], AbstractContextManager[None]]
-) -> None:
-    """Enter one context in a thread, another one here, and leave the first before the second."""
+def test_an_error_inside_restores_the_threads() -> None:
+    with threadpool_limits(4, user_api="blas"):
+        threads = blas_threads()
+        with pytest.raises(ZeroDivisionError), blas_on_one_thread():
+            divmod(set(blas_threads()) == {1}, 0)
+        assert blas_threads() == threads
+
+
+def test_the_last_of_overlapping_contexts_restores_the_threads() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with outer():
+        with blas_on_one_thread():
             entered.set()
             leave.wait(60)
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    entered.wait(60)
-    with inner():
-        leave.set()
-        thread.join()
-
-
-def test_the_last_of_overlapping_contexts_restores_the_setting() -> None:
-    values = [5]
-
-    def change() -> Callable[[], None]:
-        before, values[0] = values[0], 1
-        return lambda: values.__setitem__(0, before)
-
-    setting = ProcessWideSetting(change)
-    overlapping(setting.changed, setting.changed)
-    assert values == [5]
-
-
-def test_what_appears_later_is_changed_too_and_restored() -> None:
-    values = {"first": 5}
-    changed: set[str] = set()
-
-    def change() -> Callable[[], None]:
-        before = dict(values)
-        changed.update(values)
-        values.update(dict.fromkeys(values, 1))
-        return lambda: values.update(before)
-
-    setting = ProcessWideSetting(change, lambda: set(values) != changed)
-    with setting.changed():
-        values["second"] = 7
-        with setting.changed():
-            assert values == {"first": 1, "second": 1}
-        assert values == {"first": 1, "second": 1}
-    assert values == {"first": 5, "second": 7}
-
-
-def test_an_error_inside_restores_the_setting() -> None:
-    def fail() -> None:
+    with threadpool_limits(4, user_api="blas"):
+        threads = blas_threads()
+        thread = threading.Thread(target=hold)
+        thread.start()
+        entered.wait(60)
         with blas_on_one_thread():
-            raise RuntimeError("inside")
-
-    with threadpool_limits(4, user_api="blas"):
-        threads = blas_threads()
-        with pytest.raises(RuntimeError, match="inside"):
-            fail()
+            leave.set()
+            thread.join()
+            assert set(blas_threads()) == {1}
         assert blas_threads() == threads
 
 
-def test_overlapping_contexts_of_blas() -> None:
-    with threadpool_limits(4, user_api="blas"):
-        threads = blas_threads()
-        overlapping(blas_on_one_thread, blas_on_one_thread)
-        assert blas_threads() == threads
+LATE = """
+import numpy
+from threadpoolctl import threadpool_info
+from usdenoise.system.blas_threads import blas_on_one_thread
+
+def threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+first = threads()
+with blas_on_one_thread():
+    import scipy.linalg
+    with blas_on_one_thread():
+        assert threads() == [1, 1]
+assert threads() == first * 2
+"""
+
+
+def test_a_blas_that_is_loaded_meanwhile_is_limited_and_restored() -> None:
+    subprocess.run([sys.executable, "-c", LATE], check=True)
 
 
 CONCURRENT = """
