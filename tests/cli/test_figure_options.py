@@ -2,17 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import imageio.v3 as iio
 import pytest
 
 from tests.cli.test_cli import IQ, QUICK, cli, write
-from usdenoise.cli.batch_view import LiveView
-from usdenoise.cli.console import Console
 from usdenoise.options.job_options import Display
 
 
@@ -98,33 +93,3 @@ def test_levels_are_of_the_power() -> None:
     # Levels of 20 log10 of the power are twice as far apart.
     assert Display(dynamic_range=(1.0, 2.0), db_factor=20.0).levels == (0.5, 1.0)
     assert Display(dynamic_range=30.0).levels is None
-
-
-@dataclass(frozen=True)
-class _Row:
-    scan: str
-    status: str
-    error: str = ""
-
-
-def test_a_batch_says_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    from usdenoise.cli import batch_view
-
-    clock = [0.0]
-    monkeypatch.setattr(batch_view.time, "monotonic", lambda: clock[0])
-    view: Any = LiveView(Console(), False)
-    decisions: Mapping[Any, Any] = dict.fromkeys(range(5))
-    view.planned(decisions)
-
-    def totals() -> str:
-        return str(view._table().columns[2]._cells[0])
-
-    assert totals() == "no scan is finished yet"
-    view.finished(_Row("a", "skipped"))
-    clock[0] = 20.0
-    assert totals() == "1 skipped"
-    view.finished(_Row("b", "done"))
-    assert totals() == "1 skipped, 1 done; about 1 min 0 s left"
-    for name in "cde":
-        view.finished(_Row(name, "done"))
-    assert totals() == "1 skipped, 4 done"

@@ -8,9 +8,8 @@ import pytest
 
 from tests.pictures.reports import report
 from usdenoise.cli import time_left
-from usdenoise.cli.console import duration
 from usdenoise.cli.run_summary import span, summary_rows
-from usdenoise.cli.time_left import TimeLeft
+from usdenoise.cli.time_left import BYTES_A_SECOND, START_S, Clock, duration, expected_seconds
 
 
 def rows(warned: Any = (), **fields: Any) -> dict[str, str]:
@@ -86,21 +85,25 @@ def test_durations_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_the_time_left_follows_the_size_and_the_clock(
+def test_the_time_left_follows_the_size_the_pace_and_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [50.0]
-    monkeypatch.setattr(time_left.time, "monotonic", lambda: clock[0])
+    now = [50.0]
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
     path = tmp_path / "x.h5"
     with path.open("wb") as file:
-        os.truncate(file.fileno(), int(time_left.BYTES_A_SECOND * 60))
+        os.truncate(file.fileno(), int(BYTES_A_SECOND * 60))
     (tmp_path / "x.zarr").mkdir()
     os.link(path, tmp_path / "x.zarr/c0")
-    left, whole = TimeLeft(path), TimeLeft(tmp_path / "x.zarr")
-    expected = f"about {duration(60 + time_left.START_S)} left"
-    assert (left.text, whole.text) == (expected, expected)
-    clock[0] += 30
-    assert left.text == f"about {duration(30 + time_left.START_S)} left"
-    clock[0] += 40
-    assert left.text == ""
-    assert TimeLeft(tmp_path / "nowhere").text == ""
+    expected = 60 + START_S
+    assert expected_seconds(path) == expected_seconds(tmp_path / "x.zarr") == expected
+    assert expected_seconds(tmp_path / "nowhere") == 0
+    clock = Clock()
+    assert clock.left_of(expected) == f"about {duration(expected)} left"
+    assert clock.left_of(0) == ""
+    now[0] += 30
+    assert clock.left_of(expected) == f"about {duration(expected - 30)} left"
+    assert clock.left_at_this_pace(1, 5) == "about 2 min 0 s left"
+    assert clock.left_at_this_pace(0, 5) == clock.left_at_this_pace(5, 5) == ""
+    now[0] += 40
+    assert clock.left_of(expected) == ""

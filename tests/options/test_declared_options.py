@@ -20,14 +20,14 @@ from usdenoise.options.kinds import NAMES
 
 
 @dataclass(frozen=True)
-class More(Options):
+class More(Options, group=Group.RARE):
     """Options with one more field."""
 
     strength_db: float | str = option(
-        "auto", group=Group.CUTOFFS, words=("auto",), least=0, most=9, help="Raise it against --haze."
+        "auto", "Raise it against --haze.", group=Group.CUTOFFS, words=("auto",), least=0, most=9
     )
-    haze: bool = option(True, group=Group.RARE, help="Leave out the haze.")
-    marks: tuple[str, ...] = option(("a",), group=Group.RARE, kind=NAMES, choices=("a", "b"), help="Marks.")
+    haze: bool = option(True, "Leave out the haze.")
+    marks: tuple[str, ...] = option(("a",), "Marks.", kind=NAMES, choices=("a", "b"))
 
 
 @click.command("more", cls=GroupedCommand)

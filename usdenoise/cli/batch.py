@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.batch_view import make_view
+from usdenoise.cli.batch_view import BatchView
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.console import Console, print_json, print_line, two_columns
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.options.declaration import Group
@@ -82,14 +82,7 @@ if TYPE_CHECKING:
 @option(
     Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
 )
-@option(
-    Group.MESSAGES,
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object per line: each scan, then a summary.",
-)
-@shared.verbosity_options
+@shared.messages
 def command(
     paths: tuple[Path, ...],
     output: Path,
@@ -100,9 +93,7 @@ def command(
     dry_run: bool,
     config: Path | None,
     overwrite: bool,
-    as_json: bool,
-    quiet: int,
-    verbose: int,
+    console: Console,
     **values: Any,
 ) -> None:
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
@@ -110,7 +101,7 @@ def command(
     Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
     results, unless their input, the options or the version changed. --threads is divided among the scans that
     run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
-    DIR; the page can be opened while the batch runs.
+    DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
     """
     arguments = shared.job_arguments(flags_first(values))
     dask = arguments.pop("dask", None)
@@ -122,38 +113,29 @@ def command(
     }
     from usdenoise.batch import plan_batch, run_batch
 
-    console = Console(quiet, verbose)
     if config is not None:
         console.say(f"note: options are taken from {config}")
     if dry_run:
-        _print_plan(plan_batch(paths, output, **selection), as_json)
+        for scan, decision in plan_batch(paths, output, **selection).items():
+            if console.as_json:
+                print_json({"scan": scan.name, "path": str(scan.path), "folder": str(scan.folder),
+                            "action": decision.action, "reason": decision.reason})  # fmt: skip
+            else:
+                print_line(f"{decision.action:<11}  {scan.name}  ({decision.reason})")
         return
-    with make_view(console, as_json) as view:
-        report = run_batch(
-            paths,
-            output,
-            **selection,
-            jobs=jobs,
-            dask=dask,
-            stop_on_error=stop_on_error,
-            command=["usdenoise", *sys.argv[1:]],
-            watcher=view,
-        )
-    if as_json:
-        print_json({"summary": report.summary})
-    elif not quiet:
-        print_table(_rows(report))
+    report = run_batch(
+        paths,
+        output,
+        **selection,
+        jobs=jobs,
+        dask=dask,
+        stop_on_error=stop_on_error,
+        command=["usdenoise", *sys.argv[1:]],
+        watcher=BatchView(console),
+    )
+    console.show({"summary": report.summary}, lambda: two_columns(_rows(report)))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
-
-
-def _print_plan(decisions: Any, as_json: bool) -> None:
-    for scan, decision in decisions.items():
-        if as_json:
-            print_json({"scan": scan.name, "path": str(scan.path), "folder": str(scan.folder),
-                        "action": decision.action, "reason": decision.reason})  # fmt: skip
-        else:
-            print_table([(f"{decision.action:<11}", f"{scan.name}  ({decision.reason})")])
 
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:

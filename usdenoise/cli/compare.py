@@ -1,16 +1,16 @@
 """``usdenoise compare``."""
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, duration, print_json, print_rows
+from usdenoise.cli.console import Console, columns
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.time_left import Clock
 from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
 
@@ -123,8 +123,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
 @shared.reading_options
 @shared.scale_options
 @shared.overwrite_option
-@shared.json_option
-@shared.verbosity_options
+@shared.messages
 def command(
     acquisition: Path,
     methods: tuple[str, ...],
@@ -135,9 +134,7 @@ def command(
     parameters: dict[str, dict[str, Any]],
     timeout: float,
     overwrite: bool,
-    as_json: bool,
-    quiet: int,
-    verbose: int,
+    console: Console,
     **values: Any,
 ) -> None:
     """Run several methods on ACQUISITION, and show their images and figures of merit side by side.
@@ -150,34 +147,30 @@ def command(
     from usdenoise.comparison.compare_file import compare_file
 
     display = Display(**shared.given(Display, values))
-    with Console(quiet, verbose) as console:
-        progress = _Progress(console)
-        report = compare_file(
-            acquisition,
-            output,
-            [] if methods == ("all",) else list(methods),
-            **({"sampling": sampling} if sampling else {}),
-            settings=Settings(timeout=timeout, parameters=parameters, **shared.given(DenoiseOptions, values)),
-            signal=signal,
-            background=background,
-            reading=shared.given(ReadOptions, values),
-            dynamic_range=display.dynamic_range,
-            db_factor=display.db_factor,
-            color_map=display.color_map,
-            overwrite=overwrite,
-            command=["usdenoise", *sys.argv[1:]],
-            on_row=progress.row,
-            on_start=progress.start,
-        )
+    progress = _Progress(console)
+    report = compare_file(
+        acquisition,
+        output,
+        [] if methods == ("all",) else list(methods),
+        **({"sampling": sampling} if sampling else {}),
+        settings=Settings(timeout=timeout, parameters=parameters, **shared.given(DenoiseOptions, values)),
+        signal=signal,
+        background=background,
+        reading=shared.given(ReadOptions, values),
+        dynamic_range=display.dynamic_range,
+        db_factor=display.db_factor,
+        color_map=display.color_map,
+        overwrite=overwrite,
+        command=["usdenoise", *sys.argv[1:]],
+        on_row=progress.row,
+        on_start=progress.start,
+    )
     rows = report["rows"]
     bad = [row for row in rows if row["status"] != "done"]
     for row in bad:
         console.warn(f"{row['method']} {row['status']}: {row['message']}")
-    if as_json:
-        print_json(report)
-    elif not quiet:
-        several = len({row["sampling"] for row in rows if CONTENDERS[row["method"]].sampled}) > 1
-        print_rows(*_table(rows, several))
+    several = len({row["sampling"] for row in rows if CONTENDERS[row["method"]].sampled}) > 1
+    console.show(report, lambda: columns(*_table(rows, several)))
     if bad:
         click.get_current_context().exit(FAILED)
 
@@ -187,7 +180,7 @@ class _Progress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = time.monotonic()
+        self._clock = Clock()
         self._ended, self._total = 0, 0
 
     def start(self, label: str, ended: int, total: int) -> None:
@@ -207,11 +200,8 @@ class _Progress:
         )
 
     def _left(self, ended: int) -> str:
-        """Return the expected time left in words, from the mean time of the methods that have ended."""
-        if ended == 0 or ended == self._total:
-            return ""
-        seconds = (time.monotonic() - self._began) / ended * (self._total - ended)
-        return f", about {duration(seconds)} left"
+        left = self._clock.left_at_this_pace(ended, self._total)
+        return f", {left}" if left else ""
 
 
 _COLUMNS = {

@@ -1,7 +1,7 @@
 """Narration and progress on stderr, results on stdout."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,12 +23,21 @@ class Console:
     ----------
     quiet, verbose : int
         Number of times that -q and -v were given.
+    as_json : bool
+        Whether the result is printed as JSON.
     """
 
-    def __init__(self, quiet: int = 0, verbose: int = 0) -> None:
+    def __init__(self, quiet: int = 0, verbose: int = 0, as_json: bool = False) -> None:
         self.level = verbose - quiet
+        self.as_json = as_json
+        self._quiet = quiet > 0
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        self._tasks: dict[Hashable, TaskID] = {}
+
+    @property
+    def is_animated(self) -> bool:
+        """Whether progress is shown."""
+        return self.level >= NOTE and sys.stderr.isatty()
 
     def say(self, message: str, level: int = NOTE) -> None:
         """Print a line on stderr, unless its level is above that of the console."""
@@ -43,31 +52,46 @@ class Console:
         """Print a warning, which only -qq silences."""
         self.say(f"warning: {message}", WARNING)
 
-    def begin(self, what: str, total: int | None) -> None:
-        """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name."""
-        if self.level < NOTE or not sys.stderr.isatty():
+    def begin(self, what: str, total: int | None, key: Hashable = None) -> None:
+        """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
+
+        It takes the place of the stage before it with the same key.
+        """
+        if not self.is_animated:
             return
         if self._progress is None:
             from rich.console import Console as RichConsole
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._progress = Progress(
-                TextColumn("{task.description:<8}"),
+                TextColumn("{task.description:<8}", markup=False),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}", markup=False),
+                TimeElapsedColumn(),
                 console=RichConsole(stderr=True),
                 transient=True,
             )
             self._progress.start()
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(what, total=total, note="")
+        self.end(key)
+        self._tasks[key] = self._progress.add_task(what, total=total, note="")
 
-    def advance(self, done: int, note: str = "") -> None:
-        """Move the progress bar to step `done`, with a note behind it."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, note=note)
+    def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
+        """Move the bar of a stage to step `done`, with a note behind it."""
+        if self._progress is not None and key in self._tasks:
+            self._progress.update(self._tasks[key], completed=done, note=printable(note))
+
+    def end(self, key: Hashable) -> None:
+        """Show the stage of a key no longer."""
+        if self._progress is not None and key in self._tasks:
+            self._progress.remove_task(self._tasks.pop(key))
+
+    def show(self, report: Any, lines: Callable[[], Iterable[str]]) -> None:
+        """Print the result on stdout: the report as JSON, or lines for people unless -q is given."""
+        self._stop()
+        if self.as_json:
+            print_json(report)
+        elif not self._quiet:
+            print_lines(lines())
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +99,9 @@ class Console:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -96,6 +123,12 @@ def print_line(text: str) -> None:
         raise OutputError(f"stdout cannot be written ({error.strerror}); free some space for it") from error
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on stdout."""
+    for line in lines:
+        print_line(line)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON object on one line of stdout."""
     from usdenoise.system.provenance import to_json
@@ -103,41 +136,23 @@ def print_json(value: Any) -> None:
     print_line(to_json(value))
 
 
-def print_table(rows: Iterable[tuple[str, str]]) -> None:
-    """Print names and values in two columns on stdout."""
+def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return lines with names and values."""
     rows = list(rows)
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        print_line(f"{name:<{width}}  {value}")
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in rows]
 
 
-def print_rows(headings: list[str], rows: list[list[str]]) -> None:
-    """Print a table on stdout, the first column to the left and the others to the right.
-
-    A redirected table is 200 characters wide, so that its rows are not wrapped.
-    """
-    from rich import box
-    from rich.console import Console as RichConsole
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = RichConsole(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
-    console.print(table)
+def columns(headings: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table with headings, the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = []
+    for first, *others in [headings, ["-" * width for width in widths], *rows]:
+        cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
+    return lines
 
 
 def shape_text(described: Mapping[str, Any]) -> str:
     """Return the axes and the shape of a stack in one line, for example "t 150, z 72, x 56"."""
     return ", ".join(f"{letter} {n}" for letter, n in zip(described["axes"], described["shape"], strict=True))
-
-
-def duration(seconds: float) -> str:
-    """Return a time in the two largest of hours, minutes and seconds that it has, for example "1 h 5 min"."""
-    whole = max(round(seconds), 1)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

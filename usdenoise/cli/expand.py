@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import print_json, print_table, shape_text
+from usdenoise.cli.console import Console, shape_text, two_columns
 from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
@@ -76,13 +76,9 @@ def command(
         overwrite=overwrite,
         command=["usdenoise", *sys.argv[1:]],
     )
-    if as_json:
-        print_json(report)
-    else:
-        print_table(
-            [
-                ("stack", f"{report['dataset']}, {shape_text(report)}"),
-                ("kept", f"components {report['band'][0]} to {report['band'][1] - 1}, counted from 0"),
-                ("wrote", report["output"]),
-            ]
-        )
+    rows = [
+        ("stack", f"{report['dataset']}, {shape_text(report)}"),
+        ("kept", f"components {report['band'][0]} to {report['band'][1] - 1}, counted from 0"),
+        ("wrote", report["output"]),
+    ]
+    Console(as_json=as_json).show(report, lambda: two_columns(rows))

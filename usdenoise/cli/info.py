@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import print_json, print_table
+from usdenoise.cli.console import print_json, print_lines, two_columns
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
@@ -58,7 +58,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
             rows.append(("candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"))
         for name, value in description.metadata.values.items():
             rows.append((name, f"{_plain(value)}  ({description.metadata.sources[name]})"))
-        print_table(rows)
+        print_lines(two_columns(rows))
     if description.problem is not None:
         raise InputError(description.problem)
 

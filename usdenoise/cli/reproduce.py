@@ -2,13 +2,14 @@
 
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, print_json, print_table
+from usdenoise.cli.console import Console, print_json, print_lines, two_columns
 from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
@@ -70,8 +71,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 @shared.reading_options
 @shared.threads_option(Group.EXPERIMENTS)
 @shared.overwrite_option
-@shared.json_option
-@shared.verbosity_options
+@shared.messages
 def command(
     names: tuple[str, ...],
     output: Path,
@@ -80,9 +80,7 @@ def command(
     acquisition: Path | None,
     threads: int | None,
     overwrite: bool,
-    as_json: bool,
-    quiet: int,
-    verbose: int,
+    console: Console,
     **reading: Any,
 ) -> None:
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
@@ -94,10 +92,10 @@ def command(
 
     if not names:
         titles = {name: experiment.title for name, experiment in EXPERIMENTS.items()}
-        if as_json:
+        if console.as_json:
             print_json({"experiments": titles})
         else:
-            print_table(titles.items())
+            print_lines(two_columns(titles.items()))
         return
     unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
     if unknown:
@@ -114,49 +112,45 @@ def command(
     from usdenoise.experiments.run_experiments import reproduce
     from usdenoise.experiments.setup import Setup
 
-    with Console(quiet, verbose) as console:
-        console.begin("experiments", len(chosen))
-        finished: list[str] = []
+    console.begin("experiments", len(chosen))
+    finished: list[str] = []
 
-        def advance(name: str) -> None:
-            finished.append(name)
-            console.advance(len(finished), f"{len(finished)}/{len(chosen)}")
+    def advance(name: str) -> None:
+        finished.append(name)
+        console.advance(len(finished), f"{len(finished)}/{len(chosen)}")
 
-        try:
-            summary = reproduce(
-                chosen,
-                output,
-                Setup(n_seeds, quick, acquisition, given, threads, console.say),
-                overwrite=overwrite,
-                command=["usdenoise", *sys.argv[1:]],
-                on_done=advance,
-            )
-        except KeyboardInterrupt as error:
-            error.add_note(f"{len(finished)} of {len(chosen)} experiments are written")
-            raise
-    if as_json:
-        print_json(summary)
-    elif not quiet:
-        _print(summary, output)
+    try:
+        summary = reproduce(
+            chosen,
+            output,
+            Setup(n_seeds, quick, acquisition, given, threads, console.say),
+            overwrite=overwrite,
+            command=["usdenoise", *sys.argv[1:]],
+            on_done=advance,
+        )
+    except KeyboardInterrupt as error:
+        error.add_note(f"{len(finished)} of {len(chosen)} experiments are written")
+        raise
+    console.show(summary, lambda: [*_claims(summary), f"the results are in {output}"])
 
 
-def _print(summary: dict[str, Any], output: Path) -> None:
+def _claims(summary: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that say which claims held, by experiment and in total."""
     for name, experiment in summary["experiments"].items():
-        click.echo(f"{name}: {experiment['title']} ({experiment['seconds']:.0f} s)")
+        yield f"{name}: {experiment['title']} ({experiment['seconds']:.0f} s)"
         statements: dict[str, list[dict[str, Any]]] = {}
         for claim in experiment["claims"]:
             statements.setdefault(claim["statement"], []).append(claim)
         for statement, claims in statements.items():
             text = f"{statement}: {claims[0]['wanted']}"
-            for line in textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False):
-                click.echo(f"  {line}")
+            yield from textwrap.wrap(
+                text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+            )
             for claim in claims:
                 verdict = "held" if claim["held"] else "not held"
-                click.echo(
-                    f"    {verdict:<8}  {claim['figure']:>15}  {claim['start']} start, {claim['convention']}"
-                )
-        click.echo()
+                kind = f"{claim['start']} start, {claim['convention']}"
+                yield f"    {verdict:<8}  {claim['figure']:>15}  {kind}"
+        yield ""
     for kind in summary["by_start_and_convention"]:
         counts = f"{kind['held']} of {kind['claims']} claims held"
-        click.echo(f"{kind['start']} start, {kind['convention']}: {counts}")
-    click.echo(f"the results are in {output}")
+        yield f"{kind['start']} start, {kind['convention']}: {counts}"

@@ -8,10 +8,10 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import DETAIL, Console, print_json, print_table
+from usdenoise.cli.console import DETAIL, Console, two_columns
 from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.cli.run_summary import summary_rows
-from usdenoise.cli.time_left import TimeLeft
+from usdenoise.cli.time_left import Clock, expected_seconds
 from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ class _Narrator:
     def __init__(self, console: Console, iterations: int, path: Path) -> None:
         self._console = console
         self._iterations = iterations
-        self._left = TimeLeft(path)
+        self._clock, self._expected = Clock(), expected_seconds(path)
         self._reads = False
 
     def stage(self, name: str) -> None:
         self._console.begin(name, self._iterations if name == "solve" else None)
-        self._console.advance(0, self._left.text)
+        self._console.advance(0, self._clock.left_of(self._expected))
 
     def read(self, done: int, total: int) -> None:
         if not self._reads:
@@ -45,8 +45,9 @@ class _Narrator:
     def iteration(self, line: "Iteration") -> None:
         error = "-" if line.held_out_rmse is None else f"{line.held_out_rmse:.4g}"
         damping = "-" if line.damping is None else f"{line.damping:.2e}"
+        left = self._clock.left_of(self._expected)
         self._console.advance(
-            line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}  {self._left.text}"
+            line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}  {left}"
         )
         self._console.say(
             f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
@@ -90,17 +91,14 @@ class _Narrator:
 @shared.job_options
 @config_option
 @shared.overwrite_option
-@shared.json_option
-@shared.verbosity_options
+@shared.messages
 def command(
     acquisition: Path,
     output: Path | None,
     bids: str | None,
     config: Path | None,
     overwrite: bool,
-    as_json: bool,
-    quiet: int,
-    verbose: int,
+    console: Console,
     **values: Any,
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
@@ -118,22 +116,18 @@ def command(
     use_one_heap()
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    with Console(quiet, verbose) as console:
-        if config is not None:
-            console.say(f"note: options are taken from {config}")
-        report = run(
-            acquisition,
-            output,
-            **arguments,
-            bids=bids,
-            overwrite=overwrite,
-            command=["usdenoise", *sys.argv[1:]],
-            watcher=_Narrator(console, arguments["options"].iterations, acquisition),
-        )
+    if config is not None:
+        console.say(f"note: options are taken from {config}")
+    report = run(
+        acquisition,
+        output,
+        **arguments,
+        bids=bids,
+        overwrite=overwrite,
+        command=["usdenoise", *sys.argv[1:]],
+        watcher=_Narrator(console, arguments["options"].iterations, acquisition),
+    )
     warnings = cautions(report)
     for sentence in warnings:
         console.warn(sentence)
-    if as_json:
-        print_json(report)
-    elif not quiet:
-        print_table(summary_rows(report, warnings))
+    console.show(report, lambda: two_columns(summary_rows(report, warnings)))

@@ -1,5 +1,6 @@
 """Flags that are made from the declared options, and the few others that several commands share."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from usdenoise.cli.console import Console
 from usdenoise.cli.option_groups import option
 from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
 from usdenoise.options.declaration import Group, Option, Options
@@ -197,10 +199,20 @@ json_option = option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the result as one JSON object, for scripts.",
+    help="Print the result as JSON on one line, for scripts.",
 )
-verbosity_options = _stack(
-    [
+
+
+def messages(command: Callable[..., None]) -> Any:
+    """Add -q, -v and --json to a command, which gets a console for them as its parameter `console`."""
+
+    @functools.wraps(command)
+    def with_console(quiet: int, verbose: int, as_json: bool, **values: Any) -> None:
+        with Console(quiet, verbose, as_json) as console:
+            command(console=console, **values)
+
+    flags = (
+        json_option,
         option(
             Group.MESSAGES,
             "-q",
@@ -209,5 +221,5 @@ verbosity_options = _stack(
             help="Print no summary and no notes; twice, no warnings either.",
         ),
         option(Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."),
-    ]
-)
+    )
+    return _stack(flags)(with_console)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, print_json, print_table, shape_text
+from usdenoise.cli.console import Console, shape_text, two_columns
 from usdenoise.cli.option_groups import GroupedCommand, option
 from usdenoise.options import PhantomSettings
 from usdenoise.options.declaration import Group
@@ -34,16 +34,13 @@ from usdenoise.options.declaration import Group
 @option(Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack.")
 @shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
-@shared.json_option
-@shared.verbosity_options
+@shared.messages
 def command(
     out: Path,
     terms: bool,
     threads: int | None,
     overwrite: bool,
-    as_json: bool,
-    quiet: int,
-    verbose: int,
+    console: Console,
     **values: Any,
 ) -> None:
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
@@ -56,30 +53,22 @@ def command(
 
     settings = PhantomSettings(**shared.given(PhantomSettings, values))
     began = time.perf_counter()
-    with Console(quiet, verbose) as console:
-        console.begin("frames", settings.n_frames)
-        summary = simulate_to_file(
-            out,
-            settings,
-            terms=terms,
-            threads=threads,
-            overwrite=overwrite,
-            command=["usdenoise", *sys.argv[1:]],
-            on_frames=console.advance,
-        )
-    if as_json:
-        print_json(summary)
-    elif not quiet:
-        letters = "zxyt" if len(settings.shape) == 4 else "zxt"
-        shape = shape_text({"axes": letters, "shape": settings.shape})
-        print_table(
-            [
-                (
-                    "phantom",
-                    f"{shape}, {'real' if settings.real else 'complex'}, seed {settings.seed}",
-                ),
-                ("vessels", f"{100 * summary['vessel_fraction']:.1f} % of the pixels"),
-                ("time", f"{time.perf_counter() - began:.1f} s"),
-                ("wrote", summary["path"]),
-            ]
-        )
+    console.begin("frames", settings.n_frames)
+    summary = simulate_to_file(
+        out,
+        settings,
+        terms=terms,
+        threads=threads,
+        overwrite=overwrite,
+        command=["usdenoise", *sys.argv[1:]],
+        on_frames=console.advance,
+    )
+    letters = "zxyt" if settings.is_volume else "zxt"
+    shape = shape_text({"axes": letters, "shape": settings.shape})
+    rows = [
+        ("phantom", f"{shape}, {'real' if settings.real else 'complex'}, seed {settings.seed}"),
+        ("vessels", f"{100 * summary['vessel_fraction']:.1f} % of the pixels"),
+        ("time", f"{time.perf_counter() - began:.1f} s"),
+        ("wrote", summary["path"]),
+    ]
+    console.show(summary, lambda: two_columns(rows))

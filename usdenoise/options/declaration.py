@@ -160,34 +160,38 @@ class Option:
         return low <= number <= high and not (self.positive and number <= 0) and math.isfinite(number)
 
 
-def option(default: Any, *, group: Group, help: str, **settings: Any) -> Any:
+def option(default: Any, help: str, **settings: Any) -> Any:
     """Declare a field as an option.
 
     Parameters
     ----------
     default : object
         Default value.
-    group : Group
-        Heading of the help.
     help : str
         What the option changes, and when one would touch it.
     **settings
-        `kind`, where the type of the field does not tell it, and the other attributes of :class:`Option`.
+        `kind`, where the type of the field does not tell it, `group`, where it is not that of the class, and the other
+        attributes of :class:`Option`.
 
     Examples
     --------
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class Smoothing(Options):
-    ...     width_mm: float = option(0.5, group=Group.OUTPUTS, positive=True, help="Width of the filter.")
+    ... class Smoothing(Options, group=Group.OUTPUTS):
+    ...     width_mm: float = option(0.5, "Width of the filter. Raise it when edges are rough.", positive=True)
     >>> Smoothing.declared["width_mm"].flag
     '--width'
     """
-    return field(default=default, metadata={"group": group, "help": help, **settings})
+    return field(default=default, metadata={"help": help, **settings})
 
 
 class Options:
     """Base of the option classes, dataclasses whose fields are made by :func:`option`.
+
+    Parameters
+    ----------
+    group : Group
+        Heading of the options of a class in the help, unless they name another one.
 
     Attributes
     ----------
@@ -197,11 +201,11 @@ class Options:
 
     declared: ClassVar[Mapping[str, Option]] = {}
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, group: Group) -> None:
         super().__init_subclass__()
         own = {name: made for name, made in vars(cls).items() if isinstance(made, Field)}
         cls.declared = dict(cls.declared) | {
-            name: _declared(name, cls.__annotations__[name], made) for name, made in own.items()
+            name: _declared(name, cls.__annotations__[name], group, made) for name, made in own.items()
         }
         PYTHON_NAMES.update(
             (entry.flag, f"{entry.name}=False" if entry.default is True else entry.name)
@@ -229,8 +233,8 @@ class Options:
         """
 
 
-def _declared(name: str, annotation: Any, made: "Field[Any]") -> Option:
-    settings = dict(made.metadata)
+def _declared(name: str, annotation: Any, group: Group, made: "Field[Any]") -> Option:
+    settings = {"group": group, **made.metadata}
     types = get_args(annotation) or (annotation,)
     kind = settings.pop("kind", None) or next(
         KINDS[kind] for kind in (int, float, bool, str) if kind in types

@@ -11,7 +11,7 @@ from usdenoise.options.kinds import FRAME_NUMBERS
 
 
 @dataclass(frozen=True)
-class DenoiseOptions(Options):
+class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """Options of :func:`usdenoise.denoise`. None means the default.
 
     Raises
@@ -30,147 +30,139 @@ class DenoiseOptions(Options):
 
     method: str = option(
         "eta-decay",
-        group=Group.ESTIMATOR,
+        "How the components are estimated. svd is the full SVD: exact, for small stacks without missing "
+        "entries.",
         choices=("eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"),
-        help="How the components are estimated. svd is the full SVD: exact, for small stacks without missing entries.",
     )
     rank: int | str = option(
         "auto",
+        "Number of components to estimate. Raise it when tissue reaches the last one.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=1,
-        help="Number of components to estimate. Raise it when tissue reaches the last one.",
     )
     """ "auto" takes the components above the noise and 16 more, at most 100 or what the sample determines, and as many
     as given cutoffs need. Where the rest of the stack is kept, those far beyond the tissue are left out."""
     sampling: float = option(
         0.5,
-        group=Group.ESTIMATOR,
+        "Fraction of the entries to sample in each sampled pixel. It decides the quality with --refit none.",
         metavar="P",
         positive=True,
         most=1,
-        help="Fraction of the entries to sample in each sampled pixel. It decides the quality with --refit none.",
     )
     """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
     components; the refit then uses all entries."""
-    seed: int = option(
-        0,
-        group=Group.ESTIMATOR,
-        least=0,
-        help="Seed of every random choice. The same seed gives the same result.",
-    )
-    iterations: int = option(10, group=Group.RARE, least=0, help="Largest number of iterations.")
+    seed: int = option(0, "Seed of every random choice. The same seed gives the same result.", least=0)
+    iterations: int = option(10, "Largest number of iterations.", group=Group.RARE, least=0)
     decay: float = option(
         0.5,
+        "Ratio of each damping to the one before; 1 keeps the damping constant.",
         group=Group.RARE,
         metavar="BETA",
         positive=True,
         most=1,
-        help="Ratio of each damping to the one before; 1 keeps the damping constant.",
     )
     damping: float | None = option(
         None,
+        "First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. It follows from the "
+        "data unless given.",
         group=Group.RARE,
         metavar="ETA0",
         least=0,
-        help="First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. It follows from the data "
-        "unless given.",
     )
     """In the units of the singular values. Unless given, it is sqrt(f) at the start for eta-decay, the noise level for
     precgd, and the noise edge for scaledgd-lambda."""
     step: float | None = option(
         None,
+        "Step size tau of the descent, relative to the objective. Lower it if the solver diverges.",
         group=Group.RARE,
         metavar="TAU",
         positive=True,
-        help="Step size tau of the descent, relative to the objective. Lower it if the solver diverges.",
     )
     """For the sum-of-squares objective divided by the sampling fraction."""
     alpha: float | None = option(
         None,
+        "Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either --step or --alpha.",
         group=Group.RARE,
         metavar="ALPHA",
         positive=True,
-        help="Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either --step or --alpha.",
     )
     ridge: float | str = option(
         "auto",
+        "Penalty on the factors, in units of the noise edge. A larger one shrinks weak components more.",
         group=Group.RARE,
         words=("auto",),
         least=0,
-        help="Penalty on the factors, in units of the noise edge. A larger one shrinks weak components more.",
     )
     """On the squared norms of the factors. It decays with the damping to this value. "auto" is 0.5, or none for the
     start "pixels", which has a ridge for each component."""
     init: str = option(
         "pixels",
+        "Start of the iteration. pixels: a pixel subset with all frames. spectral: the paper's start. random, "
+        "small: random factors of the size of the data, or near zero.",
         group=Group.RARE,
         choices=("pixels", "spectral", "random", "small"),
-        help="Start of the iteration. pixels: a pixel subset with all frames. spectral: the paper's start. random, small: "
-        "random factors of the size of the data, or near zero.",
     )
     patience: int = option(
         1,
+        "Stop after N iterations without a lower held-out error; 0 does all iterations.",
         group=Group.RARE,
         least=0,
-        help="Stop after N iterations without a lower held-out error; 0 does all iterations.",
     )
     """The best factors are kept; 0 keeps the last ones."""
     low_cutoff: int | str = option(
         "auto",
+        "Remove the N largest components as clutter. Raise it when haze remains over the image, lower it when "
+        "vessels fade.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=0,
-        help="Remove the N largest components as clutter. Raise it when haze remains over the image, lower it when "
-        "vessels fade.",
     )
     """The band [low, high) is kept, counted from 0."""
     high_cutoff: int | str = option(
         "none",
+        "Drop components from N on. rank keeps only the estimated ones, for a cleaner image of strong blood; "
+        "none keeps all, the residual too.",
         group=Group.CUTOFFS,
         words=("rank", "none"),
         # A band that ends at component 0 would keep nothing.
         least=1,
-        help="Drop components from N on. rank keeps only the estimated ones, for a cleaner image of strong blood; none "
-        "keeps all, the residual too.",
     )
     local_cutoff: bool = option(
         False,
+        "Take the components near the low cutoff out pixel by pixel, as far as they are tissue there. Use it "
+        "when vessels fade and haze remains.",
         group=Group.CUTOFFS,
-        help="Take the components near the low cutoff out pixel by pixel, as far as they are tissue there. Use it when "
-        "vessels fade and haze remains.",
     )
     """This is for the filtered stack and its power: the blood map is made so in any case (docs/blood.md)."""
     refit: str = option(
         "all",
-        group=Group.ESTIMATOR,
+        "Fit the factors to all observed entries at the end; none uses the sample alone, as the paper does.",
         choices=("all", "none"),
-        help="Fit the factors to all observed entries at the end; none uses the sample alone, as the paper does.",
     )
     """The refit is one step of subspace iteration."""
     bad_frames: str | tuple[int, ...] = option(
         "auto",
+        "Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that are damaged or unlike "
+        "the others; keep leaves none out.",
         group=Group.FRAMES,
         kind=FRAME_NUMBERS,
         words=("auto", "keep"),
         metavar="LIST",
-        help="Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that are damaged or unlike the "
-        "others; keep leaves none out.",
     )
     """Counted from 0 in the frames that were read. "auto" leaves out a fifth of the frames at most."""
     precision: str = option(
         "single",
+        "Precision of the stored values; double takes twice the memory.",
         group=Group.RARE,
         choices=("single", "double"),
-        help="Precision of the stored values; double takes twice the memory.",
     )
     """Sums are in double precision either way."""
     threads: int | None = option(
         None,
-        group=Group.ESTIMATOR,
+        "Number of threads, all processors unless given. Lower it to leave some to others; the result stays "
+        "the same.",
         least=1,
-        help="Number of threads, all processors unless given. Lower it to leave some to others; the result stays the "
-        "same.",
     )
 
     def check(self) -> None:

@@ -21,7 +21,7 @@ of the file's unit; or None for a range that suits the image."""
 
 
 @dataclass(frozen=True)
-class Output(Options):
+class Output(Options, group=Group.OUTPUTS):
     """What a job writes next to, or instead of, the filtered stack.
 
     Raises
@@ -36,55 +36,36 @@ class Output(Options):
     400
     """
 
-    compression: str = option(
-        "none", group=Group.OUTPUTS, choices=("none", "gzip"), help="Compression of the stored stack."
-    )
+    compression: str = option("none", "Compression of the stored stack.", choices=("none", "gzip"))
     keep_factors: bool = option(
         False,
-        group=Group.OUTPUTS,
-        help="Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
+        "Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
     )
-    stack: bool = option(
-        True,
-        group=Group.OUTPUTS,
-        help="Leave out the filtered stack to save disk space. Needs --keep-factors.",
-    )
+    stack: bool = option(True, "Leave out the filtered stack to save disk space. Needs --keep-factors.")
     products: tuple[str, ...] = option(
         ("power", "blood"),
-        group=Group.OUTPUTS,
+        "Pictures to make: power, blood, directional, signed, velocity.",
         kind=NAMES,
         choices=PRODUCTS,
-        help="Pictures to make: power, blood, directional, signed, velocity.",
     )
     """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
     window: int | None = option(
         None,
-        group=Group.OUTPUTS,
+        "Filter N frames at a time and write a sequence of images. For long acquisitions. Frames that are "
+        "left over make a shorter window; one or two join the last window.",
         least=2,
-        help="Filter N frames at a time and write a sequence of images. For long acquisitions. Frames that are left over "
-        "make a shorter window; one or two join the last window.",
     )
     """The sequence takes the place of the stack, and each window has a clutter subspace of its own."""
     stride: int | None = option(
         None,
-        group=Group.OUTPUTS,
+        "Frames from one window to the next; fewer than the window make windows overlap.",
         metavar="M",
         least=1,
         shown="the window",
-        help="Frames from one window to the next; fewer than the window make windows overlap.",
     )
-    movie: str | None = option(
-        None,
-        group=Group.OUTPUTS,
-        choices=("gif", "mp4"),
-        help="Write the sequence as a film. Needs --window.",
-    )
-    nifti: bool = option(
-        False, group=Group.OUTPUTS, help="Write the sequence as NIfTI with a JSON sidecar. Needs --window."
-    )
-    html: bool = option(
-        True, group=Group.OUTPUTS, help="Leave out <stem>_report.html, the report as a page for the browser."
-    )
+    movie: str | None = option(None, "Write the sequence as a film. Needs --window.", choices=("gif", "mp4"))
+    nifti: bool = option(False, "Write the sequence as NIfTI with a JSON sidecar. Needs --window.")
+    html: bool = option(True, "Leave out <stem>_report.html, the report as a page for the browser.")
 
     def check(self) -> None:
         """Check that something is kept, and that what windows need or exclude is so."""
@@ -112,7 +93,7 @@ class Output(Options):
 
 
 @dataclass(frozen=True)
-class Display(Options):
+class Display(Options, group=Group.OUTPUTS):
     """Options of the pictures.
 
     Raises
@@ -129,50 +110,42 @@ class Display(Options):
 
     dynamic_range: DynamicRange = option(
         None,
-        group=Group.OUTPUTS,
+        "Range of the pictures in dB below the maximum. MIN,MAX sets two levels in dB of the power itself, "
+        "for one scale over all scans of a study.",
         kind=LEVELS,
         shown="suits the image",
-        help="Range of the pictures in dB below the maximum. MIN,MAX sets two levels in dB of the power itself, for one "
-        "scale over all scans of a study.",
     )
     db_factor: float = option(
         10.0,
+        "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
         group=Group.RARE,
         choices=(10.0, 20.0),
-        help="Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
     )
     cutoff_figure: bool = option(
-        False,
-        group=Group.OUTPUTS,
-        help="Draw how the low cutoff was chosen. Use it when the report says unsure.",
+        False, "Draw how the low cutoff was chosen. Use it when the report says unsure."
     )
     color_map: str = option(
         COLOR_MAPS[0],
-        group=Group.OUTPUTS,
+        "Colours of power. In all but hot, equal steps in dB look equally large.",
         choices=COLOR_MAPS,
         flag="--cmap",
-        help="Colours of power. In all but hot, equal steps in dB look equally large.",
     )
     figure_formats: tuple[str, ...] = option(
         FORMATS[:1],
-        group=Group.OUTPUTS,
+        "Formats of the figures, any of png, pdf and svg with commas.",
         kind=NAMES,
         choices=FORMATS,
         flag="--figure-format",
         metavar="LIST",
-        help="Formats of the figures, any of png, pdf and svg with commas.",
     )
     movie_speed: float = option(
         1.0,
-        group=Group.OUTPUTS,
+        "How many times faster than in reality the film plays. Use 0.1 for slow motion.",
         kind=POSITIVE,
         shown="1, real time",
-        help="How many times faster than in reality the film plays. Use 0.1 for slow motion.",
     )
     frames_figure: bool = option(
-        False,
-        group=Group.OUTPUTS,
-        help="Draw curves over the frames above a carpet plot. Use it when frames look bad.",
+        False, "Draw curves over the frames above a carpet plot. Use it when frames look bad."
     )
 
     @property

@@ -22,7 +22,7 @@ MOST_CORRELATION = 100
 
 
 @dataclass(frozen=True)
-class PhantomSettings(Options):
+class PhantomSettings(Options, group=Group.PHANTOM):
     """Settings of a simulated acquisition. Pixels are one wavelength apart in every direction.
 
     Raises
@@ -33,140 +33,119 @@ class PhantomSettings(Options):
 
     shape: tuple[int, ...] = option(
         (128, 96, 400),
-        group=Group.PHANTOM,
+        "Pixels in depth, width (and elevation), and frames.",
         kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
-        help="Pixels in depth, width (and elevation), and frames.",
     )
-    frame_rate_hz: float = option(
-        1000.0,
-        group=Group.PHANTOM,
-        metavar="HZ",
-        positive=True,
-        help="Frames per second.",
-    )
+    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", positive=True)
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
     center_frequency_hz: float = option(
         15e6,
-        group=Group.PHANTOM,
+        "Centre frequency of the pulse. The pixel pitch is its wavelength.",
         metavar="HZ",
         positive=True,
         shown="15e6",
-        help="Centre frequency of the pulse. The pixel pitch is its wavelength.",
     )
     clutter_to_blood_db: float = option(
         40.0,
-        group=Group.PHANTOM,
+        "Mean power of tissue over that of blood. Raise it for a harder phantom.",
         metavar="DB",
         least=-MOST_DB,
         most=MOST_DB,
-        help="Mean power of tissue over that of blood. Raise it for a harder phantom.",
     )
     """In dB (10 log10), of the tissue over all pixels and the blood in the vessels, both without the attenuation."""
     blood_to_noise_db: float = option(
         6.0,
-        group=Group.PHANTOM,
+        "Mean power of blood over that of noise at the bottom of the image; inf leaves the noise out.",
         metavar="DB",
-        help="Mean power of blood over that of noise at the bottom of the image; inf leaves the noise out.",
     )
     """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
     `noise_gain_db + attenuation_db`."""
-    seed: int = option(
-        0,
-        group=Group.PHANTOM,
-        kind=NATURAL,
-        help="Seed of the phantom. The same seed gives the same phantom.",
-    )
-    real: bool = option(False, group=Group.PHANTOM, help="Simulate real RF instead of complex IQ.")
+    seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", kind=NATURAL)
+    real: bool = option(False, "Simulate real RF instead of complex IQ.")
     sound_speed_m_s: float = 1540.0
     """Speed of sound in m/s, by default the usual value for soft tissue. It has no flag."""
     noise_gain_db: float = option(
         0.0,
+        "How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
         group=Group.RARE,
         metavar="DB",
         least=0,
         most=MOST_GAIN_DB,
-        help="How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
     )
     """20 log10 of amplitudes, linear in dB over the depth."""
     noise_correlation_pixels: float = option(
         0.0,
+        "Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
         group=Group.RARE,
         metavar="PIXELS",
         least=0,
         most=MOST_CORRELATION,
-        help="Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
     )
     """Two pixels at the distance d are then correlated at exp(-d^2 / (4 s^2)). In a real phantom this is the
     correlation of the complex noise that is modulated."""
     attenuation_db: float = option(
         0.0,
+        "Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
         group=Group.RARE,
         metavar="DB",
         least=0,
         most=MOST_GAIN_DB,
-        help="Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
     )
     max_speed_mm_s: float | None = option(
         None,
+        "Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with "
+        "the frame rate so that none does.",
         group=Group.RARE,
         metavar="MM_S",
         positive=True,
-        help="Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with the "
-        "frame rate so that none does.",
     )
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
     thin_vessels: int = option(
-        0,
-        group=Group.RARE,
-        kind=NATURAL,
-        help="Number of additional vessels that are 1 to 2 pixels wide.",
+        0, "Number of additional vessels that are 1 to 2 pixels wide.", group=Group.RARE, kind=NATURAL
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""
     capillary_db: float | None = option(
         None,
+        "Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of "
+        "the vessels. By default there is none.",
         group=Group.RARE,
         metavar="DB",
         least=-MOST_DB,
         most=MOST_DB,
-        help="Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of the "
-        "vessels. By default there is none.",
     )
     bad_frames: int = option(
-        0,
-        group=Group.RARE,
-        kind=NATURAL,
-        help="Number of frames with electrical interference, at random times.",
+        0, "Number of frames with electrical interference, at random times.", group=Group.RARE, kind=NATURAL
     )
     bad_frame_level: float = option(
         3.0,
+        "Rms of the interference over that of tissue and blood.",
         group=Group.RARE,
         positive=True,
         most=MOST_LEVEL,
-        help="Rms of the interference over that of tissue and blood.",
     )
     jerk_pixels: float = option(
         0.0,
+        "Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
         group=Group.RARE,
         metavar="PIXELS",
         least=-MOST_MOTION,
         most=MOST_MOTION,
-        help="Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
     )
     drift_pixels: float = option(
         0.0,
+        "Displacement of the image from the first frame to the last.",
         group=Group.RARE,
         metavar="PIXELS",
         least=-MOST_MOTION,
         most=MOST_MOTION,
-        help="Displacement of the image from the first frame to the last.",
     )
     breathing: tuple[float, float] | None = option(
         None,
+        "Amplitude and rate of a periodic displacement of the image. By default there is none.",
         group=Group.RARE,
         kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3)),
-        help="Amplitude and rate of a periodic displacement of the image. By default there is none.",
     )
 
     def check(self) -> None:

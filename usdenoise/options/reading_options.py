@@ -10,7 +10,7 @@ from usdenoise.options.kinds import FRAMES, NUMBER, POSITIVE, positive_numbers
 
 
 @dataclass(frozen=True)
-class ReadOptions(Options):
+class ReadOptions(Options, group=Group.INPUT):
     """What to read from a file, and metadata that override those of the file; None takes those of the file.
 
     Raises
@@ -20,45 +20,36 @@ class ReadOptions(Options):
     """
 
     dataset: str | None = option(
-        None,
-        group=Group.INPUT,
-        metavar="NAME",
-        help="Name of the stack in the file. Needed when the file holds several.",
+        None, "Name of the stack in the file. Needed when the file holds several.", metavar="NAME"
     )
     axes: str | None = option(
         None,
-        group=Group.INPUT,
+        "Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
+        "wrong order.",
         metavar="ORDER",
-        help="Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a wrong "
-        "order.",
     )
     """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
     frames: slice | None = option(
-        None,
-        group=Group.INPUT,
-        kind=FRAMES,
-        help="Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.",
+        None, "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.", kind=FRAMES
     )
     frame_rate_hz: float | None = option(
         None,
-        group=Group.INPUT,
+        "Frames per second. Use it if the file has no frame rate, or a wrong one.",
         kind=POSITIVE,
         metavar="HZ",
-        help="Frames per second. Use it if the file has no frame rate, or a wrong one.",
     )
     """After compounding."""
     spacing_mm: tuple[float, ...] | None = option(
         None,
-        group=Group.INPUT,
+        "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
+        "has no pixel pitch, or a wrong one.",
         kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4)),
-        help="Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file has no "
-        "pixel pitch, or a wrong one.",
     )
     allow_external: bool = option(
         False,
+        "Also read files outside the folder of the input that the input names or links to. Use it only for "
+        "files that you trust.",
         group=Group.RARE,
-        help="Also read files outside the folder of the input that the input names or links to. Use it only for files "
-        "that you trust.",
     )
 
     @property

@@ -1,0 +1,55 @@
+"""What a person sees on a terminal while a command works: bars that go away, and failures that stay."""
+
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.batch.shared import write_scan
+
+
+def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
+    """Return the exit code, stdout, and what was on the terminal, of a command whose stderr is one."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=slave, env=environment, text=True
+    ) as process:
+        os.close(slave)
+        shown = b""
+        # The terminal has no other end when the command has ended.
+        with suppress(OSError):
+            while part := os.read(master, 1 << 16):
+                shown += part
+        os.close(master)
+        printed = process.communicate()[0]
+    return process.returncode, printed, shown.decode()
+
+
+def test_a_run_shows_its_stages(tmp_path: Path) -> None:
+    scan = write_scan(tmp_path / "x.h5")
+    code, printed, shown = on_a_terminal("run", scan, "-o", tmp_path / "out", "--rank", 3)
+    assert code == 0
+    assert "wrote" in printed
+    for word in ("load", "about", "s left", "write"):
+        assert word in shown, word
+    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", "--rank", 3, "-q")
+    assert (code, shown) == (0, "")
+
+
+def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_scan(tmp_path / f"scans/{name}[1].h5")
+    (tmp_path / "scans/bad.h5").write_bytes(b"no stack")
+    code, printed, shown = on_a_terminal(
+        "batch", tmp_path / "scans", "-o", tmp_path / "out", "--jobs", 1, "--rank", 3, "--low-cutoff", 1
+    )
+    assert code == 1
+    assert "3: 2 done" in printed
+    for word in ("scans", "1/3: 1 done", "2/3: ", "a[1].h5", "left", "failed   3/3  bad.h5  "):
+        assert word in shown, word
+    assert "done     1/3" not in shown
