@@ -10,12 +10,12 @@ determine the components that are removed. That the last stage is the default ru
 before anything is compared.
 """
 
-import argparse
 from contextlib import contextmanager
 
 import numpy as np
 
-from tests.benchmarks.quality import oracle, terms
+from tests.benchmarks.quality import terms
+from tests.benchmarks.shared import command_line, oracle, seeds_of
 from usdenoise import denoise
 from usdenoise.components import fit_sample
 from usdenoise.errors import OptionError
@@ -63,12 +63,9 @@ def run(stack, truth, cutoff, sampling, stage, refit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--first-seed", type=int, default=700)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, seeds=4, first_seed=700)
     found = {}
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+    for seed in seeds_of(arguments):
         (tissue, blood, noise), truth = terms(SHAPE, seed)
         for clutter in CLUTTER_DB:
             stack = tissue * 10 ** (clutter / 20) + blood + noise * 10 ** (-BLOOD_TO_NOISE_DB / 20)

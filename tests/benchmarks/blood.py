@@ -7,38 +7,28 @@ stack both the power Doppler and the blood map are measured, so that the default
 Before anything is compared, the full SVD's power Doppler is asserted to be numpy's on the first stack.
 """
 
-import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.quality import oracle
+from tests.benchmarks.shared import command_line, mean_power, oracle, phantom, seeds_of
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation, detection_auc
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom import PhantomSettings
 
 SIZES = ((100, 80, 400), (80, 64, 200))
 CLUTTER = 10 ** (40 / 20)
 GAIN_DB = 20.0
 
 
-def terms(settings):
-    """Tissue and blood of unit power, noise of unit power at the bottom row, each (n_z, n_x, n_frames)."""
-    with ThreadExecutor() as executor:
-        phantom = Phantom(settings, executor)
-        parts = phantom.frames(np.arange(settings.n_frames))
-    tissue, blood, noise = (np.moveaxis(term, 0, -1) for term in (parts.tissue, parts.blood, parts.noise))
-    return phantom.mask, tissue, blood, noise
-
-
 def phantoms(shape, seed):
     """Mask, tissue 40 dB over blood, blood, white noise and noise correlated over one pixel, both of unit power."""
-    levels = {"clutter_to_blood_db": 40.0, "blood_to_noise_db": 0.0, "seed": seed}
-    mask, tissue, blood, white = terms(PhantomSettings(shape, **levels))
-    correlated = terms(PhantomSettings(shape, noise_correlation_pixels=1.0, **levels))[3]
-    return mask, tissue, blood, white, correlated
+    white = PhantomSettings(shape, clutter_to_blood_db=40.0, blood_to_noise_db=0.0, seed=seed)
+    made, *terms = phantom(white, ("tissue", "blood", "noise"))
+    _, correlated = phantom(replace(white, noise_correlation_pixels=1.0), ("noise",))
+    return made.mask, *terms, correlated
 
 
 def amplitude(shape, bottom_db, gain_db):
@@ -138,7 +128,7 @@ def draw(folder, name, images):
 
 def one_phantom(shape, seed, pictures):
     mask, tissue, blood, white, correlated = phantoms(shape, seed)
-    truth = np.mean(np.abs(blood) ** 2, axis=-1, dtype=np.float64)
+    truth = mean_power(blood)
     noises = {"white": white, "correlated": correlated}
     record = {"shape": shape, "seed": seed, "cases": {}}
     for name, (kind, bottom_db, gain_db) in CASES.items():
@@ -185,18 +175,11 @@ def table(records):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=300)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--pictures", type=Path)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, seeds=3, first_seed=300, json=Path, pictures=Path)
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     records = [
-        one_phantom(shape, seed, arguments.pictures)
-        for shape in SIZES
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+        one_phantom(shape, seed, arguments.pictures) for shape in SIZES for seed in seeds_of(arguments)
     ]
     table(records)
     if arguments.json is not None:

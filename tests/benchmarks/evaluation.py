@@ -8,9 +8,7 @@ size ready in memory. Sampling the entries and gathering them for the sparse eva
 once an evaluation, and are left out.
 """
 
-import argparse
 import platform
-import statistics
 import time
 from functools import partial
 
@@ -18,17 +16,12 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
+from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
 from usdenoise.system.blas_threads import available_threads
-
-
-def seconds(action):
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
 
 
 def check(problem, factors, matrix):
@@ -54,13 +47,29 @@ def check(problem, factors, matrix):
     assert abs(evaluation.value / (loss / problem.sample.n_fitted) - 1) < 1e-5
 
 
+def against_products(problem, factors, matrix, repeats):
+    """Seconds of the evaluation and of the bare products, in turn."""
+    u, v = factors
+
+    def products():
+        # The executor keeps BLAS on one thread as long as it is open.
+        with threadpool_limits(available_threads(), user_api="blas"):
+            u @ v.conj().T
+            matrix @ v
+            u.conj().T @ matrix
+
+    def warm_up(name):
+        if name == "ours":
+            # The threads of a BLAS keep the processors busy for a while after they have done.
+            time.sleep(0.2)
+            problem.evaluate(factors)
+
+    products()
+    return timed_in_turn({"ours": partial(problem.evaluate, factors), "products": products}, repeats, warm_up)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pixels", type=int, default=26000)
-    parser.add_argument("--frames", type=int, default=2400)
-    parser.add_argument("--rank", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, pixels=26000, frames=2400, rank=100, repeats=5)
     m, n, r = arguments.pixels, arguments.frames, arguments.rank
     print(
         f"{platform.machine()}, {available_threads()} threads, numpy {np.__version__}, scipy {scipy.__version__}"
@@ -75,28 +84,12 @@ def main():
             for start in range(0, m, 1000):
                 matrix[start : start + 1000] = gaussian(rng, (len(matrix[start : start + 1000]), n), dtype)
 
-            def unlimited():
-                # The executor keeps BLAS on one thread as long as it is open.
-                with threadpool_limits(available_threads(), user_api="blas"):
-                    bare()
-
-            def bare(u=factors[0], v=factors[1], residual=matrix):
-                u @ v.conj().T
-                residual @ v
-                u.conj().T @ residual
-
             for fraction in (0.5, 0.05):
                 problem = CompletionProblem(matrix, draw_entries((m, n), fraction, 0), executor)
                 check(problem, factors, matrix)
-                unlimited()
-                pairs = []
-                for _ in range(arguments.repeats):
-                    # The threads of a BLAS keep the processors busy for a while after they have done.
-                    time.sleep(0.2)
-                    problem.evaluate(factors)
-                    pairs.append((seconds(partial(problem.evaluate, factors)), seconds(unlimited)))
-                ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-                ratio = statistics.median(a / b for a, b in pairs)
+                times = against_products(problem, factors, matrix, arguments.repeats)
+                ours, theirs = medians(times).values()
+                ratio = median_ratio(*times.values())
                 kernel = "sparse" if problem.is_sparse(r) else "dense"
                 print(
                     f"{np.dtype(dtype).name:<10} {fraction:>5} {kernel:<7} {ours:>9.3f} {theirs:>9.3f} {ratio:>6.2f}"
@@ -112,9 +105,9 @@ def paths(matrix, executor, repeats, fraction=0.05, rank=20):
     problems = [CompletionProblem(matrix, sample, executor, kernel) for kernel in ("dense", "sparse")]
     for problem in problems:
         check(problem, factors, matrix)
-    pairs = [[seconds(partial(problem.evaluate, factors)) for problem in problems] for _ in range(repeats)]
-    dense, sparse = (statistics.median(side) for side in zip(*pairs, strict=True))
-    ratio = statistics.median(a / b for a, b in pairs)
+    times = timed_in_turn({problem: partial(problem.evaluate, factors) for problem in problems}, repeats)
+    dense, sparse = medians(times).values()
+    ratio = median_ratio(*times.values())
     print(
         f"{matrix.dtype.name:<10} {fraction:>5} rank {rank}: dense {dense:.3f} s, sparse {sparse:.3f} s, "
         f"dense over sparse {ratio:.1f}"

@@ -9,20 +9,19 @@ timed the run's power Doppler is compared with the truth in the file. Memory is 
 of an interpreter that does nothing, and over one that has loaded the libraries.
 """
 
-import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
 from usdenoise.images.metrics import correlation
 
 PLAIN = """
@@ -38,13 +37,14 @@ import usdenoise.jobs.run_job, matplotlib.figure, matplotlib.backends.backend_ag
 """
 
 
-def timed(written, *command):
+def run(*command):
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def remove(written):
     if written.exists():
         (shutil.rmtree if written.is_dir() else Path.unlink)(written)
     os.sync()
-    began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - began
 
 
 def memory(code):
@@ -53,32 +53,30 @@ def memory(code):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("phantom", type=Path)
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, "phantom", repeats=5)
     with h5py.File(arguments.phantom) as file:
         stack = file["iq"].id.get_storage_size()
         truth = file["truth/blood_power"][()]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         copy = Path(folder) / "plain.h5"
-        run = (out, sys.executable, "-m", "usdenoise", "run", arguments.phantom, "-o", out, "-qq")
-        plain = (copy, sys.executable, "-c", PLAIN, arguments.phantom, copy)
-        timed(*run)
-        timed(*plain)
+        ours = (sys.executable, "-m", "usdenoise", "run", arguments.phantom, "-o", out, "-qq")
+        plain = (sys.executable, "-c", PLAIN, arguments.phantom, copy)
+        run(*ours)
+        run(*plain)
         report = json.loads((out / f"{arguments.phantom.stem}_report.json").read_text())
         with h5py.File(report["output"]["denoised"]) as file:
             found = correlation(file["power_doppler"][()], truth)
         assert found > 0.9, f"the run's correlation with the true blood power is {found:.3f}"
-        pairs = [(timed(*run), timed(*plain)) for _ in range(arguments.repeats)]
+        times = timed_in_turn(
+            {out: partial(run, *ours), copy: partial(run, *plain)}, arguments.repeats, remove
+        )
         report = json.loads((out / f"{arguments.phantom.stem}_report.json").read_text())
-    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(run / plain for run, plain in pairs)
+    middle, ratio = medians(times), median_ratio(times[out], times[copy])
     bare, loaded = memory(PEAK), memory(LIBRARIES + PEAK)
     peak = report["peak_memory_bytes"]
     print(f"{arguments.phantom.name}, {stack / 2**20:.0f} MiB, correlation with the truth {found:.4f}")
-    print(f"usdenoise run {ours:.2f} s, h5py alone {theirs:.2f} s, ratio {ratio:.2f}")
+    print(f"usdenoise run {middle[out]:.2f} s, h5py alone {middle[copy]:.2f} s, ratio {ratio:.2f}")
     print("  " + ", ".join(f"{name} {value:.2f} s" for name, value in report["timings_s"].items()))
     print(
         f"peak memory {peak / 2**20:.0f} MiB: {(peak - bare) / stack:.2f} stacks over an idle interpreter, "

@@ -6,31 +6,22 @@ Each phantom of 200 and of 600 frames is filtered without disturbances, with int
 these frames. That the interference has the level it should have is asserted before anything is compared.
 """
 
-import argparse
 from dataclasses import replace
 
 import numpy as np
 
+from tests.benchmarks.shared import command_line, mean_power, phantom, seeds_of
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom import PhantomSettings
 
 SIZES = {(48, 40, 200): 5, (48, 40, 600): 20}
 LEVELS = (3.0, 0.3)
 
 
-def frames_of(settings):
-    """The phantom, its stack and its blood, time last."""
-    with ThreadExecutor() as executor:
-        phantom = Phantom(settings, executor)
-        terms = phantom.frames(np.arange(settings.n_frames))
-    return phantom, np.moveaxis(terms.iq, 0, -1), np.moveaxis(terms.blood, 0, -1)
-
-
 def compared(settings, n_bad, level, clean, stack, truth):
-    phantom, disturbed, _ = frames_of(replace(settings, bad_frames=n_bad, bad_frame_level=level))
-    bad = phantom.bad_frames
+    made, disturbed = phantom(replace(settings, bad_frames=n_bad, bad_frame_level=level), ("iq",))
+    bad = made.bad_frames
     added = np.sqrt(np.mean(np.abs((disturbed - stack)[..., bad]) ** 2) / np.mean(np.abs(stack) ** 2))
     assert abs(added / level - 1) < 0.1, added
     result = denoise(disturbed, axes="zxt")
@@ -53,16 +44,13 @@ def compared(settings, n_bad, level, clean, stack, truth):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first-seed", type=int, default=500)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, seeds=20, first_seed=500)
     for shape, n_bad in SIZES.items():
         rows, clean_bad = {level: [] for level in LEVELS}, 0
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        for seed in seeds_of(arguments):
             settings = PhantomSettings(shape, frame_rate_hz=500.0, seed=seed)
-            _, stack, blood = frames_of(settings)
-            truth = np.mean(np.abs(blood) ** 2, axis=-1, dtype=np.float64)
+            _, stack, blood = phantom(settings, ("iq", "blood"))
+            truth = mean_power(blood)
             clean = denoise(stack, axes="zxt")
             clean_bad += len(clean.frame_quality.bad)
             for level in LEVELS:

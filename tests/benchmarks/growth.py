@@ -9,18 +9,16 @@ the process held before it; the stack itself is not counted. The SVD is left out
 Gram matrix takes minutes.
 """
 
-import argparse
 import json
-import statistics
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.shared import command_line, medians, timed_in_turn, with_peak
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.recipe.denoise import denoise
-from usdenoise.system.memory import peak_memory_bytes, release_freed_memory
 
 SVD_FRAMES = 2400
 PIXELS, FRAMES, RANK, SAMPLING, CLUTTER = 8000, 1200, 30, 0.5, 10
@@ -58,25 +56,12 @@ def check(result, truth):
     assert lost < 0.1, f"the clutter subspace is off by {lost:.2g}"
 
 
-def added(call, *arguments):
-    """What a call returns, and the bytes at its peak over what the process held before."""
-    release_freed_memory()
-    # The kernel forgets the peak so far.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = peak_memory_bytes()
-    result = call(*arguments)
-    return result, max(peak_memory_bytes() - before, 1)
-
-
 def slope(sizes, seconds):
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, repeats=3, json=Path)
     report = {}
     for what, points in SWEEPS.items():
         methods = ["eta-decay", "svd"] if what in ("frames", "pixels") else ["eta-decay"]
@@ -87,26 +72,20 @@ def main():
             size = {"pixels": PIXELS, "frames": FRAMES, "rank": RANK, "sampling": SAMPLING, **point}
             iq, truth = stack(size["pixels"], size["frames"])
             possible = [name for name in methods if name != "svd" or size["frames"] <= SVD_FRAMES]
+            calls = {}
             for method in possible:
                 rank = size["rank"] if method == "eta-decay" else CLUTTER
+                calls[method] = partial(run, method=method, rank=rank, sampling=size["sampling"])
                 # Libraries and compiled code are not counted.
-                run(iq[:500].copy(), method, rank, size["sampling"])
+                calls[method](iq[:500].copy())
                 own = iq.copy()
-                result, peak = added(run, own, method, rank, size["sampling"])
+                result, peak = with_peak(calls[method], own)
                 memory[method].append(peak / 2**20)
                 check(result, truth)
                 del own, result
-            measured = {method: [] for method in possible}
-            for _ in range(arguments.repeats):
-                for method in possible:
-                    rank = size["rank"] if method == "eta-decay" else CLUTTER
-                    own = iq.copy()
-                    began = time.perf_counter()
-                    run(own, method, rank, size["sampling"])
-                    measured[method].append(time.perf_counter() - began)
-                    del own
+            measured = medians(timed_in_turn(calls, arguments.repeats, lambda _, iq=iq: iq.copy()))
             for method in possible:
-                times[method].append(statistics.median(measured[method]))
+                times[method].append(measured[method])
         for method in methods:
             # The last four points: the first ones are start-up.
             done = sizes[: len(times[method])]

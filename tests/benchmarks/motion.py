@@ -9,13 +9,12 @@ has the largest correlation. The full SVD has the cutoff at which this is larges
 should is asserted before anything is compared.
 """
 
-import argparse
 from dataclasses import replace
 
 import numpy as np
 from scipy.ndimage import shift
 
-from tests.benchmarks.frames import frames_of
+from tests.benchmarks.shared import command_line, full_svd_powers, mean_power, phantom, seeds_of
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation
 from usdenoise.phantom import PhantomSettings
@@ -36,26 +35,13 @@ def agreement(image, truths):
     return max(correlation(np.asarray(image, float), truth) for truth in truths)
 
 
-def best_full_svd(stack, truths):
-    """Correlation of the full SVD's power Doppler with the truth, at the best number of components removed."""
-    matrix = stack.reshape(-1, stack.shape[-1]).astype(np.complex128)
-    left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
-    power = np.mean(np.abs(matrix) ** 2, axis=1)
-    best = -1.0
-    for k in range(MOST_REMOVED):
-        power = power - np.abs(left[:, k] * singular[k]) ** 2 / stack.shape[-1]
-        best = max(best, agreement(power.reshape(stack.shape[:-1]), truths))
-    return best
-
-
 def compared(still, motion, pixels):
     settings = replace(still, **motion)
-    _, stack, blood = frames_of(settings)
-    _, _, still_blood = frames_of(still)
-    moved, base = (np.mean(np.abs(terms) ** 2, axis=-1, dtype=np.float64) for terms in (blood, still_blood))
+    _, stack, blood = phantom(settings, ("iq", "blood"))
+    moved, base = mean_power(blood), mean_power(phantom(still, ("blood",))[1])
     steps = [[pixels * part * axis for axis in DIRECTION] for part in PATH]
     truths = [moved, *(shift(base, step, order=3, mode="nearest") for step in steps)]
-    svd = best_full_svd(stack, truths)
+    svd = max(agreement(power, truths) for power in full_svd_powers(stack, MOST_REMOVED))
     row = {}
     result = denoise(stack, axes="zxt")
     path = np.ptp(result.frame_quality.curves.displacement, axis=0)
@@ -67,16 +53,12 @@ def compared(still, motion, pixels):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first-seed", type=int, default=500)
-    arguments = parser.parse_args()
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    arguments = command_line(__doc__, seeds=20, first_seed=500)
     for shape in SIZES:
         for name, (motion, pixels) in MOTIONS.items():
             rows = [
                 compared(PhantomSettings(shape, frame_rate_hz=500.0, seed=seed), motion, pixels)
-                for seed in seeds
+                for seed in seeds_of(arguments)
             ]
             print(
                 f"{shape[-1]} frames, {name}: correlation with the truth, less the best full SVD's",

@@ -7,13 +7,13 @@ every sampled entry, which takes 38 GB at 26000 pixels: fewer pixels by default.
 agree on the sampled entries before the seconds are shown. One run each.
 """
 
-import argparse
 import time
 
 import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import svds
 
+from tests.benchmarks.shared import command_line
 from usdenoise import denoise
 from usdenoise.completion.starts import gaussian
 from usdenoise.stack.sampling import draw_entries
@@ -42,11 +42,7 @@ def newcomer(matrix, rows, columns, iterations):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pixels", type=int, default=3250)
-    parser.add_argument("--frames", type=int, default=2400)
-    parser.add_argument("--iterations", type=int, default=30)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, pixels=3250, frames=2400, iterations=30)
     shape = (arguments.pixels, arguments.frames)
     rng = np.random.default_rng(0)
     matrix = gaussian(rng, (shape[0], 40), np.float32) @ gaussian(rng, (40, shape[1]), np.float32)

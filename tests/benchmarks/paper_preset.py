@@ -6,11 +6,11 @@ PHANTOM.h5 comes from `usdenoise simulate PHANTOM.h5 --shape 200x130x2400 [--rea
 figure it asserts that the SVD's triplets satisfy M v = s u.
 """
 
-import argparse
 import time
 
 import numpy as np
 
+from tests.benchmarks.shared import command_line
 from usdenoise import denoise, load
 from usdenoise.components.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
@@ -27,12 +27,7 @@ def distance(first, second):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("phantom")
-    parser.add_argument("--start", default="spectral")
-    parser.add_argument("--decay", type=float, default=0.05)
-    parser.add_argument("--iterations", type=int, default=30)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, "phantom", start="spectral", decay=0.05, iterations=30)
     acquisition = load(arguments.phantom)
     began = time.perf_counter()
     result = denoise(

@@ -11,7 +11,6 @@ order of the axes, and the copy of the stack that a filter may overwrite. Memory
 own that makes one call, above what it held with the stack loaded.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,17 +26,25 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
 
+from tests.benchmarks.shared import (
+    command_line,
+    mean_power,
+    medians,
+    phantom,
+    shape_text,
+    timed_in_turn,
+    with_peak,
+)
 from usdenoise.clutter.band import remove_clutter
 from usdenoise.comparison.method_process import relative_distance
 from usdenoise.comparison.randomized_svd import randomized_svd
 from usdenoise.components.svd import truncated_svd
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom import PhantomSettings
 from usdenoise.recipe.denoise import denoise
 from usdenoise.stack.rows import ArrayRows
 from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.memory import peak_memory_bytes
 
 LOSS = 1e-3
 BEYOND = 8
@@ -144,18 +151,10 @@ def back(name, filtered, shape):
     return np.ascontiguousarray(filtered).reshape(-1, shape[-1])
 
 
-def phantom(shape, real, seed):
+def simulated(shape, real, seed):
     """A simulated stack (z, x, t) and its true blood power."""
-    settings = PhantomSettings(shape, 1000.0, real=real, seed=seed)
-    with ThreadExecutor() as executor:
-        made = Phantom(settings, executor)
-        stack = np.empty(shape, np.float32 if real else np.complex64)
-        truth, done = np.zeros(shape[:-1]), 0
-        for block in made.blocks(64):
-            stack[..., done : done + len(block.iq)] = np.moveaxis(block.iq, 0, -1)
-            truth += np.sum(np.abs(block.blood) ** 2, axis=0, dtype=np.float64)
-            done += len(block.iq)
-    return stack, truth / shape[-1]
+    _, stack, blood = phantom(PhantomSettings(shape, 1000.0, real=real, seed=seed), ("iq", "blood"))
+    return stack, mean_power(blood)
 
 
 def exact_filter(stack, low):
@@ -192,26 +191,15 @@ def measure():
     small = np.random.default_rng(0).standard_normal((12, 12, 64)).astype(np.load(path, mmap_mode="r").dtype)
     REAL_FILTERS[name](layout(name, small), 3)
     stack = layout(name, np.load(path))
-    # The kernel forgets the peak so far.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = peak_memory_bytes()
-    REAL_FILTERS[name](stack, low)
-    print(max(peak_memory_bytes() - before, 0))
+    print(with_peak(REAL_FILTERS[name], stack, low)[1])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", default="200x130x2400")
-    parser.add_argument("--real", action="store_true")
-    parser.add_argument("--low", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--skip", action="append", default=[], metavar="FILTER")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    shape = tuple(int(part) for part in arguments.shape.split("x"))
-    low = arguments.low
-    stack, truth = phantom(shape, arguments.real, arguments.seed)
+    arguments = command_line(
+        __doc__, shape=(200, 130, 2400), real=False, low=20, repeats=5, seed=7, skip=[], json=Path
+    )
+    shape, low = arguments.shape, arguments.low
+    stack, truth = simulated(shape, arguments.real, arguments.seed)
     exact = exact_filter(stack, low)
     best = correlation(power(exact, 1), truth.reshape(-1))
     names = [name for name in (REAL_FILTERS if arguments.real else FILTERS) if name not in arguments.skip]
@@ -225,25 +213,20 @@ def main():
             found = correlation(image, truth.reshape(-1))
             assert found >= best - LOSS, f"{name}: correlation {found:.4f} against {best:.4f}"
             assert name.startswith("usdenoise") or distance < 0.2, f"{name}: distance {distance:.2g}"
-            rows[name] = {"correlation": found, "distance": distance, "seconds": []}
+            rows[name] = {"correlation": found, "distance": distance}
             del filtered
             rows[name]["memory_stacks"] = memory(name, Path(folder) / "stack.npy", low) / stack.nbytes
     del exact
-    for _ in range(arguments.repeats):
-        for name in names:
-            own = layout(name, stack)
-            began = time.perf_counter()
-            REAL_FILTERS[name](own, low)
-            rows[name]["seconds"].append(time.perf_counter() - began)
-            del own
-    reference = statistics.median(rows["usdenoise"]["seconds"])
+    calls = {name: partial(REAL_FILTERS[name], low=low) for name in names}
+    times = timed_in_turn(calls, arguments.repeats, lambda name: layout(name, stack))
+    reference = medians(times)["usdenoise"]
     kind = "float32" if arguments.real else "complex64"
-    print(f"{arguments.shape} {kind}, {low} components removed, median of {arguments.repeats}")
+    print(f"{shape_text(shape)} {kind}, {low} components removed, median of {arguments.repeats}")
     print(f"exact SVD filter's correlation with the true blood power {best:.4f}")
     print(f"{'filter':<30} {'seconds':>8} {'ratio':>6} {'stacks':>7} {'corr':>7} {'to SVD':>8}")
     for name in names:
         row = rows[name]
-        row["median_s"] = statistics.median(row["seconds"])
+        row |= {"seconds": times[name], "median_s": statistics.median(times[name])}
         row["ratio"] = row["median_s"] / reference
         print(
             f"{name:<30} {row['median_s']:>8.2f} {row['ratio']:>6.1f} {row['memory_stacks']:>7.2f}"

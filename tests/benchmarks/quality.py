@@ -11,18 +11,18 @@ scales. A figure is the share of cases that meet the aim, the median and the wor
 the package's SVD filter is asserted to be numpy's on the first stack.
 """
 
-import argparse
 import itertools
 import json
 import platform
 import time
+from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.shared import command_line, mean_power, oracle, phantom
 from usdenoise import UsdenoiseError, denoise
 from usdenoise.images.metrics import correlation
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom import PhantomSettings
 from usdenoise.system.blas_threads import available_threads
 
 SIZES = ((64, 64, 100), (64, 64, 200), (100, 80, 600))
@@ -56,35 +56,8 @@ def terms(shape, seed):
     """Unit tissue, blood and noise as Casorati-ordered stacks, and the true blood power."""
     rate = 1000.0 if shape[-1] > 300 else 500.0
     settings = PhantomSettings(shape, rate, clutter_to_blood_db=0, blood_to_noise_db=0, seed=seed)
-    stacks = [np.empty(shape, np.complex64) for _ in range(3)]
-    with ThreadExecutor() as executor:
-        start = 0
-        for block in Phantom(settings, executor).blocks():
-            for stack, term in zip(stacks, (block.tissue, block.blood, block.noise), strict=True):
-                stack[..., start : start + len(term)] = np.moveaxis(term, 0, -1)
-            start += len(block.iq)
-    return stacks, np.mean(np.abs(stacks[1]) ** 2, axis=-1, dtype=np.float64)
-
-
-def oracle(stack, truth, rank):
-    """The full SVD's power Dopplers by cutoff: the best cutoff, its correlation, and all of them."""
-    matrix = stack.reshape(-1, stack.shape[-1])
-    gram = np.zeros((matrix.shape[1],) * 2, np.complex128)
-    for start in range(0, len(matrix), 1000):
-        block = matrix[start : start + 1000].astype(np.complex128)
-        gram += block.conj().T @ block
-    right = np.linalg.eigh(gram)[1][:, ::-1][:, :rank]
-    total, parts = [], []
-    for start in range(0, len(matrix), 1000):
-        # At 60 dB what is left is a millionth of the total: single precision would not tell it.
-        block = matrix[start : start + 1000].astype(np.complex128)
-        total.append(np.sum(np.abs(block) ** 2, axis=1))
-        parts.append(np.abs(block @ right) ** 2)
-    total, removed = np.concatenate(total), np.cumsum(np.concatenate(parts), axis=1)
-    scores = [correlation(total, truth)] + [
-        correlation(total - removed[:, k], truth) for k in range(rank - 1)
-    ]
-    return int(np.argmax(scores)), scores
+    _, *stacks = phantom(settings, ("tissue", "blood", "noise"))
+    return stacks, mean_power(stacks[1])
 
 
 def holes(stack, seed):
@@ -183,14 +156,9 @@ def random_configurations(rows, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--first-seed", type=int, default=100)
-    parser.add_argument("--configurations", type=int, default=300)
-    parser.add_argument("--json")
-    parser.add_argument("--full-size", type=int, metavar="SEED")
-    arguments = parser.parse_args()
+    arguments = command_line(
+        __doc__, full=False, seeds=2, first_seed=100, configurations=300, json=Path, full_size=int
+    )
     began, rows, checked = time.perf_counter(), Rows(), False
     if arguments.full_size is not None:
         full_size(rows, arguments.full_size)
@@ -221,8 +189,7 @@ def main():
     print(f"\n{platform.machine()}, {available_threads()} threads, numpy {np.__version__}")
     rows.print()
     if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(rows.rows, file)
+        arguments.json.write_text(json.dumps(rows.rows))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ most. Each way runs in a process of its own. Peaks do not count pages of files; 
 of the largest of two workers. The power images of all ways are compared before a time is printed.
 """
 
-import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import zarr
+
+from tests.benchmarks.shared import command_line
 
 SIZES = {
     "pixels": [(64, 32, 2400), (64, 64, 2400), (128, 64, 2400), (128, 128, 2400)],
@@ -100,11 +100,7 @@ def measure(folder, path, way, rank):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--ways", default="memory,disk,dask")
-    parser.add_argument("--against", default=",".join(SIZES))
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, "folder", ways="memory,disk,dask", against=",".join(SIZES))
     folder = arguments.folder
     for name in arguments.against.split(","):
         for shape in SIZES[name]:

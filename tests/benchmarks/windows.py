@@ -8,13 +8,12 @@ anything is timed, the mean power Doppler over the windows is compared with the 
 as the one of confusius, which removes as many components, or better. Timed are the three in turn; the medians are shown.
 """
 
-import argparse
 import statistics
-import time
 
 import numpy as np
 
-from tests.benchmarks.peers import LOSS, phantom, power
+from tests.benchmarks.peers import LOSS, power, simulated
+from tests.benchmarks.shared import command_line, medians, shape_text, timed_in_turn
 from usdenoise.images.metrics import correlation
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.windows import cut_into_windows, filter_windows
@@ -39,15 +38,9 @@ def confusius(frames, windows, low):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", default="128x128x3000")
-    parser.add_argument("--window", type=int, default=300)
-    parser.add_argument("--stride", type=int, default=30)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=7)
-    arguments = parser.parse_args()
-    shape = tuple(int(part) for part in arguments.shape.split("x"))
-    stack, truth = phantom(shape, False, arguments.seed)
+    arguments = command_line(__doc__, shape=(128, 128, 3000), window=300, stride=30, repeats=3, seed=7)
+    shape = arguments.shape
+    stack, truth = simulated(shape, False, arguments.seed)
     frames = np.ascontiguousarray(np.moveaxis(stack, -1, 0))
     del stack
     apart = cut_into_windows(shape[-1], arguments.window)
@@ -62,20 +55,14 @@ def main():
         "confusius, apart": (lambda: confusius(frames, apart, low), apart),
         f"usdenoise, stride {arguments.stride}": (lambda: ours(frames, overlapping), overlapping),
     }
-    seconds = {name: [] for name in runs}
-    for _ in range(arguments.repeats):
-        for name, (run, _) in runs.items():
-            began = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - began)
+    seconds = medians(timed_in_turn({name: run for name, (run, _) in runs.items()}, arguments.repeats))
     print(
-        f"{arguments.shape}, windows of {arguments.window}, {low} components; correlation {found:.4f}, {peer:.4f}"
+        f"{shape_text(shape)}, windows of {arguments.window}, {low} components; correlation {found:.4f}, {peer:.4f}"
     )
     for name, (_, windows) in runs.items():
-        median = statistics.median(seconds[name])
         filtered = sum(window.n_frames for window in windows)
         print(
-            f"{name:<22} {len(windows):>4} windows {median:>7.2f} s {filtered / median:>7.0f} frames a second"
+            f"{name:<22} {len(windows):>4} windows {seconds[name]:>7.2f} s {filtered / seconds[name]:>7.0f} frames a second"
         )
 
 

@@ -1,0 +1,128 @@
+"""What the benchmarks share: their command line, calls timed in turn, memory, and phantoms."""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from usdenoise.images.metrics import correlation
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import Phantom
+from usdenoise.system.memory import peak_memory_bytes, release_freed_memory
+
+
+def command_line(doc, *files, **options):
+    """Parse the command line of a benchmark.
+
+    `doc` is its docstring, `files` are the names of paths that have to be given. An option is given with its default,
+    which says its type: False for a switch, a tuple for a shape as in 200x130x2400, a list for one that may be
+    repeated. An option without a default has a type in its place.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    for name in files:
+        parser.add_argument(name, type=Path)
+    for name, default in options.items():
+        flag = "--" + name.replace("_", "-")
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(default, type):
+            parser.add_argument(flag, type=default)
+        elif isinstance(default, list):
+            parser.add_argument(flag, action="append", default=default)
+        else:
+            read = _shape if isinstance(default, tuple) else type(default)
+            parser.add_argument(flag, type=read, default=default)
+    return parser.parse_args()
+
+
+def _shape(text):
+    return tuple(int(part) for part in text.split("x"))
+
+
+def shape_text(shape):
+    return "x".join(str(n) for n in shape)
+
+
+def seeds_of(arguments):
+    return range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+
+
+def timed_in_turn(calls, repeats, prepare=lambda name: None):
+    """Seconds of each call by its name, timed A B C A B C.
+
+    `prepare` is called with the name before each call, untimed. What it returns, if anything, is the call's argument.
+    """
+    times = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            given = prepare(name)
+            began = time.perf_counter()
+            call() if given is None else call(given)
+            times[name].append(time.perf_counter() - began)
+            del given
+    return times
+
+
+def medians(times):
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def median_ratio(first, second):
+    """The median of the ratios of two lists of seconds, pair by pair."""
+    return statistics.median(a / b for a, b in zip(first, second, strict=True))
+
+
+def with_peak(call, *arguments):
+    """What a call returns, and the bytes at its peak over what the process held before."""
+    release_freed_memory()
+    # The kernel forgets the peak so far.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_memory_bytes()
+    result = call(*arguments)
+    return result, max(peak_memory_bytes() - before, 1)
+
+
+def phantom(settings, terms):
+    """A phantom, and some of its terms (of iq, tissue, blood and noise) as stacks, time last."""
+    shape = settings.shape
+    with ThreadExecutor() as executor:
+        made = Phantom(settings, executor)
+        stacks = [np.empty(shape, np.float32 if settings.real else np.complex64) for _ in terms]
+        start = 0
+        for block in made.blocks(64):
+            stop = start + len(block.iq)
+            for stack, term in zip(stacks, terms, strict=True):
+                stack[..., start:stop] = np.moveaxis(getattr(block, term), 0, -1)
+            start = stop
+    return made, *stacks
+
+
+def mean_power(stack):
+    """Mean power over the frames, in double precision."""
+    return np.mean(np.abs(stack) ** 2, axis=-1, dtype=np.float64)
+
+
+def full_svd_powers(stack, rank):
+    """The full SVD's power Dopplers, times the number of frames, with 0 to rank - 1 components removed."""
+    matrix = stack.reshape(-1, stack.shape[-1])
+    gram = np.zeros((matrix.shape[1],) * 2, np.complex128)
+    for start in range(0, len(matrix), 1000):
+        block = matrix[start : start + 1000].astype(np.complex128)
+        gram += block.conj().T @ block
+    right = np.linalg.eigh(gram)[1][:, ::-1][:, : rank - 1]
+    powers = np.empty((len(matrix), rank))
+    for start in range(0, len(matrix), 1000):
+        # At 60 dB what is left is a millionth of the total: single precision would not tell it.
+        block = matrix[start : start + 1000].astype(np.complex128)
+        total = np.sum(np.abs(block) ** 2, axis=1, keepdims=True)
+        powers[start : start + 1000, :1] = total
+        powers[start : start + 1000, 1:] = total - np.cumsum(np.abs(block @ right) ** 2, axis=1)
+    return powers.T.reshape(rank, *stack.shape[:-1])
+
+
+def oracle(stack, truth, rank):
+    """The cutoff at which the full SVD fits the truth best, and the correlation at every cutoff below the rank."""
+    scores = [correlation(power, truth) for power in full_svd_powers(stack, rank)]
+    return int(np.argmax(scores)), scores
