@@ -6,7 +6,7 @@ import pytest
 from matplotlib import colormaps
 
 from usdenoise.options.job_options import COLOR_MAPS
-from usdenoise.pictures.cutoff_figure import cutoff_picture
+from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
 
 RNG = np.random.default_rng(0)

@@ -2,8 +2,11 @@
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Any
 
+import imageio.v3 as iio
+import numpy as np
 import pytest
 
 from tests.pictures.reports import EVIL, Page, report
@@ -226,3 +229,13 @@ def test_ticks_are_few_and_reach_over_the_values(low: float, high: float) -> Non
     assert 3 <= len(found) <= 9
     assert found[0] <= low
     assert found[-1] >= high
+
+
+def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (1000, 1000, 3)).astype(np.uint8)
+    large = replace(PICTURE, png=iio.imwrite("<bytes>", noise, extension=".png"))
+    assert 1_000_000 < len(scan_page("x", report(), [large] * 5, [])) < 3_000_000
+    assert large.within(len(large.png)) == large
+    small = large.within(400_000)
+    assert len(small.png) <= 400_000
+    assert [iio.imread(large.within(most).png).shape[0] for most in (2_000_000, 10)] == [1000, 562]

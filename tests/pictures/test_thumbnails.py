@@ -1,12 +1,9 @@
-"""Thumbnails: their size, their proportions and their common scale; and pictures that have to fit into some bytes."""
-
-import io
+"""Thumbnails: their size, their proportions and their common scale."""
 
 import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from usdenoise.pictures.fitting import png_within
 from usdenoise.pictures.thumbnails import CommonScale, common_scale, small_image, thumbnail_png
 
 
@@ -59,28 +56,6 @@ def test_a_scan_without_power_is_black() -> None:
     image, other = small_image(np.zeros((1, 5, 5))), small_image(np.ones((1, 5, 5)))
     assert common_scale([image, other]).peak_db == 0.0
     assert iio.imread(thumbnail_png(image, common_scale([image])))[..., :3].max() < 20
-
-
-def picture(side: int) -> bytes:
-    buffer = io.BytesIO()
-    iio.imwrite(
-        buffer, np.random.default_rng(0).integers(0, 255, (side, side, 3)).astype(np.uint8), extension=".png"
-    )
-    return buffer.getvalue()
-
-
-def test_a_picture_that_fits_is_left_as_it_is() -> None:
-    png = picture(20)
-    assert png_within(png, len(png)) == png
-
-
-def test_a_large_picture_is_made_to_fit() -> None:
-    png = picture(1000)
-    small = png_within(png, 400_000)
-    assert len(small) <= 400_000
-    assert iio.imread(small).shape[0] < 1000
-    assert iio.imread(png_within(png, 2_000_000)).shape[:2] == (1000, 1000)
-    assert iio.imread(png_within(png, 10)).shape[0] >= 300
 
 
 def test_levels_that_are_given_are_the_scale_of_all() -> None:

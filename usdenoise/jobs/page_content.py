@@ -13,21 +13,16 @@ from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.pictures.charts import Carpet, Chart
-from usdenoise.pictures.fitting import png_within
-from usdenoise.pictures.frames_figure import CARPET_DB, carpet_png
+from usdenoise.pictures.frames_picture import CARPET_DB, carpet_png
+from usdenoise.pictures.panels import AXIS_NAMES
 from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
-
-PICTURE_BYTES = 2_000_000
-"""Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
 
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
 
 _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
 """Smallest ranges of the curves over the frames, by the unit."""
-
-_AXES = {"z": "depth", "x": "lateral", "y": "elevation"}
 
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
@@ -55,7 +50,7 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
         pictures.append(
             Picture(
                 on_page.title,
-                png_within(results.pictures[f"{name}_png"], PICTURE_BYTES // len(shown)),
+                results.pictures[f"{name}_png"],
                 f"{on_page.title}: {words}",
                 f"Mean of all windows. {on_page.caption}" if job.is_windowed else on_page.caption,
             )
@@ -66,9 +61,8 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
         report,
         pictures,
         noise_over_depth(series.means["noise_power"], stack),
-        [] if job.is_windowed else frame_charts(quality, stack.spatial_axes),
+        [] if job.is_windowed else [*frame_charts(quality, stack.spatial_axes), carpet_of(quality)],
         cautions(report),
-        None if job.is_windowed else carpet_of(quality),
     )
 
 
@@ -153,7 +147,7 @@ def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
         "Power of each frame": ("mean power (dB)", _levels(curves.intensity)),
         "Change from the frame before (DVARS)": ("rms, units of the file", curves.dvars.tolist()),
         "Power outside the clutter": ("mean power (dB)", _levels(curves.outside)),
-        **{f"Displacement, {_AXES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
+        **{f"Displacement, {AXIS_NAMES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
     }
     flagged = [frame.frame for frame in quality.bad]
     return [
@@ -189,7 +183,7 @@ def _levels(power: NDArray[Any]) -> list[float | None]:
 
 def _size_in_words(shape: tuple[int, ...], stack: Acquisition) -> str:
     axes, spacing = stack.spatial_axes, stack.spacing_mm
-    words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(_AXES[letter] for letter in axes)})"
+    words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
     if all(letter in spacing for letter in axes):
         sizes = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, shape, strict=True))
         words += f", {' × '.join(sizes)} mm"
@@ -198,5 +192,5 @@ def _size_in_words(shape: tuple[int, ...], stack: Acquisition) -> str:
 
 def _position(letter: str, index: int, spacing: Mapping[str, float]) -> str:
     if letter in spacing:
-        return f"{_AXES[letter]} {index * spacing[letter]:.3g} mm"
-    return f"{_AXES[letter]} {index} pixels"
+        return f"{AXIS_NAMES[letter]} {index * spacing[letter]:.3g} mm"
+    return f"{AXIS_NAMES[letter]} {index} pixels"

@@ -25,11 +25,11 @@ from usdenoise.jobs.frame_files import FRAME_FILES, frame_panels, write_frame_ta
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.pictures.cutoff_figure import cutoff_picture
+from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
 from usdenoise.pictures.figures import shortened
 from usdenoise.pictures.film import movie
-from usdenoise.pictures.frames_figure import frames_picture
+from usdenoise.pictures.frames_picture import frames_picture
 from usdenoise.system.provenance import to_json
 
 

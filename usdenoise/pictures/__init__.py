@@ -1,1 +1,12 @@
-"""Pictures: from arrays to the encoded bytes of PNG, GIF and MP4 files."""
+"""Pictures and pages: arrays and reports in, bytes and HTML out.
+
+A picture is a function that draws with matplotlib and ends in `figures.encoded`, or in `panels.panel_picture` where it
+shows an image or a volume: `power_doppler_picture`, `directional_picture`, `velocity_picture`, `cutoff_picture`,
+`frames_picture`, `movie`, `montage_png`, `convergence_png`, `curves_png`, `thumbnail_png`. A new one is such a function,
+and a row of the table in `usdenoise.jobs.products` that says when it is drawn and whether the page shows it.
+
+A page is a function and a template of its name: `scan_page` and `templates/scan.html`, `batch_page` and
+`templates/batch.html`. A new table of a page is rows that the function gives to the template; a new curve is a `Chart`.
+
+From outside, these functions are imported from their files, with `Chart`, `Carpet`, `Picture` and `Entry`.
+"""

@@ -1,4 +1,4 @@
-"""Figures of a filtered stack: power Doppler, directional power and axial velocity."""
+"""Pictures of a filtered stack: power Doppler, directional power and axial velocity."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import ColorScale, power_scale, suitable_range_db
-from usdenoise.pictures.panels import panel_figure, panel_picture, panels_of
+from usdenoise.pictures.panels import panel_picture, panels_of
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
@@ -17,16 +17,17 @@ _SPEEDS_ON_SCALE = 99
 """Percentile of the speed at the end of the colour scale, so that a few outliers do not stretch the scale."""
 
 
-def power_doppler_figure(
+def power_doppler_picture(
     decibels: NDArray[Any],
     axes: str,
     *,
+    kind: str = "png",
     dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
     color_map: str = COLOR_MAPS[0],
     quantity: str = "power Doppler",
-) -> Any:
+) -> bytes:
     """Draw a power image, depth downwards, with a colour bar in dB.
 
     Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
@@ -38,6 +39,8 @@ def power_doppler_figure(
         Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
     axes : str
         Axis letters of `decibels`, for example "zx".
+    kind : str
+        Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
     dynamic_range_db : float or (float, float), optional
         Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
         colour; by default :func:`usdenoise.pictures.figures.suitable_range_db`.
@@ -52,34 +55,25 @@ def power_doppler_figure(
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure.
+    bytes
+        The encoded picture.
     """
     scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
     shown = np.clip(decibels, scale.lowest, scale.highest)
-    return panel_figure(panels_of(shown, axes), scale, spacing_mm or {}, title)
+    return panel_picture(panels_of(shown, axes), scale, spacing_mm or {}, title, kind)
 
 
-def power_doppler_picture(decibels: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any) -> bytes:
-    """Return the figure of :func:`power_doppler_figure` as "png", "pdf" or "svg"; the parameters are the same."""
-    return panel_picture(power_doppler_figure(decibels, axes, **settings), kind)
-
-
-def power_doppler_png(decibels: NDArray[Any], axes: str, **settings: Any) -> bytes:
-    """Return the figure of :func:`power_doppler_figure` as PNG; the parameters are the same."""
-    return power_doppler_picture(decibels, axes, **settings)
-
-
-def directional_figure(
+def directional_picture(
     positive: NDArray[Any],
     negative: NDArray[Any],
     axes: str,
     *,
+    kind: str = "png",
     db_factor: float = 10.0,
     dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-) -> Any:
+) -> bytes:
     """Draw directional power: red towards the probe, blue away, black where the power is low.
 
     Each pixel shows the stronger of its two directions, in dB below the maximum of both images. A projection of a
@@ -96,13 +90,13 @@ def directional_figure(
     dynamic_range_db : float or (float, float), optional
         Decibels below the maximum from which on a pixel is black, or the levels of black and of the lightest colours in
         dB of the power; by default the range that suits the stronger direction, as for power Doppler.
-    spacing_mm, title
-        Pixel pitch and text above the picture, as for :func:`power_doppler_figure`.
+    kind, spacing_mm, title
+        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure.
+    bytes
+        The encoded picture.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -128,31 +122,20 @@ def directional_figure(
     }
     unit = "absolute" if isinstance(dynamic_range_db, tuple) else "below maximum"
     scale = ColorScale(color_map, -reach, reach, f"directional power (dB, {unit})", ticks)
-    return panel_figure(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title)
+    return panel_picture(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title, kind)
 
 
-def directional_picture(
-    positive: NDArray[Any], negative: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any
-) -> bytes:
-    """Return the figure of :func:`directional_figure` as "png", "pdf" or "svg"; the parameters are the same."""
-    return panel_picture(directional_figure(positive, negative, axes, **settings), kind)
-
-
-def directional_png(positive: NDArray[Any], negative: NDArray[Any], axes: str, **settings: Any) -> bytes:
-    """Return the figure of :func:`directional_figure` as PNG; the parameters are the same."""
-    return directional_picture(positive, negative, axes, **settings)
-
-
-def velocity_figure(
+def velocity_picture(
     velocity: NDArray[Any],
     power: NDArray[Any],
     axes: str,
     *,
     unit: str,
+    kind: str = "png",
     shows_blood: NDArray[np.bool_] | None = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-) -> Any:
+) -> bytes:
     """Draw axial velocity: red towards the probe, blue away, grey where there is no blood.
 
     The phase of noise is random, so a pixel without flow would show a random velocity. A projection of a volume shows
@@ -170,13 +153,13 @@ def velocity_figure(
         Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
     shows_blood : bool array of the same shape, optional
         Where there is blood; by default where the power is at least its median.
-    spacing_mm, title
-        Pixel pitch and text above the picture, as for :func:`power_doppler_figure`.
+    kind, spacing_mm, title
+        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure.
+    bytes
+        The encoded picture.
     """
     from matplotlib import colormaps
 
@@ -190,19 +173,7 @@ def velocity_figure(
     label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
     scale = ColorScale(color_map, -limit, limit, f"{label}, grey: no blood")
     panels = panels_of(shown, axes, np.where(visible, power, -1.0))
-    return panel_figure(panels, scale, spacing_mm or {}, title)
-
-
-def velocity_picture(
-    velocity: NDArray[Any], power: NDArray[Any], axes: str, *, kind: str = "png", **settings: Any
-) -> bytes:
-    """Return the figure of :func:`velocity_figure` as "png", "pdf" or "svg"; the parameters are the same."""
-    return panel_picture(velocity_figure(velocity, power, axes, **settings), kind)
-
-
-def velocity_png(velocity: NDArray[Any], power: NDArray[Any], axes: str, **settings: Any) -> bytes:
-    """Return the figure of :func:`velocity_figure` as PNG; the parameters are the same."""
-    return velocity_picture(velocity, power, axes, **settings)
+    return panel_picture(panels, scale, spacing_mm or {}, title, kind)
 
 
 def _number(value: float) -> str:

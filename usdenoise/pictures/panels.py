@@ -24,7 +24,8 @@ _LEAST_BAR = 1.6
 _LETTERS_AN_INCH, _SMALL_LETTERS_AN_INCH = 13.0, 18.0
 """Letters of a title of 10 points, and of a caption of 7 points, that fit into an inch."""
 
-_AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
+AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
+"""Name of each axis in words, by its letter."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def panels_of(image: NDArray[Any], axes: str, weight: NDArray[Any] | None = None
 
 def axis_label(letter: str, spacing_mm: Mapping[str, float]) -> str:
     """Return the name of an axis with its unit: mm where its pixel pitch is known, otherwise pixels."""
-    return f"{_AXIS_NAMES[letter]} ({'mm' if letter in spacing_mm else 'pixels'})"
+    return f"{AXIS_NAMES[letter]} ({'mm' if letter in spacing_mm else 'pixels'})"
 
 
 def draw_panel(
@@ -208,9 +209,11 @@ def panel_figure(
     return figure
 
 
-def panel_picture(figure: Any, kind: str) -> bytes:
-    """Return a figure of :func:`panel_figure` in a file format."""
-    return encoded(figure, kind, crop=False)
+def panel_picture(
+    panels: Sequence[Panel], scale: ColorScale, spacing_mm: Mapping[str, float], title: str, kind: str
+) -> bytes:
+    """Return the figure of :func:`panel_figure` in a file format."""
+    return encoded(panel_figure(panels, scale, spacing_mm, title), kind, crop=False)
 
 
 def _fit_margins(figure: Any) -> None:

@@ -1,10 +1,12 @@
 """The page of one scan: its report as HTML, with its pictures and curves."""
 
+import io
 import math
 import os
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +14,12 @@ from urllib.parse import quote
 from usdenoise.pictures.charts import Carpet, Chart
 from usdenoise.pictures.methods_paragraph import blocks_of, methods_paragraph, value_range
 from usdenoise.pictures.page_templates import SCAN_PAGE, template
+
+_PICTURE_BYTES = 2_000_000
+"""Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
+
+_LEAST_WIDTH = 300
+"""Width in pixels below which a picture is not made smaller: its text could not be read."""
 
 _LEAST_TRACE = 3
 """Points from which the error over the iterations is a curve."""
@@ -41,15 +49,37 @@ class Picture:
     text: str
     caption: str
 
+    def within(self, most: int) -> "Picture":
+        """Return the picture in at most a number of bytes, with fewer colours and then fewer pixels where it has to be.
+
+        Parameters
+        ----------
+        most : int
+            Bytes that the PNG may have. A picture of fewer than 600 pixels across is not made smaller.
+        """
+        if len(self.png) <= most:
+            return self
+        from PIL import Image
+
+        with warnings.catch_warnings():
+            # A large picture is one of our own.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(self.png)).convert("RGB")
+        while True:
+            buffer = io.BytesIO()
+            image.quantize(256).save(buffer, "PNG", optimize=True)
+            if buffer.tell() <= most or image.width < 2 * _LEAST_WIDTH:
+                return replace(self, png=buffer.getvalue())
+            image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+
 
 def scan_page(
     name: str,
     report: Mapping[str, Any],
     pictures: Sequence[Picture],
     charts: Sequence[Chart],
-    frame_charts: Sequence[Chart] = (),
+    frame_charts: Sequence[Chart | Carpet] = (),
     remarks: Sequence[str] = (),
-    carpet: Carpet | None = None,
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
 
@@ -63,12 +93,10 @@ def scan_page(
         The pictures, the most important first.
     charts : sequence of Chart
         Curves that only the result has, such as the noise over depth.
-    frame_charts : sequence of Chart
-        Curves over the frames; by default none.
+    frame_charts : sequence of Chart or Carpet
+        Curves and images over the frames; by default none.
     remarks : sequence of str
         Warnings, in sentences; by default none.
-    carpet : Carpet, optional
-        Image over the frames; by default none.
 
     Returns
     -------
@@ -84,11 +112,11 @@ def scan_page(
         verdict=_verdict(report, remarks),
         remarks=[_sentence(remark) for remark in remarks],
         figures=_figures(report),
-        pictures=pictures,
+        pictures=[picture.within(_PICTURE_BYTES // len(pictures)) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=_block_charts(report),
-        frame_charts=[*frame_charts, *([] if carpet is None else [carpet])],
+        frame_charts=frame_charts,
         bad_frames=report["bad_frames"],
         reading=_reading(report["input"]),
         methods=methods,

@@ -1,4 +1,4 @@
-"""The figure of the frames: curves over the frames above a carpet plot."""
+"""The picture of the frames: curves over the frames above a carpet plot."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,14 @@ MOST_COLUMNS = 600
 """Columns of the carpet of a page, about as many as its charts have pixels across."""
 
 
-def frames_figure(
+def frames_picture(
     curves: Mapping[str, Mapping[str, NDArray[Any]]],
     carpet: NDArray[Any],
     flagged: Sequence[int] = (),
     *,
     title: str = "",
-) -> Any:
+    kind: str = "png",
+) -> bytes:
     """Draw curves over the frames, and below them the carpet: one line for each band of pixels, one column a frame.
 
     Parameters
@@ -36,11 +37,13 @@ def frames_figure(
         Frames that are marked in red; by default none.
     title : str
         Text above the figure; by default none.
+    kind : str
+        Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure.
+    bytes
+        The encoded picture.
     """
     from matplotlib.figure import Figure
 
@@ -69,7 +72,7 @@ def frames_figure(
     bar.set_label("power outside the clutter\n(dB over the band's median)", fontsize=7)
     bar.ax.tick_params(labelsize=7)
     add_title(figure, title)
-    return figure
+    return encoded(figure, kind)
 
 
 def carpet_levels(carpet: NDArray[Any]) -> NDArray[np.float32]:
@@ -97,13 +100,3 @@ def carpet_png(carpet: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(grey).save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def frames_picture(*arguments: Any, kind: str = "png", **settings: Any) -> bytes:
-    """Return the figure of :func:`frames_figure` as "png", "pdf" or "svg"; the parameters are the same."""
-    return encoded(frames_figure(*arguments, **settings), kind)
-
-
-def frames_png(*arguments: Any, **settings: Any) -> bytes:
-    """Return the figure of :func:`frames_figure` as PNG; the parameters are the same."""
-    return frames_picture(*arguments, **settings)

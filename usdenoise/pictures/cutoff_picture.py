@@ -1,4 +1,4 @@
-"""The figure that explains the choice of a low cutoff."""
+"""The picture that explains the choice of a low cutoff."""
 
 from typing import Any
 
@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 from usdenoise.pictures.figures import DPI, encoded
 
 
-def cutoff_figure(
+def cutoff_picture(
     singular_values: NDArray[Any],
     similarity: NDArray[Any],
     profile: NDArray[Any],
     low: int,
-) -> Any:
+    *,
+    kind: str = "png",
+) -> bytes:
     """Draw the low cutoff over the singular values and over the spatial similarity of the components.
 
     Parameters
@@ -26,11 +28,13 @@ def cutoff_figure(
         Similarity of each component to the leading ones.
     low : int
         Low cutoff: the number of components removed, drawn as a red line in front of the first one kept.
+    kind : str
+        Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure.
+    bytes
+        The encoded picture.
     """
     from matplotlib.figure import Figure
 
@@ -51,14 +55,4 @@ def cutoff_figure(
         panel.set_xlabel("component")
     matrix.axvline(low - 0.5, color="tab:red")
     matrix.axhline(low - 0.5, color="tab:red")
-    return figure
-
-
-def cutoff_picture(*arguments: Any, kind: str = "png", **settings: Any) -> bytes:
-    """Return the figure of :func:`cutoff_figure` as "png", "pdf" or "svg"; the parameters are the same."""
-    return encoded(cutoff_figure(*arguments, **settings), kind)
-
-
-def cutoff_png(*arguments: Any, **settings: Any) -> bytes:
-    """Return the figure of :func:`cutoff_figure` as PNG; the parameters are the same."""
-    return cutoff_picture(*arguments, **settings)
+    return encoded(figure, kind)
