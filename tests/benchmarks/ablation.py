@@ -17,7 +17,7 @@ import numpy as np
 from tests.benchmarks.quality import terms
 from tests.benchmarks.shared import command_line, oracle, seeds_of
 from usdenoise import denoise
-from usdenoise.components import fit_sample
+from usdenoise.components import sample_fit
 from usdenoise.errors import OptionError
 from usdenoise.images.metrics import correlation
 
@@ -30,13 +30,13 @@ STAGES = {"start": (False, 0), "+ sweep": (True, 0), "+ eta-decay": (True, None)
 @contextmanager
 def sweep(wanted):
     """Run with or without the posterior sweep."""
-    kept = fit_sample.posterior_sweep
+    kept = sample_fit.posterior_sweep
     if not wanted:
-        fit_sample.posterior_sweep = lambda problem, right, variances, noise: (right, variances, None, 0)
+        sample_fit.posterior_sweep = lambda problem, right, variances, noise: (right, variances, None, 0)
     try:
         yield
     finally:
-        fit_sample.posterior_sweep = kept
+        sample_fit.posterior_sweep = kept
 
 
 def with_holes(stack, seed):

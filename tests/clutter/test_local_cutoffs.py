@@ -37,7 +37,7 @@ def test_tissue_above_the_cutoff_is_taken_and_blood_is_not(planted):
     model, vessel, blood = planted
     cutoffs = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE))
     assert (cutoffs.low, cutoffs.first, cutoffs.stop) == (7, 3, 15)
-    taken = cutoffs.of(slice(None), 0, 16)
+    taken = cutoffs.shares(0, 16)
     inside = vessel.reshape(SHAPE).copy()
     inside[:, SHAPE[1] // 3 - 3 :] = False  # away from the wall, whose neighbours are tissue
     inside = inside.reshape(-1)
@@ -51,7 +51,7 @@ def test_tissue_above_the_cutoff_is_taken_and_blood_is_not(planted):
 
 def test_blood_below_the_cutoff_is_given_back_to_its_vessels(planted):
     model, vessel, blood = planted
-    taken = local_cutoffs(model, 12, blood, Neighbourhood(SHAPE)).of(slice(None), 0, 16)
+    taken = local_cutoffs(model, 12, blood, Neighbourhood(SHAPE)).shares(0, 16)
     assert taken[vessel][:, 9:12].mean() < 0.1
     assert (taken[:, :8] == 1).all()
 
@@ -59,7 +59,7 @@ def test_blood_below_the_cutoff_is_given_back_to_its_vessels(planted):
 def test_without_blood_tissue_above_the_cutoff_is_taken_everywhere(planted):
     model, vessel, blood = planted
     nothing = BloodMap(np.zeros(N_PIXELS), blood.noise_power, blood.evidence, blood.kept_share, None)
-    taken = local_cutoffs(model, 7, nothing, Neighbourhood(SHAPE)).of(slice(None), 0, 16)
+    taken = local_cutoffs(model, 7, nothing, Neighbourhood(SHAPE)).shares(0, 16)
     assert taken[~vessel][:, 7:9].mean() > 0.7
 
 
@@ -83,7 +83,7 @@ def test_cutoffs_at_the_ends_of_the_model(planted, low, rank):
     assert np.isfinite(cutoffs.taken).all()
 
 
-def test_shares_of_rows_equal_a_loop():
+def test_shares_equal_a_loop():
     rng = np.random.default_rng(0)
     taken = rng.random((5, 6)).astype(np.float32)
     cutoffs = LocalCutoffs(5, 3, taken)
@@ -93,10 +93,14 @@ def test_shares_of_rows_equal_a_loop():
             return 1.0
         return taken[pixel, component - 3] if component < 9 else 0.0
 
-    expected = [[share(pixel, component) for component in range(1, 11)] for pixel in range(1, 4)]
-    assert cutoffs.of(slice(1, 4), 1, 11) == pytest.approx(np.array(expected))
-    more = [[share(pixel, k) - (1.0 if k < 5 else 0.0) for k in range(3, 9)] for pixel in range(1, 4)]
-    assert cutoffs.changed(slice(1, 4)) == pytest.approx(np.array(more))
+    expected = [[share(pixel, component) for component in range(1, 11)] for pixel in range(5)]
+    assert cutoffs.shares(1, 11) == pytest.approx(np.array(expected))
+    more = [[share(pixel, k) - (1.0 if k < 5 else 0.0) for k in range(3, 9)] for pixel in range(5)]
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (9, 12))
+    model = LowRank(left[:5], np.linspace(9, 1, 9), right[:, :9])
+    change, change_h = cutoffs.change(model)
+    by_hand = (left[:5, 3:9] * np.array(more) * model.singular_values[3:9]) @ right[:, 3:9].T
+    assert change @ change_h == pytest.approx(by_hand)
     weights = rng.random(5)
     for component, power in enumerate(cutoffs.power_taken(weights)):
         kept = sum(weights[p] * (1 - share(p, component)) ** 2 for p in range(5)) / weights.sum()

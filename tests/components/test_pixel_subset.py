@@ -10,7 +10,7 @@ from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.completion.starts import gaussian
 from usdenoise.components.pixel_subset import draw_pixel_subset, sufficient_subset
-from usdenoise.components.sampled_pixels import automatic_rank
+from usdenoise.components.rank import automatic_rank
 from usdenoise.stack.random_streams import RandomStream
 
 

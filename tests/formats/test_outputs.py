@@ -13,8 +13,7 @@ from tests.formats.layouts import LAYOUTS, confusius, put_all, v73
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES, write
 from usdenoise import denoise, expand, load
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.formats.hdf5.hdf5_chunks import reserve_dataset, write_chunks
-from usdenoise.formats.hdf5.hdf5_writing import create_file
+from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.formats.results import ResultFile, write_result
@@ -251,33 +250,24 @@ def test_chunks_suit_frames_and_pixels_alike(shape: tuple[int, ...], axes: str) 
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<c8", "<c16"])
-@pytest.mark.parametrize("chunks", [(4, 3, 5), (7, 11, 13), (3, 11, 1)])
-def test_chunks_are_written_where_the_library_looks_for_them(
-    dtype: str, chunks: tuple[int, ...], tmp_path: Path
+@pytest.mark.parametrize("chunks", [(4, 3, 5), (7, 11, 13), (3, 11, 1), (1, 1, 1), None])
+@pytest.mark.parametrize("compression", ["gzip", None])
+def test_the_values_of_a_dataset_are_written(
+    dtype: str, chunks: tuple[int, ...] | None, compression: str | None, tmp_path: Path
 ) -> None:
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((11, 13, 7)).astype(dtype).transpose(2, 0, 1)
-    path = tmp_path / "x.h5"
-    with create_file(path) as file:
-        dataset, places = reserve_dataset(file, "iq", values.shape, np.dtype(dtype), chunks)
+    values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
+    values = values[0] + 1j * values[1] if "c" in dtype else values[0]
+    with create_file(tmp_path / "x.h5") as file:
+        packed = {} if chunks is None else {"chunks": chunks, "compression": compression}
+        dataset = file.create_dataset("iq", values.shape, dtype, **packed)
         dataset.attrs["axes"] = "tzx"
-        file["run_in_background"] = np.arange(5)
-    write_chunks(path, places, chunks, values, np.dtype(dtype))
-    with h5py.File(path) as file:
+        write_values(dataset, values)
+        file["beside"] = np.arange(5)
+    with h5py.File(tmp_path / "x.h5") as file:
         assert file["iq"].dtype == dtype
         assert file["iq"].chunks == chunks
-        assert np.array_equal(file["iq"], values)
-        assert np.array_equal(file["run_in_background"], np.arange(5))
-
-
-def test_chunks_of_another_type_are_converted(tmp_path: Path) -> None:
-    values = np.arange(24.0).reshape(2, 3, 4)
-    path = tmp_path / "x.h5"
-    with create_file(path) as file:
-        _, places = reserve_dataset(file, "iq", values.shape, np.dtype("<f4"), (2, 2, 2))
-    write_chunks(path, places, (2, 2, 2), values, np.dtype("<f4"))
-    with h5py.File(path) as file:
-        assert np.array_equal(file["iq"], values.astype("f4"))
+        assert np.array_equal(file["iq"], values.astype(dtype))
+        assert np.array_equal(file["beside"], np.arange(5))
 
 
 def test_the_file_of_a_result_is_the_same_each_time(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_coarse_fit_chooses_the_cutoff_of_a_large_stack(small_phantom, monkeyp
     terms = small_phantom[1]
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
     whole = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
-    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.components.extension.COARSE_PIXELS", 320)
     every_few = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
     cut = every_few.options.low_cutoff
     assert whole.model.rank == len(whole.singular_values) == len(every_few.singular_values) == 30
@@ -253,7 +253,7 @@ def test_a_coarse_fit_chooses_the_cutoff_of_a_large_stack(small_phantom, monkeyp
 
 @pytest.mark.parametrize("given", [{"high_cutoff": "rank"}, {"low_cutoff": 25}, {"refit": "none"}])
 def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
-    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.components.extension.COARSE_PIXELS", 320)
     result = usdenoise.denoise(stack, axes="tzx", **{"low_cutoff": 5, "rank": 30} | given)
     assert result.model.rank == 30
 
@@ -261,7 +261,7 @@ def test_what_needs_all_components_gets_them(stack, monkeypatch, given):
 def test_holes_are_filled_with_all_components(stack, monkeypatch):
     broken = stack.copy()
     broken[3, 4, 5] = np.nan
-    monkeypatch.setattr("usdenoise.components.estimate.COARSE_PIXELS", 320)
+    monkeypatch.setattr("usdenoise.components.extension.COARSE_PIXELS", 320)
     assert usdenoise.denoise(broken, axes="tzx", low_cutoff=5, rank=30).model.rank == 30
 
 

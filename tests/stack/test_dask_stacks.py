@@ -14,8 +14,8 @@ import xarray
 from distributed import Client, LocalCluster
 
 import usdenoise
-from tests.components.test_refit import with_gaps
-from usdenoise.components import estimate
+from tests.components.test_extension import with_gaps
+from usdenoise.components import extension
 from usdenoise.errors import InputError, OptionError
 from usdenoise.recipe import first_look
 from usdenoise.stack import chunk_grid
@@ -155,7 +155,7 @@ def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
 @pytest.mark.parametrize(("refits", "coarse"), [(2, 10**6), (1, 300)])
 def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, refits, coarse):
     """A look, two for each refit to all pixels, the residual, and the residual with cutoffs by place."""
-    monkeypatch.setattr(estimate, "COARSE_PIXELS", coarse)
+    monkeypatch.setattr(extension, "COARSE_PIXELS", coarse)
     monkeypatch.setattr(first_look, "COARSE_PIXELS", coarse)
     reads = Counter()
 

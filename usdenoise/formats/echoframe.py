@@ -17,9 +17,9 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, arranged
 from usdenoise.formats.file_values import in_file
-from usdenoise.formats.hdf5.hdf5_items import member
+from usdenoise.formats.hdf5.hdf5_items import datasets, member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
-from usdenoise.formats.hdf5.hdf5_other_files import other_files
+from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
 from usdenoise.formats.hdf5.hdf5_reading import open_file
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import concatenated
@@ -68,7 +68,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
             "folder; put it there"
         )
     with open_file(parameters) as file:
-        others.add(other_files(file, None))
+        add_other_files(file, datasets(file).values(), None, others)
         shape, found = _parameters(file, path)
     with path.open("rb") as raw:
         _, header_size, n_blocks, _, padding = _HEADER.unpack(raw.read(_HEADER.size))

@@ -40,6 +40,14 @@ class OtherFiles:
             self._found[name] = None
         self.check(places)
 
+    def need_permission(self, name: str) -> None:
+        """Check that files elsewhere are allowed, for a file whose place is not known before it is read."""
+        if not self._allow_external:
+            raise InputError(
+                f"{self._path} is read from {name} too, which a number (%b) or a prefix in the environment puts in any "
+                "place; give --allow-external if you trust both files"
+            )
+
     def check(self, places: Iterable[Path]) -> None:
         """Check that files are in the folder of the acquisition, unless files elsewhere are allowed.
 

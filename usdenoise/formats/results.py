@@ -9,9 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.formats.hdf5.hdf5_chunks import Place, reserve_dataset, write_chunks
 from usdenoise.formats.hdf5.hdf5_scales import attach_scales
-from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
+from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape, storage_dtype
 from usdenoise.formats.matlab.matlab_carried import carried_variables
 from usdenoise.formats.matlab.matlab_writing import write_matlab
@@ -153,7 +152,6 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
 def _write_hdf5(path: Path, content: ResultFile) -> None:
     stack, dtype = content.stack, content.dtype
     chunks = chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize)
-    places: list[Place] = []
     packed: dict[str, Any] = (
         {}
         if content.compression == "none"
@@ -161,13 +159,10 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
     )
     with create_file(path) as file:
         if content.with_stack:
-            if packed:
-                dataset = file.create_dataset(
-                    stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks, **packed
-                )
-                write_slabs(dataset, stack.iq)
-            else:
-                dataset, places = reserve_dataset(file, stack.name, stack.iq.shape, dtype, chunks)
+            dataset = file.create_dataset(
+                stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks, **packed
+            )
+            write_values(dataset, stack.iq)
             dataset.attrs.update(_described(content))
         for name, values in content.arrays.items():
             array = np.asarray(values)
@@ -187,8 +182,6 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
         others = {name: content.dimensions(name) for name in content.arrays if name not in axes}
         attach_scales(file, stack, axes, others)
         file.attrs["usdenoise_provenance"] = content.provenance
-    if places:
-        write_chunks(path, places, chunks, stack.iq, dtype)
 
 
 def _axes_of(content: ResultFile, name: str) -> dict[str, Any]:

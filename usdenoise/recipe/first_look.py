@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.components.estimate import COARSE_PIXELS
+from usdenoise.components.extension import COARSE_PIXELS
 from usdenoise.components.pixel_subset import RANK_LIMIT, SUBSET_PIXELS
-from usdenoise.components.sampled_pixels import sampled_pixel_count
+from usdenoise.components.sample_fit import sampled_pixel_count
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.bad_frames import SAMPLE_PIXELS
 from usdenoise.frames.displacement import gathered_middle

@@ -1,28 +1,31 @@
-"""The other files that an HDF5 file is read from."""
+"""The other files that an HDF5 file is read from: where they are looked for, and all of them.
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+The HDF5 library has no function that says which file it takes. Names are looked for here as it does without prefixes in
+the environment; with prefixes, and for numbered files, only the library knows, so that they need --allow-external.
+"""
+
+import glob
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import h5py
-from h5py import h5d, h5g, h5l, h5o
 
-from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, follow
-from usdenoise.formats.hdf5.hdf5_places import (
-    SAME_FILE,
-    Kind,
-    first_file,
-    is_numbered,
-    numbered_sources,
-    places,
-    with_number,
-)
-from usdenoise.formats.hdf5.hdf5_storage import sources
+from usdenoise.formats.hdf5.hdf5_items import datasets, follow
+from usdenoise.formats.input_files import OtherFiles
+
+SAME_FILE = "."
+"""Name by which a virtual dataset means the file that it is in."""
+
+_PREFIXES = ("HDF5_VDS_PREFIX", "HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX")
 
 
-def other_files(file: h5py.File, dataset: str | None) -> list[Path]:
-    """Return the files from which the values in an HDF5 file are read, apart from the file itself.
+def add_other_files(
+    file: h5py.File, found: Iterable[h5py.Dataset], dataset: str | None, others: OtherFiles
+) -> None:
+    """Add the files from which the values in an HDF5 file are read, apart from the file itself.
 
     These are the sources of its virtual datasets, the files of plain numbers, those that the sources name in turn,
     and the files to which external links on the way to `dataset` lead. A place at which the library looks in vain
@@ -32,111 +35,135 @@ def other_files(file: h5py.File, dataset: str | None) -> list[Path]:
     ----------
     file : h5py.File
         The open file.
+    found : iterable of h5py.Dataset
+        Its datasets.
     dataset : str or None
         Name of the stack that the user gave; None for none.
+    others : OtherFiles
+        Gets the files.
     """
     with ExitStack() as opened:
-        search = _Search(opened)
-        search.add_all_storage(file)
+        search = _Search(others, opened)
+        for item in found:
+            search.add_storage(item)
         if dataset is not None:
             search.add_linked(file["/"], dataset)
-        return list(search.found)
 
 
-class _Search:
-    """The files that were found so far.
+def sources(dataset: h5py.Dataset) -> list[tuple[str, str]]:
+    """Return the file and the dataset of each source of a virtual dataset once, as they are written there."""
+    properties = dataset.id.get_create_plist()
+    numbers = range(properties.get_virtual_count())
+    every = ((properties.get_virtual_filename(n), properties.get_virtual_dsetname(n)) for n in numbers)
+    return list(dict.fromkeys(every))
+
+
+def has_unknown_place(*names: str) -> bool:
+    """Check whether files are numbered (%b in a name) or found by a prefix in the environment."""
+    return any(map(is_numbered, names)) or any(os.environ.get(prefix) for prefix in _PREFIXES)
+
+
+def is_numbered(name: str) -> bool:
+    """Check whether the name of a source holds %b, for which the library puts 0, 1, 2, … while such files exist."""
+    return "%b" in name.replace("%%", "")
+
+
+def unescaped(name: str) -> str:
+    """Return the name of a source without numbers, in which %% means %."""
+    return name.replace("%%", "%")
+
+
+def places(name: str, file: h5py.File) -> list[Path]:
+    """Return the places in which the library looks for a virtual source or a linked file, in its order.
 
     Parameters
     ----------
+    name : str
+        The name of the file.
+    file : h5py.File
+        The open file that names it.
+    """
+    above, own = Path(os.getcwd(), file.filename).parent, Path(os.path.realpath(file.filename)).parent
+    if os.path.isabs(name):
+        # An absolute name that leads nowhere is looked for by its last part.
+        tail = os.path.basename(name)
+        return list(dict.fromkeys([Path(name), above / tail, Path(os.getcwd(), tail), own / tail]))
+    return list(dict.fromkeys([above / name, Path(os.getcwd(), name), own / name]))
+
+
+def raw_place(name: str) -> Path:
+    """Return the place in which the library looks for a file of plain numbers."""
+    return Path(os.getcwd(), name)
+
+
+def first_file(candidates: Iterable[Path]) -> Path | None:
+    """Return the first of some places that is a file; None if there is none."""
+    # Path.is_file raises an error below a folder that may not be read, in which the library finds nothing either.
+    return next((place for place in candidates if os.path.isfile(place)), None)
+
+
+class _Search:
+    """Search of the files that datasets are read from, also through links and in turn.
+
+    Parameters
+    ----------
+    others : OtherFiles
+        Gets the files.
     opened : ExitStack
         Closes the files that are opened on the way.
     """
 
-    def __init__(self, opened: ExitStack) -> None:
-        self._opened = opened
+    def __init__(self, others: OtherFiles, opened: ExitStack) -> None:
+        self._others, self._opened = others, opened
         self._seen: set[Any] = set()
-        self.found: dict[Path, None] = {}
 
-    def add_all_storage(self, file: h5py.File) -> None:
-        """Add the files in which the values of the datasets of a file are stored."""
-        for dataset in _dataset_ids(file):
-            self._add_storage(dataset)
-
-    def _add_storage(self, dataset: h5d.DatasetID) -> None:
-        properties = dataset.get_create_plist()
-        if properties.get_layout() == h5d.VIRTUAL:
-            named = h5py.Dataset(dataset)
-            for file_name, dataset_name in sources(named):
-                self._add_source(named.file, file_name, dataset_name)
-        elif properties.get_external_count():
-            named = h5py.Dataset(dataset)
-            for name, _, _ in named.external:
-                self._add_places(places(name, named.file, Kind.STORAGE))
+    def add_storage(self, dataset: h5py.Dataset) -> None:
+        """Add the files in which the values of a dataset are stored."""
+        for file_name, dataset_name in sources(dataset) if dataset.is_virtual else ():
+            self._add_source(dataset.file, file_name, dataset_name)
+        for name, _, _ in dataset.external or ():
+            self._add([raw_place(name)], name)
 
     def add_linked(self, group: h5py.Group, name: str) -> None:
         """Add the files to which external links on the way to an item lead, and those of the item itself."""
         item = follow(group, name, self._across)
         if isinstance(item, h5py.Dataset):
-            self._add_storage(item.id)
+            self.add_storage(item)
 
     def _add_source(self, file: h5py.File, file_name: str, dataset_name: str) -> None:
-        names = [with_number(file_name, 0)]
-        if file_name != SAME_FILE and is_numbered(file_name):
-            names = list(numbered_sources(file_name, file))
-        for number, name in enumerate(names):
-            inner = with_number(dataset_name, number)
-            if file_name == SAME_FILE:
-                place: Path | None = Path(file.filename)
-            else:
-                place = self._add_places(places(name, file, Kind.VIRTUAL))
-            if place is None or (place, inner) in self._seen:
-                continue
-            self._seen.add((place, inner))
-            try:
-                with h5py.File(place, "r") as source:
-                    self.add_linked(source["/"], inner)
-            except OSError:
-                # A source that is no HDF5 file is refused where the stack is read.
-                continue
+        if file_name == SAME_FILE:
+            self._add_dataset(file, Path(file.filename), dataset_name)
+        elif has_unknown_place(file_name, dataset_name):
+            self._others.need_permission(file_name)
+            pattern = glob.escape(unescaped(file_name)).replace("%b", "*")
+            self._others.add(Path(name) for place in places(pattern, file) for name in glob.glob(str(place)))
+        elif place := self._add(places(unescaped(file_name), file), file_name):
+            # A source that is no HDF5 file is refused where the stack is read.
+            with suppress(OSError):
+                source = self._opened.enter_context(h5py.File(place, "r"))
+                self._add_dataset(source, place, dataset_name)
+
+    def _add_dataset(self, file: h5py.File, place: Path, name: str) -> None:
+        if (place, name) not in self._seen:
+            self._seen.add((place, name))
+            self.add_linked(file["/"], unescaped(name))
 
     def _across(self, group: h5py.Group, link: h5py.ExternalLink, n_links: int) -> Any:
-        place = self._add_places(places(link.filename, group.file, Kind.LINK))
+        place = self._add(places(link.filename, group.file), link.filename)
         if place is None:
             return None
         file = self._opened.enter_context(h5py.File(place, "r"))
         # Metadata are taken from the neighbours of the stack.
         if place not in self._seen:
             self._seen.add(place)
-            self.add_all_storage(file)
+            for item in datasets(file).values():
+                self.add_storage(item)
         return follow(file["/"], link.path, self._across, n_links)
 
-    def _add_places(self, candidates: list[Path]) -> Path | None:
+    def _add(self, candidates: list[Path], name: str) -> Path | None:
+        """Add the places up to the first that is a file, and return that one."""
+        if has_unknown_place():
+            self._others.need_permission(name)
         place = first_file(candidates)
-        until = len(candidates) if place is None else candidates.index(place) + 1
-        self.found.update(dict.fromkeys(candidates[:until]))
+        self._others.add(candidates if place is None else candidates[: candidates.index(place) + 1])
         return place
-
-
-def _dataset_ids(file: h5py.File) -> Iterator[h5d.DatasetID]:
-    """Yield the datasets that :func:`usdenoise.formats.hdf5.hdf5_items.datasets` returns.
-
-    Every file is searched before it is read, and an object of h5py for each item doubles the time.
-    """
-    seen = set()
-    waiting = [file["/"].id]
-    while waiting:
-        group = waiting.pop()
-        for name in group:
-            try:
-                if group.links.get_info(name).type != h5l.TYPE_HARD:
-                    continue
-                about = h5o.get_info(group, name)
-                if about.addr in seen:
-                    continue
-                seen.add(about.addr)
-                if about.type == h5o.TYPE_GROUP:
-                    waiting.append(h5g.open(group, name))
-                elif about.type == h5o.TYPE_DATASET:
-                    yield h5d.open(group, name)
-            except UNREADABLE:
-                continue

@@ -18,7 +18,7 @@ from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
 from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
-from usdenoise.formats.hdf5.hdf5_other_files import other_files
+from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab import matlab_v73
@@ -73,8 +73,9 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         If the file is truncated or corrupt, or if values are stored outside its folder and that is not allowed.
     """
     with open_file(path) as file:
-        others.add(other_files(file, how.dataset))
-        yield _contents(file, path, how.n_axes)
+        found = datasets(file)
+        add_other_files(file, found.values(), how.dataset, others)
+        yield _contents(file, found, path, how.n_axes)
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ class _Survey:
         return self.arrays[name], nearby(self.file, self.found[name], True)
 
 
-def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
-    survey = _survey(file, path, n_axes)
+def _contents(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_axes: int | None) -> Contents:
+    survey = _survey(file, found, path, n_axes)
     cells = _cell_stacks(survey)
     container, special, names = _toolbox_stacks(survey)
     done = names | {stack.name for stack in (*cells, *special) if stack is not None}
@@ -173,9 +174,9 @@ def _contents(file: h5py.File, path: Path, n_axes: int | None) -> Contents:
     )
 
 
-def _survey(file: h5py.File, path: Path, n_axes: int | None) -> _Survey:
+def _survey(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_axes: int | None) -> _Survey:
     """Describe all datasets of a file, and take those that hold numbers as arrays."""
-    survey = _Survey(file, path, n_axes, matlab_v73.is_matlab(file), datasets(file), {}, {})
+    survey = _Survey(file, path, n_axes, matlab_v73.is_matlab(file), found, {}, {})
     for name, dataset in survey.found.items():
         try:
             array = survey.array(dataset)

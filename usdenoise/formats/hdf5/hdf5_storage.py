@@ -5,7 +5,7 @@ virtual dataset, and the end of a file of plain numbers.
 """
 
 import math
-from collections.abc import Iterator
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ import h5py
 from usdenoise.errors import InputError
 from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.hdf5.hdf5_places import (
+from usdenoise.formats.hdf5.hdf5_other_files import (
     SAME_FILE,
-    Kind,
     first_file,
-    highest_number,
+    has_unknown_place,
     is_numbered,
-    numbered_sources,
     places,
-    with_number,
+    raw_place,
+    unescaped,
 )
 
 _NESTED = 16
@@ -73,40 +72,26 @@ def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
         )
 
 
-def sources(dataset: h5py.Dataset) -> Iterator[tuple[str, str]]:
-    """Yield the file and the dataset of each source of a virtual dataset once, as they are written there."""
-    properties = dataset.id.get_create_plist()
-    yield from dict.fromkeys(
-        (properties.get_virtual_filename(number), properties.get_virtual_dsetname(number))
-        for number in range(properties.get_virtual_count())
-    )
-
-
 def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
-    every = _needed(dataset)
-    for file_name, dataset_name in sources(dataset):
-        needed = every[file_name, dataset_name]
-        if file_name == SAME_FILE:
-            _check_source(dataset, path, dataset.file, with_number(dataset_name, 0), needed, depth)
+    for (file_name, dataset_name), needed in _needed(dataset).items():
+        source, name = unescaped(file_name), unescaped(dataset_name)
+        if file_name == SAME_FILE and not is_numbered(dataset_name):
+            _check_source(dataset, path, dataset.file, name, needed, depth)
             continue
-        names = [with_number(file_name, 0)]
-        if is_numbered(file_name):
-            *names, missing = numbered_sources(file_name, dataset.file)
-            if not names or highest_number(file_name, dataset.file) > len(names):
-                names.append(missing)
-        for number, name in enumerate(names):
-            candidates = places(name, dataset.file, Kind.VIRTUAL)
-            place = first_file(candidates)
-            if place is None:
-                raise _missing(dataset, path, name, candidates[0])
-            try:
-                with h5py.File(place, "r") as file:
-                    _check_source(dataset, path, file, with_number(dataset_name, number), needed, depth)
-            except OSError as error:
-                raise InputError(
-                    f"'{_name(dataset)}' in {path} is read from {place}, which cannot be read as an HDF5 file; copy "
-                    "or write it again"
-                ) from error
+        if has_unknown_place(file_name, dataset_name):
+            continue
+        candidates = places(source, dataset.file)
+        place = first_file(candidates)
+        if place is None:
+            raise _missing(dataset, path, source, candidates[0])
+        try:
+            with h5py.File(place, "r") as file:
+                _check_source(dataset, path, file, name, needed, depth)
+        except OSError as error:
+            raise InputError(
+                f"'{_name(dataset)}' in {path} is read from {place}, which cannot be read as an HDF5 file; copy or write "
+                "it again"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -175,10 +160,11 @@ def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
     for name, offset, size in dataset.external:
         part = min(size, left)
         left -= part
-        candidates = places(name, dataset.file, Kind.STORAGE)
-        place = first_file(candidates)
-        if place is None:
-            raise _missing(dataset, path, name, candidates[0])
+        if has_unknown_place():
+            continue
+        place = raw_place(name)
+        if not os.path.isfile(place):
+            raise _missing(dataset, path, name, place)
         if (held := place.stat().st_size) < offset + part:
             raise InputError(
                 f"'{_name(dataset)}' in {path} needs {offset + part} bytes of {place}, which holds {held}; copy "

@@ -1,16 +1,16 @@
 """Writing of HDF5 files, so that a full disk raises an error and memory holds no second stack."""
 
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-
-from usdenoise.formats.layout import SLAB_BYTES, copy_by_lines
 
 
 @contextmanager
@@ -32,36 +32,49 @@ def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
         yield file
 
 
-def write_slabs(dataset: h5py.Dataset, values: NDArray[Any], seen_as: np.dtype[Any] | None = None) -> None:
-    """Write an array in slabs along its first axis, each of whole chunks.
+def write_values(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
+    """Write an array chunk by chunk, while a thread puts the next two into the order of the file.
+
+    Without a chunk cache the library would write every contiguous run of an assignment by itself, some hundred bytes
+    at a time; a chunk that needs no filter is therefore given to it whole.
 
     Parameters
     ----------
     dataset : h5py.Dataset
         Dataset of the same shape.
     values : array
-        Content of the dataset, in memory of any order.
-    seen_as : numpy.dtype or None
-        Type of the same size as that of `values`, as which their bytes are written; None (the default) writes
-        them in their own type.
+        Content of the dataset, in memory of any order. It is converted to the type of the dataset; of a dataset of pairs
+        the complex numbers become the pairs.
     """
-    rows = max(1, SLAB_BYTES // max(1, values[0].nbytes))
-    if dataset.chunks is not None:
-        rows = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
-    starts = range(0, len(values), rows)
+    dtype = values.dtype if dataset.dtype.names else dataset.dtype
+    chunks = dataset.chunks
+    if chunks is None:
+        dataset[...] = np.ascontiguousarray(values, dtype).view(dataset.dtype)
+        return
+    is_filtered = dataset.id.get_create_plist().get_nfilters() > 0
 
-    def in_order(start: int) -> NDArray[Any]:
-        part = values[start : start + rows]
-        if part.flags.c_contiguous or part.ndim < 3:
-            return np.ascontiguousarray(part)
-        slab = np.empty(part.shape, part.dtype)
-        copy_by_lines(slab, part)
-        return slab
+    def in_order(first: tuple[int, ...]) -> NDArray[Any]:
+        part = values[tuple(slice(start, start + n) for start, n in zip(first, chunks, strict=True))]
+        if is_filtered or part.shape == chunks:
+            return np.ascontiguousarray(part, dtype).view(dataset.dtype)
+        # A chunk at the edge of the dataset is stored whole.
+        chunk = np.zeros(chunks, dtype)
+        chunk[tuple(slice(n) for n in part.shape)] = part
+        return chunk.view(dataset.dtype)
 
-    # A second thread copies the next slab into the order of the file while this one is written.
+    def write(first: tuple[int, ...], part: NDArray[Any]) -> None:
+        if is_filtered:
+            dataset[tuple(slice(start, start + n) for start, n in zip(first, part.shape, strict=True))] = part
+        else:
+            dataset.id.write_direct_chunk(first, part)
+
+    firsts = product(*(range(0, n, step) for n, step in zip(dataset.shape, chunks, strict=True)))
     with ThreadPoolExecutor(1) as ahead:
-        slabs = (ahead.submit(in_order, start) for start in starts)
-        coming = next(slabs)
-        for start in starts:
-            slab, coming = coming.result(), next(slabs, coming)
-            dataset[start : start + rows] = slab if seen_as is None else slab.view(seen_as)
+        waiting: deque[tuple[tuple[int, ...], Future[NDArray[Any]]]] = deque()
+        for first in firsts:
+            waiting.append((first, ahead.submit(in_order, first)))
+            if len(waiting) > 2:
+                place, part = waiting.popleft()
+                write(place, part.result())
+        for place, part in waiting:
+            write(place, part.result())

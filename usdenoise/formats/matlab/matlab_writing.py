@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.hdf5.hdf5_writing import create_file, write_slabs
+from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
@@ -109,7 +109,7 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
         chunks=chunk_shape(reverse.shape, axes[::-1], dtype.itemsize) if value.ndim > 2 else None,
         compression="gzip" if compress and value.ndim > 2 else None,
     )
-    write_slabs(dataset, reverse, seen_as=dtype)
+    write_values(dataset, reverse)
     return dataset
 
 

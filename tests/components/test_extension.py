@@ -7,7 +7,7 @@ from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise import denoise
 from usdenoise.completion.starts import gaussian
-from usdenoise.components.refit import Prior, _whitening, refit, refit_left
+from usdenoise.components.extension import Prior, _whitening, refit, refit_left
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.rows import ArrayRows
@@ -22,7 +22,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
     exact = loops.truncated_svd(matrix, 6)
     near = np.linalg.qr(exact[2] + 0.05 * gaussian(rng, exact[2].shape, np.result_type(dtype, float)))[0]
     with ThreadExecutor(2) as executor:
-        model = refit(ArrayRows(matrix, None, executor), near.astype(dtype)).model
+        model = refit(ArrayRows(matrix, None, executor), near.astype(dtype))[0]
     wide = matrix.astype(np.result_type(dtype, np.float64))
     basis = np.linalg.qr(wide @ near)[0]
     left, singular, right_h = np.linalg.svd(basis.conj().T @ wide, full_matrices=False)
@@ -33,7 +33,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
     for side in (model.left, model.right):
         assert np.abs(side.conj().T @ side - np.eye(6)).max() < 1e-4
 
-    again = refit(casorati_matrix(matrix), near.astype(dtype), rotate_again=True).model
+    again = refit(casorati_matrix(matrix), near.astype(dtype), rotate_again=True)[0]
     a, b_h = again.band(0, 6)
     projected = wide @ right_h[:6].conj().T @ right_h[:6]
     assert np.linalg.norm(a @ b_h - projected) < 1e-4 * np.linalg.norm(projected)
@@ -49,7 +49,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
 def test_refit_of_a_matrix_of_lower_rank_leaves_the_rest_at_zero():
     matrix = low_rank_and_noise(np.complex128, rank=2, noise=0.0)
     guess = np.linalg.qr(gaussian(np.random.default_rng(0), (40, 5), np.complex128))[0]
-    model = refit(casorati_matrix(matrix), guess).model
+    model = refit(casorati_matrix(matrix), guess)[0]
     assert model.singular_values[:2] == pytest.approx(loops.truncated_svd(matrix, 2)[1], rel=1e-6)
     assert np.abs(model.singular_values[2:]).max() < 1e-6 * model.singular_values[0]
     a, b_h = model.band(0, 5)

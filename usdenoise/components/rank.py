@@ -1,16 +1,12 @@
-"""The sampled pixels: those whose entries are sampled, and the rank that such a sample determines."""
-
-import math
+"""The rank: the number of components that are estimated."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from usdenoise.completion.identifiability import highest_rank
 from usdenoise.components.pixel_subset import PixelSubset
-from usdenoise.stack.rows import Rows
-
-LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
-"""Samples of each frame. tests/benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
-picture to 0.998 or better (docs/quality.md)."""
+from usdenoise.errors import OptionError
+from usdenoise.options.declaration import flag
+from usdenoise.options.denoise_options import DenoiseOptions
 
 COMPONENTS_BEYOND_NOISE = 16
 """Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
@@ -25,39 +21,53 @@ SAMPLES_PER_PIXEL_AND_COMPONENT = 1.25
 """Least ratio of the samples of an average pixel to the components: at 1 its coefficients are not determined."""
 
 
-def draw_sampled_pixels(
-    rows: Rows, rank: int, sampling: float, rng: np.random.Generator
-) -> NDArray[np.intp] | None:
-    """Draw the pixels whose entries are sampled, spread over the image.
-
-    The temporal singular vectors are common to all pixels. Entries are sampled from a random subset of the pixels, so
-    that each frame has at least max(256, 6 rank) samples. Then a refit to all entries makes the vectors exact.
+def choose_rank(
+    options: DenoiseOptions,
+    subset: PixelSubset,
+    shape: tuple[int, int],
+    n_samples: int,
+    only_clutter: bool,
+) -> int:
+    """Return the given rank, or the automatic one, raised to what the given cutoffs need.
 
     Parameters
     ----------
-    rows : Rows
-        The data. Pixels without an observed entry are not drawn.
-    rank : int
-        Number of components.
-    sampling : float
-        Fraction of these pixels' entries that will be sampled.
-    rng : numpy.random.Generator
-        Chooses the pixels.
+    options : DenoiseOptions
+        The rank, the cutoffs and the method.
+    subset, shape, n_samples, only_clutter
+        As for :func:`automatic_rank`.
 
-    Returns
-    -------
-    array of row numbers, increasing, or None
-        None where all pixels are needed.
+    Raises
+    ------
+    OptionError
+        If the samples do not determine as many components as a given cutoff needs.
     """
-    count = sampled_pixel_count(rank, sampling)
-    observed = rows.observed
-    alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
-    return None if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
+    if not isinstance(options.rank, str):
+        return options.rank
+    automatic = automatic_rank(subset, shape, n_samples, only_clutter)
+    needed = _needed_by_cutoffs(options)
+    name = max(needed, key=lambda cutoff: needed[cutoff])
+    if needed[name] <= automatic:
+        return automatic
+    possible = min(shape) if options.method == "svd" else highest_rank(shape, n_samples)
+    if needed[name] > possible:
+        raise OptionError(
+            f"{name} {getattr(options, name)} needs rank {needed[name]}, and {n_samples} samples of {shape[0]} pixels "
+            f"x {shape[1]} frames determine at most rank {possible}; lower {flag(name)} or raise --sampling"
+        )
+    return needed[name]
 
 
-def sampled_pixel_count(rank: int, sampling: float) -> int:
-    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
-    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
+def least_rank(options: DenoiseOptions) -> int:
+    """Return the number of components that the given rank and cutoffs need; 0 where all are automatic."""
+    return max(*_needed_by_cutoffs(options).values(), 0 if isinstance(options.rank, str) else options.rank)
+
+
+def _needed_by_cutoffs(options: DenoiseOptions) -> dict[str, int]:
+    return {
+        "low_cutoff": 0 if isinstance(options.low_cutoff, str) else options.low_cutoff + 1,
+        "high_cutoff": 0 if isinstance(options.high_cutoff, str) else options.high_cutoff,
+    }
 
 
 def automatic_rank(

@@ -1,4 +1,7 @@
-"""Refit: fit the factors to all observed entries, from an approximate temporal subspace."""
+"""The extension of components to all pixels: factors that are fitted to all observed entries (the refit).
+
+The temporal singular vectors are common to all pixels, so those of a few pixels are a start for all of them.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,22 +13,13 @@ from usdenoise.completion.posterior import PRIOR_FLOOR
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.rows import Rows
 
+FIRST_PIXELS, COARSE_PIXELS = 2000, 6000
+"""Pixels, at least, of the refit before the one on all pixels, and of the coarse fit. 2000 pixels rotate the subspace
+most of the way for a tenth of the price; with 6000 the automatic cutoff keeps its quality
+(tests/benchmarks/quality.py --full)."""
 
-@dataclass(frozen=True)
-class Refit:
-    """Components that were fitted to all observed entries.
-
-    Attributes
-    ----------
-    model : LowRank
-        The components.
-    gained_energy : float
-        Energy that they hold more than the best fit with the temporal subspace from before the step: what the step
-        mended. A further step would gain less.
-    """
-
-    model: LowRank
-    gained_energy: float
+COMPONENTS_BEYOND_CUTOFF = 8
+"""Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,79 @@ class Prior:
         return self.noise_variance / np.maximum(self.variances, floor)
 
 
-def refit(rows: Rows, right: NDArray[Any], rotate_again: bool = False, prior: Prior | None = None) -> Refit:
+def extend(
+    rows: Rows, sampled: LowRank, noise_rms: float, stride: int, choose_cutoff: bool
+) -> tuple[LowRank, float]:
+    """Return the components of every `stride`-th pixel, from those of the sampled pixels, and what the last refit gained.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    sampled : LowRank
+        Components of the sampled pixels.
+    noise_rms : float
+        Noise level.
+    stride : int
+        From :func:`coarse_stride`.
+    choose_cutoff : bool
+        Whether the low cutoff will be chosen from the result.
+
+    Returns
+    -------
+    model, gained_energy
+        As for :func:`refit`.
+    """
+    right = sampled.right
+    prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
+    if rows.is_complete and stride == 1:
+        # Most of the rotation, for a fraction of the price of a step over all pixels.
+        right = refit(rows.every(_stride(rows, FIRST_PIXELS)), right)[0].right
+    # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
+    return refit(rows.every(stride), right, choose_cutoff or stride > 1, prior)
+
+
+def coarse_stride(rows: Rows, rank: int, low_cutoff: int | str) -> int:
+    """Return the stride of the pixels to which components are fitted that are not needed in all of them.
+
+    It is 1, all pixels, where a given low cutoff leaves only the components that are fitted to all pixels anyway.
+    """
+    if not isinstance(low_cutoff, str) and rank <= low_cutoff + COMPONENTS_BEYOND_CUTOFF:
+        return 1
+    return _stride(rows, COARSE_PIXELS)
+
+
+def extend_coarse(rows: Rows, coarse: LowRank, low: int) -> tuple[LowRank, NDArray[np.float64], float]:
+    """Return the components that a filter needs, fitted to all pixels, from those of every few pixels.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    coarse : LowRank
+        Components of every few pixels.
+    low : int
+        Low cutoff: the components [0, low) are needed exactly.
+
+    Returns
+    -------
+    model : LowRank
+        The components below low + COMPONENTS_BEYOND_CUTOFF.
+    singular_values : array
+        Those of all components; of the others they are scaled up from the coarse fit.
+    gained_energy : float
+        As for :func:`refit`.
+    """
+    needed = low + COMPONENTS_BEYOND_CUTOFF
+    model, gained = refit(rows, coarse.right[:, :needed])
+    rest = coarse.singular_values[needed:] * np.sqrt(rows.n_pixels / len(coarse.left))
+    smallest = model.singular_values[-1]
+    return model, np.append(model.singular_values, np.minimum(rest, smallest)), gained
+
+
+def refit(
+    rows: Rows, right: NDArray[Any], rotate_again: bool = False, prior: Prior | None = None
+) -> tuple[LowRank, float]:
     """Return the singular triplets of a matrix near an approximate temporal subspace.
 
     One step of subspace iteration: U is fitted to the data for the known V, then V for that U. The errors of a V
@@ -75,8 +141,11 @@ def refit(rows: Rows, right: NDArray[Any], rotate_again: bool = False, prior: Pr
 
     Returns
     -------
-    Refit
-        Of r components.
+    model : LowRank
+        r components.
+    gained_energy : float
+        Energy that they hold more than the best fit with the temporal subspace from before the step: what the step
+        mended. A further step would gain less.
     """
     left, squares, moments = rows.fit_and_moments(right, None if prior is None else prior.ridge)
     before = float(np.trace(squares).real)
@@ -88,14 +157,14 @@ def refit(rows: Rows, right: NDArray[Any], rotate_again: bool = False, prior: Pr
             signal = singular**2 / rows.n_pixels - prior.noise_variance
             prior = replace(prior, variances=signal)
         model = refit_left(rows, better, prior)
-        return Refit(model, max(float(np.sum(model.singular_values**2)) - before, 0.0))
+        return model, max(float(np.sum(model.singular_values**2)) - before, 0.0)
     gained = max(float(np.sum(singular**2)) - before, 0.0)
     if rotate_again:
         left, squares = rows.fit(better)
         white = _whitening(squares)
         rotation, singular, right_h = np.linalg.svd(white.conj().T @ squares)
         better = np.ascontiguousarray((better @ right_h.conj().T).astype(rows.dtype))
-    return Refit(LowRank(left @ (white @ rotation).astype(rows.dtype), singular, better), gained)
+    return LowRank(left @ (white @ rotation).astype(rows.dtype), singular, better), gained
 
 
 def refit_left(rows: Rows, right: NDArray[Any], prior: Prior | None = None) -> LowRank:
@@ -128,3 +197,8 @@ def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
     white: NDArray[Any] = vectors * inverse * scale[:, None]
     return white
+
+
+def _stride(rows: Rows, n_wanted: int) -> int:
+    """Return the largest stride that leaves `n_wanted` pixels or more, at least 1."""
+    return max(rows.n_pixels // n_wanted, 1)

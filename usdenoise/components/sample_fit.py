@@ -1,10 +1,12 @@
-"""Fit low-rank factors to the sampled entries, by the method that the options name."""
+"""The completion: low-rank factors of sampled entries, by the method that the options name."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.completion import starts
 from usdenoise.completion.descent_methods import METHODS, Method
@@ -15,10 +17,13 @@ from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.components.pixel_subset import PixelSubset
+from usdenoise.components.rank import choose_rank
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import Rows
+from usdenoise.stack.sampling import draw_entries
 
 RIDGE = 0.5
 """Automatic ridge in units of the sampled noise edge: half of the penalty at which nuclear-norm completion removes
@@ -32,33 +37,47 @@ _STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Fa
 )
 
 
+LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
+"""Samples of each frame. tests/benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
+picture to 0.998 or better (docs/quality.md)."""
+
+
 def fit_sample(
-    problem: CompletionProblem,
+    rows: Rows,
     subset: PixelSubset,
-    rank: int,
     options: DenoiseOptions,
+    only_clutter: bool,
     given: Factors | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
-) -> Solution:
-    """Return factors (U, V) of a matrix from its sampled entries.
+) -> tuple[Solution, int, float]:
+    """Sample entries of a random subset of the pixels, and return factors U, V that complete them.
 
     Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 + ridge (|U|^2 + |V|^2) by
     :func:`usdenoise.completion.solve.solve`.
 
     Parameters
     ----------
-    problem : CompletionProblem
-        The matrix, its sample and the executor.
+    rows : Rows
+        The data.
     subset : PixelSubset
-        The exact spectrum of a few pixels, for the start and the noise level.
-    rank : int
-        Number of components.
+        The exact spectrum of a few pixels, for the rank, the start and the noise level.
     options : DenoiseOptions
-        Method, start, step, damping, ridge, iterations and patience.
+        Method, rank, sampling, start, step, damping, ridge, iterations and patience.
+    only_clutter : bool
+        Whether components far beyond the clutter are left out of an automatic rank.
     given : pair of arrays, optional
-        A warm start, which replaces that of the options.
+        A warm start, which replaces that of the options: U (n_pixels, r) and V (n_frames, r), r at most the rank.
     on_iteration : callable, optional
         Called with each line of the trace.
+
+    Returns
+    -------
+    solution : Solution
+        The factors, in the sampled pixels: all pixels where no refit follows.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    samples_per_pixel : float
+        Sampled entries of an average sampled pixel.
 
     Raises
     ------
@@ -67,6 +86,74 @@ def fit_sample(
     DivergedError
         If the iterate leaves the finite numbers.
     """
+    if given is not None and rows.excluded is not None and len(given[1]) == rows.n_frames:
+        given = given[0], np.where(rows.excluded[:, None], 0, given[1])
+    pixels: slice | NDArray[np.intp] = slice(None)
+    if options.refit == "all":
+        n_observed = rows.n_pixels * rows.n_used_frames - rows.n_unobserved
+        highest = choose_rank(options, subset, rows.used_shape, n_observed, only_clutter)
+        pixels = draw_sampled_pixels(
+            rows, highest, options.sampling, RandomStream.SAMPLED_PIXELS.generator(options.seed)
+        )
+    if given is not None and len(given[0]) == rows.n_pixels:
+        given = given[0][pixels], given[1]
+    sampled = rows.take(pixels)
+    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
+    # The sample determines fewer components than all entries do.
+    rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
+    problem = CompletionProblem(sampled.values, sample, rows.executor)
+    solution = complete(problem, subset, rank, options, given, on_iteration)
+    if rows.excluded is not None:
+        # A start may have left other values there.
+        solution.factors[1][rows.excluded] = 0
+    n_sampled = sample.n_fitted + sample.n_held_out
+    return solution, n_sampled, n_sampled / sampled.n_pixels
+
+
+def draw_sampled_pixels(
+    rows: Rows, rank: int, sampling: float, rng: np.random.Generator
+) -> slice | NDArray[np.intp]:
+    """Draw the pixels whose entries are sampled, spread over the image.
+
+    The temporal singular vectors are common to all pixels. Entries are sampled from a random subset of the pixels, so
+    that each frame has at least max(256, 6 rank) samples. Then a refit to all entries makes the vectors exact.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data. Pixels without an observed entry are not drawn.
+    rank : int
+        Number of components.
+    sampling : float
+        Fraction of these pixels' entries that will be sampled.
+    rng : numpy.random.Generator
+        Chooses the pixels.
+
+    Returns
+    -------
+    array of row numbers, increasing, or slice
+        The slice of all rows where all pixels are needed.
+    """
+    count = sampled_pixel_count(rank, sampling)
+    observed = rows.observed
+    alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
+    return slice(None) if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
+
+
+def sampled_pixel_count(rank: int, sampling: float) -> int:
+    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
+    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
+
+
+def complete(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    rank: int,
+    options: DenoiseOptions,
+    given: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Solution:
+    """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
     check_rank(problem.shape, rank, problem.sample.n_fitted)
     method = METHODS[options.method]
     rng = RandomStream.START.generator(options.seed)
