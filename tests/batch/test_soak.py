@@ -1,34 +1,16 @@
 """The soak at its smallest: six scans and three faults. The whole one is run on demand."""
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.soak.scans import differences, write_scans
-
-ROOT = Path(__file__).parents[2]
+from tests.soak.soak import Soak
 
 
 def test_six_scans_and_three_faults() -> None:
-    # In a process of its own, as it may mount a disk that no thread of this one would see.
-    command = [
-        sys.executable,
-        "-m",
-        "tests.soak",
-        "--seed",
-        "3",
-        "--minutes",
-        "5",
-        "--scans",
-        "6",
-        "--faults",
-        "3",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.match(r"seed 3: .* \d rounds of 6 scans, \d+ batches, 3 faults\n", done.stdout)
-    assert done.stdout.endswith("equal to the undisturbed batch in every round, with no file left over\n")
+    soak = Soak(seed=3, minutes=5, n_scans=6, most_faults=3)
+    soak.run()
+    assert soak.findings == []
+    assert (len(soak.faults), soak.rounds) == (3, 1)
 
 
 def test_a_soak_finds_what_differs(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The faults of a soak. Each one strikes a batch that runs, and is undone after a while."""
 
-import ctypes
 import os
 import random
 import resource
@@ -18,9 +17,6 @@ import numpy as np
 from tests.batch.shared import in_session
 from tests.soak.scans import write_stack
 
-_DISK_BYTES = 256 << 20
-_NEW_MOUNTS = 0x20000
-
 
 @dataclass(frozen=True)
 class Target:
@@ -34,8 +30,6 @@ class Target:
         Its inputs.
     output : Path
         Folder of its results.
-    disk : Path or None
-        Small file system that the output is on, where one could be mounted.
     random : random.Random
         Source of all choices.
     """
@@ -43,7 +37,6 @@ class Target:
     batch: "subprocess.Popen[str]"
     scans: list[Path]
     output: Path
-    disk: Path | None
     random: random.Random
 
     @property
@@ -79,19 +72,9 @@ def interrupt(target: Target) -> None:
 
 
 def fill_the_disk(target: Target) -> None:
-    """A disk without any space; where none could be mounted, a limit on the size of files."""
-    if target.disk is None:
-        with _limited(target, resource.RLIMIT_FSIZE, target.random.choice((0, 1000, 20_000))):
-            target.wait()
-        return
-    filler = target.disk / "filler"
-    try:
-        with suppress(OSError), filler.open("wb", buffering=0) as file:
-            while file.write(bytes(1 << 20)):
-                pass
+    """No room for files beyond a size, as on a disk that is full."""
+    with _limited(target, resource.RLIMIT_FSIZE, target.random.choice((0, 1000, 20_000))):
         target.wait()
-    finally:
-        filler.unlink(missing_ok=True)
 
 
 def replace_an_input(target: Target) -> None:
@@ -164,24 +147,3 @@ def _limited(target: Target, what: int, value: int, more: bool = False) -> Itera
         for pid in in_session(target.batch.pid):
             with suppress(OSError, ValueError):
                 resource.prlimit(pid, what, unlimited)
-
-
-def unmount(place: Path) -> None:
-    """Remove the small file system, so that its folder can be removed."""
-    subprocess.run(("umount", "--lazy", str(place)), check=True)
-
-
-def mount_small_disk(place: Path) -> Path | None:
-    """Mount a small file system that only this process and its children see; None where that is not allowed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    place.mkdir()
-    if libc.unshare(_NEW_MOUNTS) != 0:
-        return None
-    commands = (
-        ("mount", "--make-rprivate", "/"),
-        ("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(place)),
-    )
-    with suppress(OSError):
-        if all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands):
-            return place
-    return None
