@@ -1,16 +1,13 @@
 """What a job says about itself: the report of a result, and the record of its input."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from usdenoise.clutter.cutoff_reason import CutoffReason
 from usdenoise.formats.open_input import Input
-from usdenoise.jobs.block_record import bad_frames_of, frames_of
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.result_folder import Results
+from usdenoise.jobs.result_record import result_record
 from usdenoise.jobs.series import Series
-from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import PrivatePeak, peak_memory_bytes
 from usdenoise.system.provenance import requested, software
@@ -46,25 +43,6 @@ def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
     }
 
 
-def cutoff_of(result: DenoiseResult) -> dict[str, Any]:
-    """Return the record of the low cutoff of a result: the rule that decided, the reason in words, the certainty."""
-    choice = result.cutoff
-    record = {
-        "low": result.options.low_cutoff,
-        "rule": CutoffReason.GIVEN.code if choice is None else choice.reason.code,
-        "reason": result.cutoff_sentence,
-        "certainty": result.cutoff_certainty.value,
-    }
-    if choice is None:
-        return record
-    return {
-        **record,
-        "two_squares": choice.two_squares,
-        "similarity_profile": [float(value) for value in choice.profile],
-        "doppler_cycles_a_frame": [float(value) for value in choice.doppler_cycles],
-    }
-
-
 def report_of(
     series: Series,
     results: Results,
@@ -87,37 +65,9 @@ def report_of(
     peak : PrivatePeak, optional
         Peak of the memory for a stack on the disk, whose pages do not count as memory. By default the stack is in memory.
     """
-    result, job = series.result, results.job
-    solution, options, quality = result.solution, result.options, result.fit_quality
-    picture, high = result.picture_quality, options.high_cutoff
+    job = results.job
     return {
-        "method": options.method,
-        "rank": options.rank,
-        "sampling": options.sampling,
-        "seed": options.seed,
-        "low_cutoff": options.low_cutoff,
-        "high_cutoff": options.rank if high == "rank" else high,
-        "iterations": solution.iterations if solution else 0,
-        "passes": solution.passes if solution else 0,
-        "stop_reason": solution.stop_reason.value if solution else "the SVD is not iterative",
-        "held_out_rmse": result.held_out_rmse,
-        "held_out_allowed": quality.allowed_rmse,
-        "held_out_ratio": quality.held_out_ratio,
-        "residual_rms": quality.residual_rms,
-        "blood": {**asdict(picture), "sentence": picture.sentence},
-        "reproducibility": picture.reproducibility,
-        "bad_frames": bad_frames_of(result),
-        "frames": frames_of(result),
-        "fit": quality.verdict.code,
-        "estimate": quality.sentence,
-        "verdict": result.verdict,
-        "cutoff": cutoff_of(result),
-        "noise_floor": result.noise_floor,
-        "n_sampled": result.n_sampled,
-        "n_unobserved": result.n_unobserved,
-        "trace": [asdict(line) for line in solution.trace] if solution else [],
-        "singular_values": [float(value) for value in result.singular_values],
-        "parameters": asdict(options),
+        **result_record(series.result),
         "timings_s": clock.timings_s,
         "peak_memory_bytes": peak_memory_bytes() if peak is None else peak.end(),
         "scratch_bytes": 0 if peak is None else series.stack.iq.nbytes,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.images.flow import doppler_products
 from usdenoise.images.power_doppler import POWER_IMAGES
-from usdenoise.jobs.block_record import block_record
+from usdenoise.jobs.result_record import block_record
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.recipe.windows import FilteredWindow, Window
 from usdenoise.stack.acquisition import Acquisition
