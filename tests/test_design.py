@@ -1,21 +1,23 @@
 """The design holds: who may import whom, style, types, and options that are declared once."""
 
+import ast
+import io
 import re
 import subprocess
 import sys
+import threading
+import tokenize
 import tomllib
 from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from usdenoise.cli import main
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.declaration import Option, flag
-from usdenoise.recipe.denoise import denoise
 
 ROOT = Path(__file__).parents[1]
 
@@ -92,52 +94,111 @@ def test_files_of_different_rooms_have_different_names() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-PHASES = (
-    "check_entries",
-    "check_frames",
-    "estimate_components",
-    "draw_pixel_subset",
-    "fit_sample",
-    "choose_low_cutoff",
-    "fit_all_pixels",
-    "filter_by_place",
-    "remove_clutter",
-    "map_blood",
-    "keep_band",
-    "judge_picture",
-    "judge_fit",
-)
+def imported_files(path: Path) -> set[Path]:
+    """The files of the package that a file imports, also within functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("usdenoise"):
+            place = ROOT / node.module.replace(".", "/")
+            names = [place / f"{alias.name}.py" for alias in node.names]
+            found |= {name for name in names if name.is_file()} or {
+                file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()
+            }
+    return found
 
 
-def test_the_array_goes_through_its_rooms_and_each_phase_once() -> None:
-    calls: list[tuple[str, str]] = []
+def test_no_files_import_each_other_in_a_circle() -> None:
+    # Loading a public name on first use is no import of the file that offers it.
+    graph = {path: imported_files(path) for path in SOURCES if path != ROOT / "usdenoise/__init__.py"}
+    while leaves := [path for path, targets in graph.items() if not targets & graph.keys()]:
+        for path in leaves:
+            del graph[path]
+    assert {str(path.relative_to(ROOT)) for path in graph} == set()
+
+
+BUDGETS = {
+    ".": 130,
+    "batch": 890,
+    "blood": 440,
+    "cli": 1570,
+    "clutter": 430,
+    "comparison": 1070,
+    "completion": 860,
+    "components": 470,
+    "experiments": 1520,
+    "formats": 3740,
+    "frames": 490,
+    "images": 200,
+    "jobs": 1530,
+    "linalg": 270,
+    "options": 790,
+    "phantom": 550,
+    "pictures": 1240,
+    "recipe": 590,
+    "stack": 1550,
+    "system": 410,
+}
+"""Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
+
+
+def code_lines(path: Path) -> int:
+    silent = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    source = path.read_text()
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in silent:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def test_no_room_grows_beyond_its_budget() -> None:
+    rooms: Counter[str] = Counter()
+    for path in SOURCES:
+        parts = path.relative_to(ROOT / "usdenoise").parts
+        rooms[parts[0] if len(parts) > 1 else "."] += code_lines(path)
+    assert rooms.keys() == BUDGETS.keys()
+    assert {room: lines for room, lines in rooms.items() if lines > BUDGETS[room]} == {}
+
+
+MOST_HOPS = 12
+
+
+def test_a_scan_takes_the_documented_way(phantom_file: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs/house.md").read_text()
+    hops = re.findall(r"^\d+\. `([\w/]+\.py)`, `(\w+)`", page, re.MULTILINE)
+    assert 8 <= len(hops) <= MOST_HOPS
     package = str(ROOT / "usdenoise")
+    seen: list[tuple[str, str]] = []
 
     def follow(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(package):
-            room = Path(frame.f_code.co_filename).relative_to(package).parts[0]
-            calls.append((room, frame.f_code.co_name))
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(package):
+            hop = (str(Path(name).relative_to(package)), frame.f_code.co_name)
+            if hop in hops and hop not in seen:
+                seen.append(hop)
 
-    stack = np.random.default_rng(0).standard_normal((40, 30, 60)).astype(np.float32)
-    # Imports are no part of the way, and so is the thread pool.
-    denoise(stack, axes="zxt", threads=1)
+    threading.setprofile(follow)
     sys.setprofile(follow)
     try:
-        denoise(stack, axes="zxt", threads=1)
+        done = CliRunner().invoke(
+            main, ["run", str(phantom_file), "-o", str(tmp_path), "-q", "--threads", "1"]
+        )
     finally:
         sys.setprofile(None)
-    rooms = {room for room, _ in calls}
-    # The system is asked for memory and threads; errors.py checks the names of options.
-    assert rooms - {"system", "errors.py"} == {
-        "recipe",
-        "frames",
-        "components",
-        "clutter",
-        "blood",
-        "completion",
-        "linalg",
-        "stack",
-        "options",
-    }
-    counts = Counter(name for _, name in calls)
-    assert {phase: counts[phase] for phase in PHASES} == dict.fromkeys(PHASES, 1)
+        threading.setprofile(None)
+    assert done.exit_code == 0
+    assert seen == hops
