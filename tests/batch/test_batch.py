@@ -78,7 +78,7 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     }  # fmt: skip
     assert list(rows(out)) == ["night/scan1.h5", "scan2.h5", "scan3.h5", "scan10.h5"]
     failed = rows(out)["scan3.h5"]
-    assert re.fullmatch(r"\S+scan3.h5 is corrupt: .*; copy or write it again", failed["error"])
+    assert re.fullmatch(r"\S+scan3.h5 is truncated or corrupt: .*; copy or write it again", failed["error"])
     assert failed["failure"] == "input"
 
 
@@ -89,11 +89,12 @@ def test_a_line_a_scan_on_stderr_and_a_summary_on_stdout(done: tuple[Path, Any])
     assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
     for line in lines:
         assert re.match(
-            r"(done   .*  \S+  [\d.]+ s, 1 removed \(given\), held-out |failed .* is corrupt)", line
+            r"(done   .*  \S+  [\d.]+ s, 1 removed \(given\), held-out |failed .* is truncated or corrupt)",
+            line,
         )
     summary = process.stdout.splitlines()
     assert summary[0] == "scans   4: 3 done, 0 skipped, 1 failed, 0 not run"
-    assert re.match("failed  scan3.h5: .* is corrupt", summary[2])
+    assert re.match("failed  scan3.h5: .* is truncated or corrupt", summary[2])
     assert summary[3:] == [f"wrote   {out / name}" for name in OWN]
     assert "\x1b" not in process.stdout + process.stderr
 
@@ -142,7 +143,9 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
     assert (bad["scan"], bad["status"]) == ("scan3.h5", "failed")
     assert last["summary"]["output"]["index"] == str(tmp_path / "out/index.html")
     # Quiet, failures are still said.
-    assert re.fullmatch("failed .*gone.h5 does not exist.*\nfailed .*scan3.h5 is corrupt.*\n", process.stderr)
+    assert re.fullmatch(
+        "failed .*gone.h5 does not exist.*\nfailed .*scan3.h5 is truncated or corrupt.*\n", process.stderr
+    )
 
 
 def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:

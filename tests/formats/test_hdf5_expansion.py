@@ -90,5 +90,5 @@ def test_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset("iq", VALUES.shape, "c8", chunks=VALUES.shape, compression="gzip")
         dataset.id.write_direct_chunk((0, 0, 0), b"x" * 2000)
-    with pytest.raises(InputError, match="is corrupt: the HDF5 library could not read it"):
+    with pytest.raises(InputError, match="is truncated or corrupt: the HDF5 library could not read it"):
         load(path)

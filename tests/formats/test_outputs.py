@@ -16,7 +16,8 @@ from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab import matlab_writing
-from usdenoise.formats.results import ResultFile, write_result
+from usdenoise.formats.result_content import ResultFile
+from usdenoise.formats.results import write_result
 from usdenoise.jobs import run_job as job
 from usdenoise.jobs.expand_job import expand_to_file
 from usdenoise.options.denoise_options import DenoiseOptions

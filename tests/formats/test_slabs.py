@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import usdenoise
 from usdenoise.formats import layout
-from usdenoise.formats.hdf5 import hdf5_reading
+from usdenoise.formats.hdf5 import hdf5_arrays
 from usdenoise.formats.layout import slab_shape, slabs
 from usdenoise.formats.stored import StoredArray
 
@@ -60,12 +60,12 @@ def test_a_chunk_of_a_file_is_read_once(tmp_path, monkeypatch, chunks, frames):
     def note(done, total):
         told.append((done, total))
 
-    class Counted(hdf5_reading.BoundedReader):
+    class Counted(hdf5_arrays.BoundedReader):
         def __call__(self, index):
             reads.update(self._chunks(index))
             return super().__call__(index)
 
-    monkeypatch.setattr(hdf5_reading, "BoundedReader", Counted)
+    monkeypatch.setattr(hdf5_arrays, "BoundedReader", Counted)
     monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
     # A named dataset is not looked at before it is read.
     loaded = usdenoise.load(tmp_path / "stack.h5", dataset="iq", axes="tzx", frames=frames, on_part=note)

@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 
 from usdenoise.formats.contents import Found, Stack
+from usdenoise.formats.hdf5.hdf5_arrays import stored_array
 from usdenoise.formats.hdf5.hdf5_items import items, member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number, text_attribute
 from usdenoise.formats.stored import StoredArray, joined, split_axis, without_axes
@@ -22,7 +23,6 @@ CONTAINER = "USTB UFF (HDF5)"
 def stacks(
     file: h5py.File,
     make: Callable[..., Stack | None],
-    stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
@@ -33,8 +33,6 @@ def stacks(
     make : callable
         Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
         stack, or None if the array cannot be one.
-    stored_array : callable
-        Takes a dataset and returns it as an array.
 
     Returns
     -------
@@ -47,7 +45,7 @@ def stacks(
     names: set[str] = set()
     for group in items(file):
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
-            image = _image(group, stored_array)
+            image = _image(group)
             if image is not None:
                 array, parts, found = image
                 name = group.name.strip("/")
@@ -58,7 +56,7 @@ def stacks(
 
 
 def _image(
-    group: h5py.Group, stored_array: Callable[[h5py.Dataset], StoredArray]
+    group: h5py.Group,
 ) -> tuple[StoredArray, tuple[h5py.Dataset, ...], dict[str, tuple[Any, str]]] | None:
     data, scan = member(group, "data"), member(group, "scan")
     place = group.name.strip("/")

@@ -12,10 +12,11 @@ import h5py
 import numpy as np
 
 from usdenoise.formats.contents import Found, Stack
+from usdenoise.formats.hdf5.hdf5_arrays import stored_array
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import small_number
-from usdenoise.formats.stored import StoredArray, paired, without_axes
+from usdenoise.formats.stored import paired, without_axes
 from usdenoise.stack.coordinates import pitch
 
 CONTAINER = "zea (HDF5)"
@@ -28,7 +29,6 @@ def stacks(
     file: h5py.File,
     found: Mapping[str, h5py.Dataset],
     make: Callable[..., Stack | None],
-    stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a zea file as a stack.
 
@@ -40,7 +40,7 @@ def stacks(
         The open file.
     found : mapping
         Full name -> dataset.
-    make, stored_array : callables
+    make : callable
         As for :func:`usdenoise.formats.uff.stacks`.
 
     Returns

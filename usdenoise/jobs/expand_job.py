@@ -10,7 +10,8 @@ from usdenoise.errors import OptionError
 from usdenoise.formats.factors import StoredFactors, read_factors
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.open_input import other_files
-from usdenoise.formats.results import ResultFile, output_suffix
+from usdenoise.formats.result_content import ResultFile
+from usdenoise.formats.results import output_suffix
 from usdenoise.jobs.main_file import check_suffix, write_one_file
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.system.provenance import record, to_json

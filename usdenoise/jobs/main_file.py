@@ -10,7 +10,8 @@ import numpy as np
 from usdenoise.errors import OutputError, check_path
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.results import ResultFile, write_result
+from usdenoise.formats.result_content import ResultFile
+from usdenoise.formats.results import write_result
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series

@@ -7,27 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
-from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.damage import unreadable
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
+from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
 from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
 from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab import matlab_v73
-from usdenoise.formats.stored import Index, StoredArray, complex_dtype, reversed_axes
+from usdenoise.formats.stored import StoredArray, reversed_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import form_of
 
-COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
-"""Lower-case names of the two members of a compound that are known as real and imaginary part."""
+_DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 
 
 @contextmanager
@@ -39,19 +35,9 @@ def open_file(path: Path) -> Iterator[h5py.File]:
     InputError
         If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
     """
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except (UsdenoiseError, MemoryError):
-        raise
-    except PermissionError as error:
-        raise unreadable(path, error) from error
-    except Exception as error:
-        # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
-        reason = "truncated" if "truncated" in str(error) else "corrupt"
-        raise InputError(
-            f"{path} is {reason}: the HDF5 library could not read it; copy or write it again"
-        ) from error
+    # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
+    with guard(path, _DAMAGED), h5py.File(path, "r") as file:
+        yield file
 
 
 @contextmanager
@@ -193,7 +179,7 @@ def _survey(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_ax
 def _cell_stacks(survey: _Survey) -> list[Stack | None]:
     """Return the cells of MATLAB as stacks, and list them among the arrays of the file."""
     stacks = []
-    for name, cell in matlab_v73.cells(survey.file, survey.found, stored_array).items():
+    for name, cell in matlab_v73.cells(survey.file, survey.found).items():
         survey.every[name] = describe_array(cell.array)
         survey.arrays[name] = cell.array
         stacks.append(survey.stack(name, cell.array, cell.parts, layout=cell.layout))
@@ -202,10 +188,10 @@ def _cell_stacks(survey: _Survey) -> list[Stack | None]:
 
 def _toolbox_stacks(survey: _Survey) -> tuple[str, list[Stack | None], set[str]]:
     """Return the container, the stacks in the layout of UFF or zea, and the names of the datasets in them."""
-    stacks, names = uff.stacks(survey.file, survey.stack, stored_array)
+    stacks, names = uff.stacks(survey.file, survey.stack)
     if stacks:
         return uff.CONTAINER, stacks, names
-    stacks, names = zea.stacks(survey.file, survey.found, survey.stack, stored_array)
+    stacks, names = zea.stacks(survey.file, survey.found, survey.stack)
     if stacks:
         return zea.CONTAINER, stacks, names
     return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], names
@@ -216,50 +202,11 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stac
 
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         sources = tuple(survey.found[part] for part in parts)
-        assumptions = _member_note(sources[0]) if len(parts) == 1 else ()
+        assumptions = member_note(sources[0]) if len(parts) == 1 else ()
         return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     arrays = {name: array for name, array in survey.arrays.items() if name not in names}
     return stacks_of(arrays, lambda lower: _number(survey.found, lower), make, done)
-
-
-def stored_array(dataset: h5py.Dataset) -> StoredArray:
-    """Return a dataset as an array; a compound of two equal numbers becomes a complex number."""
-    dtype = np.dtype(dataset.dtype)
-    order, read_stored = _member_order(dtype), BoundedReader(dataset)
-    if order is None:
-        return StoredArray(dataset.shape or (), dtype, read_stored, chunks=dataset.chunks)
-    value_dtype = complex_dtype(dtype[order[0]])
-
-    def read(index: Index) -> NDArray[Any]:
-        pairs = read_stored(index)
-        values = np.empty(pairs.shape, value_dtype)
-        values.real, values.imag = pairs[order[0]], pairs[order[1]]
-        return values
-
-    return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks)
-
-
-def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
-    """Return the names of the real and the imaginary member of a compound; None if it is no complex number."""
-    if not dtype.names or len(dtype.names) != 2:
-        return None
-    first, second = dtype.names
-    if dtype[first] != dtype[second] or dtype[first].kind not in "fiu" or dtype[first].shape:
-        return None
-    swapped = (second.lower(), first.lower()) in COMPLEX_MEMBERS
-    return (second, first) if swapped else (first, second)
-
-
-def _member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
-    names = dataset.dtype.names
-    order = _member_order(dataset.dtype) if names else None
-    if order is None or tuple(name.lower() for name in order) in COMPLEX_MEMBERS:
-        return ()
-    return (
-        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are taken as the real and the "
-        "imaginary part; if they are not, pick another dataset with --dataset",
-    )
 
 
 def _in_words(array: StoredArray) -> str:

@@ -14,24 +14,13 @@ from usdenoise.formats.choice import RESULTS_AND_TRUTH
 from usdenoise.formats.containers import is_hdf5
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import items
-from usdenoise.formats.matlab.matlab_tags import check_tags, variable_bytes
+from usdenoise.formats.matlab.matlab_cells import NUMERIC_CLASSES
+from usdenoise.formats.matlab.matlab_tags import check_tags
 
 CARRIED_BYTES = 64 << 20
 """Most bytes of all variables together that come along. Those that are too many are left out, whole."""
 
-_NUMERIC = (
-    "double",
-    "single",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "logical",
-)
+_NUMERIC = (*NUMERIC_CLASSES, "logical")
 _PLAIN = (*_NUMERIC, "char", "struct", "cell", "sparse")
 _DEEPEST = 8
 
@@ -114,11 +103,9 @@ def _of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yield name, size and reader of each variable of a file before version 7.3."""
     from scipy.io import whosmat
 
-    check_tags(path)
-    kinds = whosmat(str(path))
-    sizes = variable_bytes(path)
+    tags, kinds = check_tags(path), whosmat(str(path))
     for place, (name, shape, kind) in enumerate(kinds):
-        size = sizes[place] if len(sizes) == len(kinds) else 16 * int(np.prod(shape, dtype=object))
+        size = tags[place][1] if len(tags) == len(kinds) else 16 * int(np.prod(shape, dtype=object))
         if kind in _PLAIN:
             dtype = bool if kind == "logical" else None
             yield name, size, partial(_loaded, path, name, dtype)

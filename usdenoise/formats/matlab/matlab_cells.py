@@ -1,8 +1,12 @@
-"""Cells of MATLAB that hold an acquisition in blocks of frames, one block in each element."""
+"""Classes of MATLAB, and cells that hold an acquisition in blocks of frames, one block in each element."""
 
 from collections.abc import Sequence
 
 from usdenoise.formats.stored import StoredArray, concatenated, with_last_axis, without_axes
+
+NUMERIC_CLASSES = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
+NUMERIC_CLASSES |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
+"""Class of an array of numbers in MATLAB -> type of its values."""
 
 MOST_CELLS = 4096
 """Most elements of a cell or struct that is searched for a stack."""

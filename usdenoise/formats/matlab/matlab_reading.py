@@ -24,14 +24,12 @@ from usdenoise.formats.contents import (
 from usdenoise.formats.damage import claims_too_much, guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
+from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import form_of
 
-_NUMERIC = {"double": "f8", "single": "f4", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8"}
-_NUMERIC |= {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8"}
 _DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 
 
@@ -59,15 +57,15 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     from scipy.io import whosmat
 
     with guard(path, _DAMAGED):
-        is_complex = check_tags(path)
+        tags = check_tags(path)
         variables = whosmat(str(path))
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []
     for place, (name, shape, kind) in enumerate(variables):
         every[name] = f"{len(shape)}-D {kind} ({shape_text(shape)})"
-        if kind in _NUMERIC:
-            dtype = np.dtype(_NUMERIC[kind])
-            if place < len(is_complex) and is_complex[place]:
+        if kind in NUMERIC_CLASSES:
+            dtype = np.dtype(NUMERIC_CLASSES[kind])
+            if place < len(tags) and tags[place][0]:
                 dtype = complex_dtype(dtype)
             arrays[name] = _variable(path, name, tuple(shape), dtype)
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:

@@ -76,23 +76,24 @@ class _Unpacked:
             count -= taken
 
 
-def check_tags(path: Path) -> list[bool]:
-    """Check the types and lengths of the elements of a version 5 file, and return which variables are complex.
+def check_tags(path: Path) -> list[tuple[bool, int]]:
+    """Check the types and lengths of the elements of a version 5 file, and describe its variables.
 
     Of a version 4 file the lengths are checked. Files of other versions pass. Of a compressed array of numbers only the
     head is checked, because a checksum guards the rest.
 
     Returns
     -------
-    list of bool
-        For each variable, in the order of the file, whether it is complex. The list is empty for other versions.
+    list of (bool, int)
+        For each variable, in the order of the file, whether it is complex, and its bytes once expanded. The list is
+        empty for other versions.
 
     Raises
     ------
     DamagedTagError
         If a type is unknown, or an element runs past the end of its file or matrix.
     """
-    complex_flags = []
+    variables = []
     with path.open("rb") as file:
         header = file.read(128)
         # scipy takes a file as version 4 if one of its first 4 bytes is zero, whatever its header says.
@@ -109,7 +110,7 @@ def check_tags(path: Path) -> list[bool]:
             if kind not in (_MATRIX, _COMPRESSED) or position + 8 + length > end:
                 raise DamagedTagError(f"element of type {kind} and {length} bytes")
             if kind == _MATRIX:
-                complex_flags.append(_check_matrix(_Plain(file), length, order, 0))
+                variables.append((_check_matrix(_Plain(file), length, order, 0), length))
             else:
                 unpacked = _Unpacked(file, length)
                 head = unpacked.take(8)
@@ -118,31 +119,9 @@ def check_tags(path: Path) -> list[bool]:
                     raise DamagedTagError(f"compressed element of type {inner}")
                 if claims_too_much(size, length):
                     raise DamagedTagError(f"{length} bytes that claim to be {size}")
-                complex_flags.append(_check_matrix(unpacked, size, order, 0))
+                variables.append((_check_matrix(unpacked, size, order, 0), size))
             position += 8 + length
-    return complex_flags
-
-
-def variable_bytes(path: Path) -> list[int]:
-    """Return the bytes of each variable of a version 5 file that :func:`check_tags` has passed, once expanded.
-
-    The list is empty for other versions.
-    """
-    found = []
-    with path.open("rb") as file:
-        header = file.read(128)
-        if len(header) < 128 or 0 in header[:4]:
-            return []
-        order = "<" if header[126:128] == b"IM" else ">"
-        position = 128
-        while len(tag := file.read(8)) == 8:
-            kind, length = struct.unpack(order + "II", tag)
-            found.append(
-                length if kind == _MATRIX else struct.unpack(order + "II", _Unpacked(file, length).take(8))[1]
-            )
-            position += 8 + length
-            file.seek(position)
-    return found
+    return variables
 
 
 def _check_version_4(file: BinaryIO, end: int) -> None:

@@ -1,16 +1,15 @@
 """Features of a version 7.3 file that are specific to MATLAB: reversed axes, classes, cells of references."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import h5py
 
+from usdenoise.formats.hdf5.hdf5_arrays import stored_array
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
-from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, blocks
+from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
-
-_NUMERIC = ("double", "single", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ def special_class(dataset: h5py.Dataset) -> str | None:
             return f"{kind} without elements"
     except UNREADABLE:
         return None
-    plain = kind in _NUMERIC and "MATLAB_object_decode" not in dataset.attrs
+    plain = kind in NUMERIC_CLASSES and "MATLAB_object_decode" not in dataset.attrs
     return None if plain else kind
 
 
 def cells(
     file: h5py.File,
     found: Mapping[str, h5py.Dataset],
-    stored_array: Callable[[h5py.Dataset], StoredArray],
 ) -> dict[str, Cell]:
     """Return the cells of a file whose elements can be concatenated: full name -> cell."""
     made = {}

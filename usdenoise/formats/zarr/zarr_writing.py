@@ -1,15 +1,15 @@
 """Writing of results as a Zarr group that ConfUSIus and xarray open."""
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
+from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.zarr.zarr_reading import import_zarr
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.labels import WORLD
@@ -18,28 +18,7 @@ from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels,
 _PROVENANCE = "usdenoise_provenance"
 
 
-class _Content(Protocol):
-    @property
-    def stack(self) -> Acquisition: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def arrays(self) -> Mapping[str, Any]: ...
-    @property
-    def axes(self) -> Mapping[str, str]: ...
-    @property
-    def attributes(self) -> Mapping[str, Mapping[str, Any]]: ...
-    @property
-    def provenance(self) -> str: ...
-    @property
-    def with_stack(self) -> bool: ...
-    @property
-    def compression(self) -> str: ...
-    def dimensions(self, name: str) -> tuple[str, ...]: ...
-    def described(self, name: str) -> dict[str, Any]: ...
-
-
-def write_zarr(path: Path, described: Mapping[str, Any], content: _Content) -> None:
+def write_zarr(path: Path, content: ResultFile) -> None:
     """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
 
     Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
@@ -49,17 +28,15 @@ def write_zarr(path: Path, described: Mapping[str, Any], content: _Content) -> N
     ----------
     path : Path
         Folder of the group, which is created.
-    described : mapping
-        Attributes of the stack.
     content : ResultFile
         The stack, and images, factors and provenance for the same group.
     """
     zarr = import_zarr(path)
     root = zarr.open_group(str(path), mode="w")
     writer = _Writer(zarr, root, content)
-    stack = content.stack
+    stack, described = content.stack, content.stack_attributes
     if content.with_stack:
-        writer.stack(described)
+        writer.stack()
     else:
         root.attrs.update({name: _json(value) for name, value in described.items()})
     for name, values in content.arrays.items():
@@ -85,7 +62,7 @@ class _Writer:
         What is written.
     """
 
-    def __init__(self, zarr: Any, root: Any, content: _Content) -> None:
+    def __init__(self, zarr: Any, root: Any, content: ResultFile) -> None:
         self._root, self._content = root, content
         packed = content.compression == "gzip"
         self._options = {
@@ -95,7 +72,7 @@ class _Writer:
         }
         self._grid = {key: _json(value) for key, value in grid_attributes(content.stack).items()}
 
-    def stack(self, described: Mapping[str, Any]) -> None:
+    def stack(self) -> None:
         """Write the filtered stack slab by slab."""
         stack, dtype = self._content.stack, self._content.dtype
         values, letters = _as_grid(stack.iq, stack.axes)
@@ -110,7 +87,9 @@ class _Writer:
         rows = -(-max(1, SLAB_BYTES // max(1, values[0].nbytes)) // array.chunks[0]) * array.chunks[0]
         for start in range(0, len(values), rows):
             array[start : start + rows] = values[start : start + rows].astype(dtype, copy=False)
-        attributes = {name: _json(value) for name, value in {**described, **_scales(stack)}.items()}
+        attributes = {
+            name: _json(value) for name, value in {**self._content.stack_attributes, **_scales(stack)}.items()
+        }
         array.attrs.update({**attributes, **self._grid, **self._coordinate_names(letters)})
 
     def array(self, name: str, values: NDArray[Any]) -> None:
