@@ -146,7 +146,6 @@ def command(
     from usdenoise.comparison import CONTENDERS, Settings
     from usdenoise.comparison.compare_file import compare_file
 
-    display = Display(**shared.given(Display, values))
     progress = _Progress(console)
     report = compare_file(
         acquisition,
@@ -157,9 +156,7 @@ def command(
         signal=signal,
         background=background,
         reading=shared.given(ReadOptions, values),
-        dynamic_range=display.dynamic_range,
-        db_factor=display.db_factor,
-        color_map=display.color_map,
+        display=Display(**shared.given(Display, values)),
         overwrite=overwrite,
         command=["usdenoise", *sys.argv[1:]],
         on_row=progress.row,

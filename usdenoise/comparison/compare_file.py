@@ -18,7 +18,7 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
 from usdenoise.images.power_doppler import decibels
-from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import Display
 from usdenoise.pictures.figures import shortened, suitable_range_db
 from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
@@ -42,9 +42,7 @@ def compare_file(
     signal: str | None = None,
     background: str | None = None,
     reading: Mapping[str, Any] | None = None,
-    dynamic_range: DynamicRange = None,
-    db_factor: float = 10.0,
-    color_map: str = COLOR_MAPS[0],
+    display: Display | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
@@ -64,13 +62,9 @@ def compare_file(
         Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`.
-    dynamic_range : float or (float, float), optional
-        Range of the images in dB below the brightest pixel of the full SVD's image, or two levels in dB of the power; by
-        default the range that suits the full SVD's image.
-    db_factor : float
-        Factor of the decibels: 10 for power, 20 for the paper's formula.
-    color_map : str
-        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
+    display : Display, optional
+        Range, factor of the decibels and colours of the images. The range is below the brightest pixel of the full
+        SVD's image; by default it is the range that suits this image.
     overwrite : bool
         Whether existing results may be replaced.
     command : list of str, optional
@@ -88,7 +82,7 @@ def compare_file(
         nothing: its row in the report says why.
     """
     check_path(path)
-    path, settings = Path(path), settings or Settings()
+    path, settings, display = Path(path), settings or Settings(), display or Display()
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
     with OutputFolder(folder, overwrite) as outputs:
         places = {name: outputs.reserve(name) for name in FILES}
@@ -97,8 +91,22 @@ def compare_file(
             acquisition = source.read()
             source.check_unchanged()
         regions = {"signal": signal, "background": background}
-        masks = {name: _region_mask(text, acquisition) for name, text in regions.items()}
-        input_entry = _describe_input(path, acquisition, digest.result())
+        axes = acquisition.spatial_axes
+        shape = acquisition.shape_in(axes)
+        masks = {
+            name: None if text is None else region(text, shape, axes, acquisition.spacing_mm)
+            for name, text in regions.items()
+        }
+        input_entry = {
+            "path": str(path),
+            "sha256": digest.result(),
+            "dataset": acquisition.name,
+            "shape": list(acquisition.iq.shape),
+            "axes": acquisition.axes,
+            "frame_rate_hz": acquisition.frame_rate_hz,
+            "spacing_mm": dict(acquisition.spacing_mm),
+            "assumptions": list(acquisition.assumptions),
+        }
         outcome = compare(
             acquisition,
             methods,
@@ -110,11 +118,17 @@ def compare_file(
             **masks,
         )
         pictures = {
-            "comparison.png": _montage(outcome, acquisition, path.stem, dynamic_range, db_factor, color_map),
+            "comparison.png": _montage(outcome, acquisition, path.stem, display),
             "convergence.png": _convergence(outcome, len(sampling) > 1),
         }
         report = {
-            **_describe_outcome(outcome, settings),
+            "rows": [
+                {**row, "curve": [list(point) for point in curve]}
+                for row, curve in zip(outcome.rows, outcome.curves, strict=True)
+            ],
+            "low_cutoff": outcome.low_cutoff,
+            "high_cutoff": settings.high_cutoff,
+            "settings": asdict(settings),
             "regions": regions,
             "input": input_entry,
             "output": {name: str(folder / name) for name in FILES if pictures.get(name, b"") is not None},
@@ -130,41 +144,6 @@ def compare_file(
                 places[name].write_bytes(picture)
         outputs.commit()
     return report
-
-
-def _region_mask(text: str | None, acquisition: Acquisition) -> NDArray[np.bool_] | None:
-    if text is None:
-        return None
-    axes = acquisition.spatial_axes
-    shape = acquisition.shape_in(axes)
-    return region(text, shape, axes, acquisition.spacing_mm)
-
-
-def _describe_input(path: Path, acquisition: Acquisition, sha256: str) -> dict[str, Any]:
-    """Return the report's entry on the file: its digest, and how it was read."""
-    return {
-        "path": str(path),
-        "sha256": sha256,
-        "dataset": acquisition.name,
-        "shape": list(acquisition.iq.shape),
-        "axes": acquisition.axes,
-        "frame_rate_hz": acquisition.frame_rate_hz,
-        "spacing_mm": dict(acquisition.spacing_mm),
-        "assumptions": list(acquisition.assumptions),
-    }
-
-
-def _describe_outcome(outcome: Comparison, settings: Settings) -> dict[str, Any]:
-    """Return the report's entries on the methods: a row with its curve for each, and what they shared."""
-    return {
-        "rows": [
-            {**row, "curve": [list(point) for point in curve]}
-            for row, curve in zip(outcome.rows, outcome.curves, strict=True)
-        ],
-        "low_cutoff": outcome.low_cutoff,
-        "high_cutoff": settings.high_cutoff,
-        "settings": asdict(settings),
-    }
 
 
 def _convergence(outcome: Comparison, several: bool) -> bytes | None:
@@ -184,14 +163,7 @@ def _label(row: Mapping[str, Any], several: bool) -> str:
     return ", ".join(parts)
 
 
-def _montage(
-    outcome: Comparison,
-    acquisition: Acquisition,
-    stem: str,
-    dynamic_range: DynamicRange,
-    db_factor: float,
-    color_map: str,
-) -> bytes | None:
+def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: Display) -> bytes | None:
     """Return a PNG of the images of all rows on one scale, None if no row has an image.
 
     0 dB is the brightest pixel of the reference, or of the first image without a reference.
@@ -200,21 +172,21 @@ def _montage(
     if not images:
         return None
     reference = images[0] if outcome.reference is None else outcome.reference
-    peak = max(float(reference.max()), float(np.finfo(np.float32).tiny))
-    if isinstance(dynamic_range, tuple):
-        peak = 1.0
+    is_absolute = isinstance(display.dynamic_range, tuple)
+    peak = 1.0 if is_absolute else max(float(reference.max()), float(np.finfo(np.float32).tiny))
 
     def scaled(image: NDArray[Any]) -> NDArray[Any]:
-        return decibels(image, db_factor, peak)
+        return decibels(image, display.db_factor, peak)
 
     removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
     cells = [None if image is None else scaled(image) for image in outcome.images]
+    suitable = suitable_range_db(scaled(reference))
     return montage_png(
         _grid(outcome.rows, cells),
         acquisition.spatial_axes,
-        dynamic_range_db=suitable_range_db(scaled(reference)) if dynamic_range is None else dynamic_range,
+        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
         spacing_mm=acquisition.spacing_mm,
-        color_map=color_map,
+        color_map=display.color_map,
         title=f"{shortened(stem, 40)}: power Doppler and blood map; "
         f"the low-rank methods remove {removed} clutter components",
     )
