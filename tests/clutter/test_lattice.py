@@ -18,7 +18,7 @@ from usdenoise.clutter.lattice import Lattice
     ],
 )
 def test_longer_axes_of_large_images_are_thinned_out(shape, coarse):
-    lattice = Lattice.of(Neighbourhood(shape))
+    lattice = Lattice.over(Neighbourhood(shape))
     assert lattice.coarse.shape == coarse
     steps = tuple(slice(None, None, 2 if n != m else 1) for n, m in zip(shape, coarse, strict=True))
     assert np.array_equal(lattice.pixels, np.arange(np.prod(shape)).reshape(shape)[steps].ravel())
@@ -26,7 +26,7 @@ def test_longer_axes_of_large_images_are_thinned_out(shape, coarse):
 
 @pytest.mark.parametrize("shape", [(128, 101), (64, 48, 20), (30, 20)])
 def test_values_between_the_pixels_are_linear(shape):
-    lattice = Lattice.of(Neighbourhood(shape))
+    lattice = Lattice.over(Neighbourhood(shape))
     plane = sum(slope * axis for slope, axis in zip((1.0, -2.0, 0.5), np.indices(shape), strict=False)) + 3
     found = lattice.interpolated(plane[np.ix_(*lattice.places)].ravel()).reshape(shape)
     inside = tuple(slice(0, places[-1] + 1) for places in lattice.places)

@@ -18,7 +18,7 @@ def test_the_profile_is_a_running_median_of_mean_similarities(n_components, n_cl
         before = similarity[component, : min(component, n_references)]
         raw.append(sum(before) / len(before))
     expected = [np.median(raw[max(0, k - 1) : k + 2]) for k in range(n_components)]
-    profile = SimilarityProfile.of(similarity, singular_values)
+    profile = SimilarityProfile.from_similarity(similarity, singular_values)
     np.testing.assert_allclose(profile.values, expected, rtol=1e-12)
     plateau = TYPICAL_SIMILARITY if n_references == 1 else np.median(expected[1:n_references])
     assert profile.plateau == pytest.approx(plateau)

@@ -35,7 +35,7 @@ def test_small_images_have_the_textbook_displacement(size):
     # Turned around the edges, as the transform takes them to be.
     images[..., 1:] = np.roll(images[..., :1], (2, -1, 1)[: len(size)], axis=tuple(range(len(size))))
     images += 0.1 * smooth_images(size, 5, seed=1)
-    correlation = PhaseCorrelation.of(size)
+    correlation = PhaseCorrelation.for_size(size)
     assert correlation.points == size
     spectra = correlation.spectra(images)
     found = correlation.displacements(spectra, spectra[..., 0])
@@ -48,7 +48,7 @@ def test_the_low_frequencies_of_larger_images_say_the_same(size):
     images = smooth_images(size, 6)
     images[..., 1:] = np.roll(images[..., :1], (5, -3, 2)[: len(size)], axis=tuple(range(len(size))))
     images += 0.2 * smooth_images(size, 6, seed=1)
-    correlation = PhaseCorrelation.of(size)
+    correlation = PhaseCorrelation.for_size(size)
     assert all(points < n for points, n in zip(correlation.points, size, strict=True))
     spectra = correlation.spectra(images)
     found = correlation.displacements(spectra, spectra[..., 0])
@@ -59,7 +59,7 @@ def test_the_low_frequencies_of_larger_images_say_the_same(size):
 
 def test_the_spectra_are_those_of_numpys_transform():
     images = smooth_images((40, 37), 3)
-    correlation = PhaseCorrelation.of((40, 37))
+    correlation = PhaseCorrelation.for_size((40, 37))
     points = correlation.points
     highest = [(m - 1) // 2 for m in points]
     expected = np.fft.fft2(images, axes=(0, 1))

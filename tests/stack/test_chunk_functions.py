@@ -36,7 +36,7 @@ def test_lagged_products_of_chunks_add_up_to_those_of_the_whole(cuts, n_lags, sh
     used = np.ones(40, bool)
     used[list(excluded)] = False
     zeroed = np.where(missing | ~used, 0, rows)
-    whole = LagSums.of_rows(zeroed, ~missing if share else None, n_lags, used)
+    whole = LagSums.from_rows(zeroed, ~missing if share else None, n_lags, used)
     edges = [0, *sorted(set(cuts)), 40]
     chunks, before, parts = np.where(missing, np.nan, rows), None, []
     for start, stop in pairwise(edges):

@@ -55,7 +55,7 @@ class Background:
         """Return the background of some pixels."""
         return replace(self, pixel=self.pixel[rows], average=self.average[rows], leftover=self.leftover[rows])
 
-    def of_half(self) -> Self:
+    def for_half(self) -> Self:
         """Return the background of half of the frames: noise has twice the variance."""
         return replace(self, pixel=2 * self.pixel, average=2 * self.average)
 

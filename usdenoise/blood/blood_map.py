@@ -100,16 +100,16 @@ def estimate_blood(
 
     blood = _blood_directions(average, background)
 
-    def estimate(halves: slice) -> _Estimate:
+    def estimate(halves: slice) -> tuple[NDArray[np.float64], ...]:
         if halves == _ALL:
             return _estimate(pixel, average, noise.power, background, blood, projection, grid)
         half = channels(halves)
         around = grid.average(half, CELL_SIGMA)
-        return _estimate(half, around, noise.power, background.of_half(), blood, projection, grid)
+        return _estimate(half, around, noise.power, background.for_half(), blood, projection, grid)
 
-    whole, *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
-    agreement = _correlation(*(half.blood_power for half in halves)) if with_halves else None
-    return BloodMap(whole.blood_power, noise.power, whole.evidence, whole.kept_share, agreement)
+    (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
+    agreement = _correlation(*(half[0] for half in halves)) if with_halves else None
+    return BloodMap(power, noise.power, evidence, kept_share, agreement)
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,6 @@ class _Blood:
     shares: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """Fields of :class:`BloodMap` of the same names."""
-
-    blood_power: NDArray[np.float64]
-    evidence: NDArray[np.float64]
-    kept_share: NDArray[np.float64]
-
-
 def _estimate(
     pixel: NDArray[np.float64],
     average: NDArray[np.float64],
@@ -137,7 +128,8 @@ def _estimate(
     blood: _Blood,
     projection: ClutterProjection,
     grid: Neighbourhood,
-) -> _Estimate:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the fields blood_power, evidence and kept_share of :class:`BloodMap`."""
     units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
     before, after_filter = projection.power_before(units), units[:, 0].real
 
@@ -159,7 +151,7 @@ def _estimate(
     parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
     power, evidence, ratio, variance, after = np.concatenate(parts, axis=1)
     blood_power = _shrunk(ratio, variance, evidence * power**2) * power * evidence
-    return _Estimate(blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY))
+    return blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY)
 
 
 def _blood_directions(average: NDArray[np.float64], background: Background) -> _Blood:

@@ -72,8 +72,8 @@ class ClutterProjection:
 
 def clutter_projection(
     right: NDArray[np.inexact],
-    of_blood: NDArray[np.float64] | None = None,
-    of_image: NDArray[np.float64] | None = None,
+    blood_shares: NDArray[np.float64] | None = None,
+    image_shares: NDArray[np.float64] | None = None,
     used: NDArray[np.bool_] | None = None,
 ) -> ClutterProjection:
     """Return the effect of taking out components with the given temporal singular vectors.
@@ -82,7 +82,7 @@ def clutter_projection(
     ----------
     right : (n_frames, k) array
         Orthonormal columns V.
-    of_blood, of_image : (k,) arrays, optional
+    blood_shares, image_shares : (k,) arrays, optional
         Share of the power of each component that is taken, where there is blood and on average over the image; by
         default all of it.
     used : (n_frames,) boolean array, optional
@@ -99,8 +99,8 @@ def clutter_projection(
     everything = np.ones(right.shape[1])
     return _projection(
         n,
-        spectra @ (everything if of_blood is None else of_blood),
-        spectra @ (everything if of_image is None else of_image),
+        spectra @ (everything if blood_shares is None else blood_shares),
+        spectra @ (everything if image_shares is None else image_shares),
         _gaps(n, used),
     )
 
@@ -128,13 +128,13 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
 
 
 def _projection(
-    n: int, of_blood: NDArray[np.float64], of_image: NDArray[np.float64], gaps: NDArray[np.float64]
+    n: int, blood_taken: NDArray[np.float64], image_taken: NDArray[np.float64], gaps: NDArray[np.float64]
 ) -> ClutterProjection:
     """Return the projection for spectra of the share that is taken, at 4 n frequencies."""
-    lags, recovery = _recovery(np.fft.ifft(of_blood) * gaps, min(MOST_LAGS, n // 8))
-    white = -(np.fft.ifft(of_image) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
+    lags, recovery = _recovery(np.fft.ifft(blood_taken) * gaps, min(MOST_LAGS, n // 8))
+    white = -(np.fft.ifft(image_taken) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
-    kept = np.clip(1 - of_image * gaps[0], 0, 1)
+    kept = np.clip(1 - image_taken * gaps[0], 0, 1)
     leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
     scale = leftover[0].real
     return ClutterProjection(n, white, recovery, leftover / scale if scale > 0 else leftover * 0)

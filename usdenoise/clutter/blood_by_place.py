@@ -1,6 +1,6 @@
 """The choice of the cutoffs by place, from a first blood map of every second pixel, and the blood map itself."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,23 +17,9 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.rows import Rows
 
 
-@dataclass(frozen=True)
-class FilterByPlace:
-    """The filter with which a blood map is made.
-
-    Attributes
-    ----------
-    projection : ClutterProjection
-        Its effect on autocorrelations over time.
-    cutoffs : LocalCutoffs or None
-        The cutoffs by place; None without clutter or without visible blood, where the global cutoff is the filter.
-    """
-
-    projection: ClutterProjection
-    cutoffs: LocalCutoffs | None
-
-
-def filter_by_place(rows: Rows, model: LowRank, low: int, grid: Neighbourhood) -> FilterByPlace:
+def filter_by_place(
+    rows: Rows, model: LowRank, low: int, grid: Neighbourhood
+) -> tuple[ClutterProjection, LocalCutoffs | None]:
     """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
 
     Parameters
@@ -46,15 +32,22 @@ def filter_by_place(rows: Rows, model: LowRank, low: int, grid: Neighbourhood) -
         The global cutoff.
     grid : Neighbourhood
         Shape of the image.
+
+    Returns
+    -------
+    projection : ClutterProjection
+        The effect on autocorrelations over time of the filter with which a blood map is made.
+    cutoffs : LocalCutoffs or None
+        The cutoffs by place of that filter; None without clutter or without visible blood, where it has the global one.
     """
     projection = clutter_projection(model.right[:, :low], used=rows.used)
     if low == 0:
-        return FilterByPlace(projection, None)
-    lattice = Lattice.of(grid)
+        return projection, None
+    lattice = Lattice.over(grid)
     lags = rows.lag_sums(projection.n_lags, model.band(0, low), lattice.pixels)
     coarse = map_blood(lags, projection, lattice.coarse, rows.executor, with_halves=False)
     if not shows_blood(coarse, rows.n_used_frames):
-        return FilterByPlace(projection, None)
+        return projection, None
     first = replace(
         coarse,
         blood_power=lattice.interpolated(coarse.blood_power),
@@ -63,11 +56,11 @@ def filter_by_place(rows: Rows, model: LowRank, low: int, grid: Neighbourhood) -
     cutoffs = local_cutoffs(model, low, first, grid)
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
-        of_blood=cutoffs.power_taken(first.blood_power),
-        of_image=cutoffs.power_taken(np.ones(rows.n_pixels)),
+        blood_shares=cutoffs.power_taken(first.blood_power),
+        image_shares=cutoffs.power_taken(np.ones(rows.n_pixels)),
         used=rows.used,
     )
-    return FilterByPlace(by_place, cutoffs)
+    return by_place, cutoffs
 
 
 def map_blood(

@@ -136,7 +136,7 @@ def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int
     doppler = mean_doppler(model.right)
     similarity = spatial_similarity(model.left)
     singular = model.singular_values
-    profile = SimilarityProfile.of(similarity, singular)
+    profile = SimilarityProfile.from_similarity(similarity, singular)
     squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
     decision = _no_clutter(singular, doppler) or _edge_of_clutter(
         model, rows, noise_rms, similarity, profile, squares

@@ -32,7 +32,7 @@ class Lattice:
     places: tuple[NDArray[np.intp], ...]
 
     @classmethod
-    def of(cls, grid: Neighbourhood) -> Self:
+    def over(cls, grid: Neighbourhood) -> Self:
         """Return the lattice of an image."""
         thin = cls(grid, tuple(np.arange(0, n, STEP if n >= SHORTEST else 1) for n in grid.shape))
         return thin if thin.coarse.n_pixels >= LEAST_PIXELS else cls(grid, tuple(map(np.arange, grid.shape)))

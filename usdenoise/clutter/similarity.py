@@ -59,7 +59,7 @@ class SimilarityProfile:
     plateau: float
 
     @classmethod
-    def of(cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64]) -> Self:
+    def from_similarity(cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64]) -> Self:
         """Return the profile of a (k, k) similarity matrix; the k singular values say which are the references."""
         close = np.count_nonzero(singular_values > CLUTTER_REACH * singular_values[0])
         n_references = int(np.clip(close, 1, REFERENCES))

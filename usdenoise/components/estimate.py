@@ -5,7 +5,7 @@ The estimate is a chain of three: a start from a subset of pixels (pixel_subset.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class Estimate:
     ----------
     model : LowRank
         The components, fitted to every `stride`-th pixel.
+    singular_values : (rank,) float64 array
+        Singular values of all components that were estimated, also of those that the model does not have.
     stride : int
         1 where the components are fitted to all pixels. More for a coarse fit, which is made where the filter does
         not need all components in all pixels.
@@ -49,6 +51,7 @@ class Estimate:
     """
 
     model: LowRank
+    singular_values: NDArray[np.float64]
     stride: int
     noise_rms: float
     n_sampled: int
@@ -113,12 +116,12 @@ def estimate_components(
     solution, n_sampled, per_pixel = fit_sample(rows, subset, options, only_clutter, start, on_iteration)
     model, noise_rms = LowRank.from_factors(*solution.factors), subset.noise_rms
     if options.refit == "none":
-        return Estimate(model, 1, noise_rms, n_sampled, per_pixel, solution)
+        return Estimate(model, model.singular_values, 1, noise_rms, n_sampled, per_pixel, solution)
     # The copies of the sampled pixels are gone; the refit needs their memory.
     release_freed_memory()
     stride = 1 if needs_all else coarse_stride(rows, model.rank, options.low_cutoff)
     model, gained = extend(rows, model, noise_rms, stride, isinstance(options.low_cutoff, str))
-    return Estimate(model, stride, noise_rms, n_sampled, per_pixel, solution, gained)
+    return Estimate(model, model.singular_values, stride, noise_rms, n_sampled, per_pixel, solution, gained)
 
 
 def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clutter: bool) -> Estimate:
@@ -130,30 +133,11 @@ def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clu
             f"the SVD needs every entry, and {rows.n_unobserved} are NaN or infinite; use --method eta-decay"
         )
     model = truncated_svd(rows.take(slice(None)).values, rank, rows.executor)
-    return Estimate(model, 1, subset.noise_rms, n_observed, None, None)
+    return Estimate(model, model.singular_values, 1, subset.noise_rms, n_observed, None, None)
 
 
-@dataclass(frozen=True)
-class Components:
-    """The components of a filter.
-
-    Attributes
-    ----------
-    model : LowRank
-        Those that the filter needs, fitted to all pixels.
-    singular_values : (rank,) float64 array
-        Singular values of all components that were estimated.
-    gained_energy : float or None
-        What the last refit gained; None without a refit.
-    """
-
-    model: LowRank
-    singular_values: NDArray[np.float64]
-    gained_energy: float | None
-
-
-def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Components:
-    """Return the components that a filter needs, fitted to all pixels, and the singular values of all components.
+def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Estimate:
+    """Return an estimate whose components, those that a filter needs, are fitted to all pixels.
 
     Parameters
     ----------
@@ -162,14 +146,10 @@ def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Components:
     estimate : Estimate
         The components. Where they are fitted to all pixels already, they are the result.
     low : int
-        Low cutoff: the components [0, low) are needed exactly.
-
-    Returns
-    -------
-    Components
-        After a coarse fit the model has those below low + COMPONENTS_BEYOND_CUTOFF (extension.py). The singular values
-        of the others are scaled up from the coarse fit.
+        Low cutoff: the components [0, low) are needed exactly. After a coarse fit the model has those and a few more
+        (see :func:`usdenoise.components.extension.extend_coarse`).
     """
     if estimate.stride == 1:
-        return Components(estimate.model, estimate.model.singular_values, estimate.gained_energy)
-    return Components(*extend_coarse(rows, estimate.model, low))
+        return estimate
+    model, singular_values, gained = extend_coarse(rows, estimate.model, low)
+    return replace(estimate, model=model, singular_values=singular_values, stride=1, gained_energy=gained)

@@ -97,7 +97,9 @@ class PixelSubset:
         """Number of components before those that resemble the leading ones no more; None where all resemble them."""
         leading = slice(self.rank_limit)
         similarity = spatial_similarity(self.left[:, leading])
-        return SimilarityProfile.of(similarity, self.singular_values[leading]).first_below(BLOOD_BELOW)
+        return SimilarityProfile.from_similarity(similarity, self.singular_values[leading]).first_below(
+            BLOOD_BELOW
+        )
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
         """Return the mean power of each leading component in the coefficients of a pixel, minus the noise power."""

@@ -97,7 +97,7 @@ class Treatment(Enum):
 
 @dataclass(frozen=True)
 class FrameSearch:
-    """Bad frames, and what was measured on the way.
+    """Bad frames, what is done with them, and how the image moves.
 
     Attributes
     ----------
@@ -109,19 +109,16 @@ class FrameSearch:
         What is done with them.
     movement : Movement
         How the image moves.
-    subset : PixelSubset
-        The pixel subset without the frames that are left out.
     """
 
     bad: tuple[BadFrame, ...]
     n_frames: int
     treatment: Treatment
     movement: Movement
-    subset: PixelSubset
 
     @property
-    def excluded(self) -> NDArray[np.bool_] | None:
-        """The frames to exclude, (n_frames,); None where there are none."""
+    def left_out(self) -> NDArray[np.bool_] | None:
+        """The frames that are left out, (n_frames,); None where there are none."""
         if not self.bad or self.treatment is not Treatment.LEFT_OUT:
             return None
         return _mask((frame.frame for frame in self.bad), self.n_frames)
@@ -152,7 +149,7 @@ def find_bad_frames(
     wanted: str | tuple[int, ...],
     seed: int,
     displacement: NDArray[np.float64],
-) -> FrameSearch:
+) -> tuple[FrameSearch, PixelSubset]:
     """Look for bad frames; the rows stay as they are.
 
     Outliers are the frames that fit least to all others. The misfit of frame t is the energy of x_t minus its ridge
@@ -176,6 +173,13 @@ def find_bad_frames(
     displacement : (n_frames, n_axes) array
         Displacement of each frame in pixels.
 
+    Returns
+    -------
+    search : FrameSearch
+        The bad frames.
+    subset : PixelSubset
+        The pixel subset without the frames that are left out.
+
     Raises
     ------
     OptionError
@@ -183,11 +187,13 @@ def find_bad_frames(
     """
     n_frames = rows.n_frames
 
-    def result(bad: Iterable[BadFrame], treatment: Treatment, subset: PixelSubset) -> FrameSearch:
+    def result(
+        bad: Iterable[BadFrame], treatment: Treatment, subset: PixelSubset
+    ) -> tuple[FrameSearch, PixelSubset]:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
         used = ~_mask((frame.frame for frame in ordered), n_frames)
         movement = describe_movement(displacement, used if used.any() else ~used)
-        return FrameSearch(ordered, n_frames, treatment, movement, subset)
+        return FrameSearch(ordered, n_frames, treatment, movement), subset
 
     if isinstance(wanted, tuple):
         given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]

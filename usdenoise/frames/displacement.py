@@ -46,7 +46,7 @@ def displacements(rows: Rows, shape: tuple[int, ...]) -> NDArray[np.float64]:
     window = np.ones(size, np.float32)
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
         window = window * axis.astype(np.float32)
-    correlation = PhaseCorrelation.of(size)
+    correlation = PhaseCorrelation.for_size(size)
 
     def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
         envelope = _envelope(image[..., frames])

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.components.pixel_subset import PixelSubset
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements
-from usdenoise.frames.frame_curves import FrameCurves, FrameSample, frame_curves, frame_sample
+from usdenoise.frames.frame_curves import FrameSample, frame_curves, frame_sample
+from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.rows import Rows
@@ -28,6 +30,8 @@ class CheckedFrames:
         Sum of |x|^2 over the observed entries of each row in the other frames.
     search : FrameSearch
         The bad frames.
+    subset : PixelSubset
+        The exact spectrum of a few pixels in the other frames.
     sample : FrameSample
         Some pixels of all frames.
     displacement : (n_frames, n_axes) float64 array
@@ -37,12 +41,17 @@ class CheckedFrames:
     rows: Rows
     energy: NDArray[np.float64]
     search: FrameSearch
+    subset: PixelSubset
     sample: FrameSample
     displacement: NDArray[np.float64]
 
-    def curves(self, model: LowRank, low: int) -> FrameCurves:
-        """Return the curves over the frames, with the components [0, low) as clutter, before it is taken out."""
-        return frame_curves(self.sample, model.left[:, :low], self.displacement)
+    def quality(self, model: LowRank, low: int) -> FrameQuality:
+        """Return what is known of the frames, with curves for which the components [0, low) are clutter.
+
+        To be called before the clutter is taken out.
+        """
+        curves = frame_curves(self.sample, model.left[:, :low], self.displacement)
+        return FrameQuality(**vars(self.search), curves=curves)
 
 
 def check_frames(
@@ -67,9 +76,10 @@ def check_frames(
         If a given bad frame is not in the stack.
     """
     moved = displacements(rows, shape)
-    search = find_bad_frames(rows, options.bad_frames, options.seed, moved)
-    sample = frame_sample(rows, CURVE_PIXELS, search.excluded)
-    if search.excluded is not None:
-        rows, lost = rows.exclude(search.excluded)
+    search, subset = find_bad_frames(rows, options.bad_frames, options.seed, moved)
+    left_out = search.left_out
+    sample = frame_sample(rows, CURVE_PIXELS, left_out)
+    if left_out is not None:
+        rows, lost = rows.exclude(left_out)
         energy = np.maximum(energy - lost, 0)
-    return CheckedFrames(rows, energy, search, sample, moved)
+    return CheckedFrames(rows, energy, search, subset, sample, moved)

@@ -3,39 +3,22 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import BadFrame, Treatment
+from usdenoise.frames.bad_frames import FrameSearch, Treatment
 from usdenoise.frames.frame_curves import FrameCurves
-from usdenoise.frames.movement import Movement
 
 
 @dataclass(frozen=True)
-class FrameQuality:
-    """Bad frames, and curves over all frames.
+class FrameQuality(FrameSearch):
+    """Bad frames and movement, as a :class:`usdenoise.frames.bad_frames.FrameSearch` has them, and curves over all frames.
 
     Attributes
     ----------
-    bad : tuple of BadFrame
-        The bad frames.
-    left_out : (n_frames,) boolean array or None
-        Frames that were left out; None when there were none.
-    treatment : Treatment
-        What was done with the bad frames.
-    movement : Movement
-        How the image moves.
     curves : FrameCurves
         One value for each frame.
-    sentence : str
-        Bad frames and movement in words; empty where there is nothing to say.
     """
 
-    bad: tuple[BadFrame, ...]
-    left_out: NDArray[np.bool_] | None
-    treatment: Treatment
-    movement: Movement
     curves: FrameCurves
-    sentence: str
 
     @property
     def is_bad(self) -> bool:

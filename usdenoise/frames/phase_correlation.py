@@ -41,7 +41,7 @@ class PhaseCorrelation:
     weight: NDArray[np.float32]
 
     @classmethod
-    def of(cls, size: tuple[int, ...]) -> Self:
+    def for_size(cls, size: tuple[int, ...]) -> Self:
         """Return the transforms of images of a size."""
         points = tuple(max(math.ceil(n / SPACING), min(n, SMALL)) for n in size)
         forward, backward = [], []

@@ -63,7 +63,7 @@ def directional_power(
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
     left_out : (n_frames,) boolean array, optional
-        Frames that do not count; by default all frames do.
+        Frames to leave out; by default none.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def doppler_frequency(
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
     left_out : (n_frames,) boolean array, optional
-        Frames that do not count; by default all frames do.
+        Frames to leave out; by default none.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     acquisition : Acquisition
         Filtered stack, complex.
     left_out : (n_frames,) boolean array, optional
-        Frames that do not count; by default all frames do.
+        Frames to leave out; by default none.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     acquisition : Acquisition
         Filtered stack, complex.
     left_out : (n_frames,) boolean array, optional
-        Frames that do not count; by default all frames do.
+        Frames to leave out; by default none.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def doppler_products(
     names : sequence of str
         "directional", "signed" and "velocity" add images; other names, such as "power", add none.
     left_out : (n_frames,) boolean array, optional
-        Frames that do not count; by default all frames do.
+        Frames to leave out; by default none.
 
     Returns
     -------

@@ -125,7 +125,7 @@ class LagSums:
     counts: NDArray[np.float64]
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         rows: NDArray[Any],
         observed: NDArray[np.bool_] | None,

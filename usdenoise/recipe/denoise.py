@@ -14,10 +14,9 @@ from usdenoise.clutter.band import Band
 from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
-from usdenoise.components.estimate import Components, Estimate, estimate_components, fit_all_pixels
+from usdenoise.components.estimate import Estimate, estimate_components, fit_all_pixels
 from usdenoise.errors import OptionError
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
-from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.filter_rows import filter_rows
@@ -109,16 +108,16 @@ def denoise(
         rows, energy = first_look(stack, chosen, executor, in_place)
         shape = stack.shape_in(canonical_axes(stack.spatial_axes))
         frames = check_frames(rows, energy, shape, chosen)
-        rows, search = frames.rows, frames.search
-        estimate = estimate_components(rows, search.subset, chosen, start, all_components, on_iteration)
+        rows = frames.rows
+        estimate = estimate_components(rows, frames.subset, chosen, start, all_components, on_iteration)
         band, choice = _choose_band(rows, estimate, chosen)
-        components = fit_all_pixels(rows, estimate, band.low)
+        estimate = fit_all_pixels(rows, estimate, band.low)
         solved = time.perf_counter()
-        curves = frames.curves(components.model, band.low)
+        frame_quality = frames.quality(estimate.model, band.low)
         filtered = filter_rows(
-            rows, components.model, band, Neighbourhood(shape), local_cutoff=chosen.local_cutoff
+            rows, estimate.model, band, Neighbourhood(shape), local_cutoff=chosen.local_cutoff
         )
-        quality = _judge(frames, estimate, components, band, filtered.residual_power)
+        quality = _judge(frames, estimate, band, filtered.residual_power)
     blood = filtered.blood
     result = DenoiseResult(
         acquisition=replace(stack, iq=filtered.kept.as_stack(stack)),
@@ -126,14 +125,12 @@ def denoise(
         blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
         noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
         model=filtered.model,
-        singular_values=components.singular_values,
-        options=replace(chosen, rank=len(components.singular_values), low_cutoff=band.low),
+        singular_values=estimate.singular_values,
+        options=replace(chosen, rank=len(estimate.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=choice,
         picture_quality=judge_picture(blood, rows.n_used_frames),
-        frame_quality=FrameQuality(
-            search.bad, search.excluded, search.treatment, search.movement, curves, search.sentence
-        ),
+        frame_quality=frame_quality,
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
         observed=rows.sampled_bits(),
@@ -211,14 +208,13 @@ def _choose_band(rows: Rows, estimate: Estimate, options: DenoiseOptions) -> tup
 def _judge(
     frames: CheckedFrames,
     estimate: Estimate,
-    components: Components,
     band: Band,
     power: NDArray[np.float64],
 ) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    rows, energy, singular_values = frames.rows, float(frames.energy.sum()), components.singular_values
+    rows, energy, singular_values = frames.rows, float(frames.energy.sum()), estimate.singular_values
     shape = rows.used_shape
-    if not rows.is_complete or (band.keeps_residual and components.gained_energy is not None):
+    if not rows.is_complete or (band.keeps_residual and estimate.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
         observed = 1 - rows.n_unobserved / (shape[0] * shape[1])
@@ -232,6 +228,6 @@ def _judge(
         shape=shape,
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
-        gained_energy=components.gained_energy,
+        gained_energy=estimate.gained_energy,
         advice=frames.search.advice,
     )

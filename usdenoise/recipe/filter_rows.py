@@ -65,9 +65,9 @@ def filter_rows(
     with_halves : bool
         Whether blood maps of two halves of the frames are compared; by default True.
     """
-    place = filter_by_place(rows, model, band.low, grid)
-    rest, residual_power, lags = remove_clutter(rows, model, band.low, place.projection.n_lags, place.cutoffs)
-    blood = map_blood(lags, place.projection, grid, rows.executor, with_halves)
+    projection, cutoffs = filter_by_place(rows, model, band.low, grid)
+    rest, residual_power, lags = remove_clutter(rows, model, band.low, projection.n_lags, cutoffs)
+    blood = map_blood(lags, projection, grid, rows.executor, with_halves)
     model = interpolated(model, rows.excluded)
-    kept, power = keep_band(rest, model, band, residual_power, place.cutoffs if local_cutoff else None)
+    kept, power = keep_band(rest, model, band, residual_power, cutoffs if local_cutoff else None)
     return FilteredRows(kept, power, residual_power, blood, model)

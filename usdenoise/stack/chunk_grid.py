@@ -147,7 +147,7 @@ class ChunkGrid:
         sizes = [source.chunks[axis] for axis in order]
         places = np.empty([len(along) for along in sizes], object)
         for index in np.ndindex(*places.shape):
-            shape = tuple(each[i] for each, i in zip(sizes, index, strict=True))
+            shape = tuple(along[i] for along, i in zip(sizes, index, strict=True))
             group = int(np.ravel_multi_index(index[:-1], places.shape[:-1]))
             own = tuple(shape[axis] for axis in np.argsort(order))
             chunk = as_chunk(self.chunks[group][index[-1]], shape, order)
@@ -235,10 +235,11 @@ def _edges(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _pixel_groups(sizes: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], ...]:
-    numbers = np.arange(int(np.prod([sum(each) for each in sizes]))).reshape([sum(each) for each in sizes])
-    edges = [_edges(each) for each in sizes]
+    edges = [_edges(along) for along in sizes]
+    shape = [int(along[-1]) for along in edges]
+    numbers = np.arange(int(np.prod(shape))).reshape(shape)
     groups = []
-    for index in np.ndindex(*(len(each) for each in sizes)):
+    for index in np.ndindex(*(len(along) for along in sizes)):
         part = tuple(slice(edge[i], edge[i + 1]) for edge, i in zip(edges, index, strict=True))
         groups.append(numbers[part].ravel())
     return tuple(groups)

@@ -449,7 +449,7 @@ class ArrayRows(Rows):
             observed = None
         if observed is not None:
             block[~observed] = 0
-        return LagSums.of_rows(block, observed, n_lags, self.used)
+        return LagSums.from_rows(block, observed, n_lags, self.used)
 
 
 def _joined(
