@@ -2,13 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import SMALL
 from tests.pictures.reports import EVIL, report
@@ -40,33 +39,30 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@dataclass
-class Shown:
-    """An open page, with what it said and asked for."""
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open the page of a file; no page may say or ask for anything."""
+    pages: list[Page] = []
+    messages: list[str] = []
+    requests: list[str] = []
 
-    page: Page
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
+    def open_page(path: Path, width: int = 1280, scheme: Any = "light") -> Page:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.absolute().as_uri())
+        pages.append(page)
+        return page
 
-    def console(self, message: ConsoleMessage) -> None:
-        self.messages.append(message.text)
-
-    def error(self, error: Any) -> None:
-        self.messages.append(str(error))
-
-    def request(self, request: Request) -> None:
-        if not request.url.startswith("data:"):
-            self.requests.append(request.url)
-
-
-def opened(browser: Browser, path: Path, width: int = 1280, scheme: Any = "light") -> Shown:
-    shown = Shown(browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme))
-    shown.page.on("console", shown.console)
-    shown.page.on("pageerror", shown.error)
-    shown.page.on("dialog", lambda dialog: shown.messages.append(dialog.message))
-    shown.page.on("request", shown.request)
-    shown.page.goto(path.absolute().as_uri())
-    return shown
+    yield open_page
+    for page in pages:
+        page.close()
+    assert messages == []
+    assert all(
+        url.startswith("data:") or (url.startswith("file:") and url.endswith(".html")) for url in requests
+    )
 
 
 @pytest.fixture(scope="module")
@@ -110,54 +106,45 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 PICTURES = {"image": 5, "volume": 5, "windows": 2, "batch": 3, "hostile": 1}
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_page_is_whole_without_network(
-    name: str, width: int, browser: Browser, places: dict[str, Path]
+    name: str, width: int, scheme: str, open_page: Callable[..., Page], places: dict[str, Path]
 ) -> None:
-    shown = opened(browser, places[name], width, "dark" if width == 400 else "light")
-    assert shown.messages == []
-    assert shown.requests == [places[name].absolute().as_uri()]
-    drawn = shown.page.evaluate(
-        "[...document.images].map((i) => i.complete && i.naturalWidth > 0 && i.alt !== '')"
-    )
+    page = open_page(places[name], width, scheme)
+    drawn = page.evaluate("[...document.images].map((i) => i.complete && i.naturalWidth > 0 && i.alt !== '')")
     assert drawn == [True] * PICTURES[name]
-    charts = shown.page.evaluate(
+    charts = page.evaluate(
         "[...document.querySelectorAll('svg')].map((s) => s.getBoundingClientRect().height)"
     )
     assert all(height > 80 for height in charts)
     assert bool(charts) == (name != "batch")
     # Nothing is wider than the window, so that nobody has to scroll sideways.
-    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert places[name].stat().st_size < 3_000_000
-    shown.page.close()
 
 
-def test_light_and_dark_differ_and_paper_is_white(browser: Browser, places: dict[str, Path]) -> None:
+def test_light_and_dark_differ_and_paper_is_white(
+    open_page: Callable[..., Page], places: dict[str, Path]
+) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (opened(browser, places["image"], scheme=scheme) for scheme in ("light", "dark"))
-    assert light.page.evaluate(ground) == "rgb(251, 251, 250)"
-    assert dark.page.evaluate(ground) == "rgb(21, 25, 28)"
-    dark.page.emulate_media(media="print")
-    assert dark.page.evaluate(ground) == "rgb(255, 255, 255)"
-    assert light.page.pdf().startswith(b"%PDF")
-    for shown in (light, dark):
-        shown.page.close()
+    light, dark = (open_page(places["image"], scheme=scheme) for scheme in ("light", "dark"))
+    assert light.evaluate(ground) == "rgb(251, 251, 250)"
+    assert dark.evaluate(ground) == "rgb(21, 25, 28)"
+    dark.emulate_media(media="print")
+    assert dark.evaluate(ground) == "rgb(255, 255, 255)"
 
 
-def test_hostile_text_is_visible(browser: Browser, places: dict[str, Path]) -> None:
-    shown = opened(browser, places["hostile"])
-    assert shown.page.inner_text("h1").startswith(
+def test_hostile_text_is_visible(open_page: Callable[..., Page], places: dict[str, Path]) -> None:
+    page = open_page(places["hostile"])
+    assert page.inner_text("h1").startswith(
         "<script>alert('x')</script> \"quoted\" & 'single' \\x1b[31mred\\x07 "
     )
-    assert shown.page.evaluate("document.scripts.length") == 0
-    shown.page.close()
-    shown = opened(browser, places["batch"])
-    assert HOSTILE in shown.page.inner_text("#scans")
-    shown.page.click(f"text={HOSTILE[:12]}")
-    assert shown.page.title() == f"{HOSTILE.removesuffix('.h5')}: usdenoise report"
-    assert shown.messages == []
-    shown.page.close()
+    assert page.evaluate("document.scripts.length") == 0
+    page = open_page(places["batch"])
+    assert HOSTILE in page.inner_text("#scans")
+    page.click(f"text={HOSTILE[:12]}")
+    assert page.title() == f"{HOSTILE.removesuffix('.h5')}: usdenoise report"
 
 
 def column(page: Page, name: str) -> list[str]:
@@ -189,54 +176,48 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_of_500_rows_sorts_in_both_orders(browser: Browser, table: Path) -> None:
-    shown = opened(browser, table)
-    assert column(shown.page, "Scan") == [f"scan{k}.h5" for k in range(500)]
-    shown.page.click("th >> text=Cutoff")
-    found = column(shown.page, "Cutoff")
-    known = [int(text) for text in found[:495]]
-    assert known == sorted(known)
-    assert found[495:] == ["–"] * 5
-    assert shown.page.get_attribute("th[data-column='3']", "aria-sort") == "ascending"
-    shown.page.click("th >> text=Cutoff")
-    found = column(shown.page, "Cutoff")
-    assert [int(text) for text in found[:495]] == sorted(known, reverse=True)
-    assert found[495:] == ["–"] * 5
-    shown.page.focus("th[data-column='4'] button")
-    shown.page.keyboard.press("Enter")
-    levels = [float(text) for text in column(shown.page, "Blood over noise")[:495]]
+def test_a_table_of_500_rows_sorts_in_both_orders(open_page: Callable[..., Page], table: Path) -> None:
+    page = open_page(table)
+    assert column(page, "Scan") == [f"scan{k}.h5" for k in range(500)]
+    for is_reverse in (False, True):
+        page.click("th >> text=Cutoff")
+        found = column(page, "Cutoff")
+        known = [int(text) for text in found[:495]]
+        assert known == sorted(known, reverse=is_reverse)
+        assert found[495:] == ["–"] * 5
+        assert page.get_attribute("th[data-column='3']", "aria-sort") == (
+            "descending" if is_reverse else "ascending"
+        )
+    page.focus("th[data-column='4'] button")
+    page.keyboard.press("Enter")
+    levels = [float(text) for text in column(page, "Blood over noise")[:495]]
     assert levels == sorted(levels)
     assert levels[0] < 0
-    assert shown.messages == []
-    shown.page.close()
 
 
-def test_the_table_filters_and_keeps_its_state(browser: Browser, table: Path) -> None:
-    shown = opened(browser, table, width=400)
-    shown.page.fill("#words", "SCAN12 good")
-    names = column(shown.page, "Scan")
-    assert names == [f"scan{k}.h5" for k in (12, *range(120, 130))]
-    assert shown.page.inner_text("#shown") == "11 of 500 shown"
-    shown.page.fill("#words", "")
-    shown.page.select_option("#status", "look")
-    assert column(shown.page, "Scan") == [f"scan{k}.h5" for k in (3, 7, 107, 207, 307, 407)]
-    shown.page.select_option("#status", "=failed")
-    shown.page.select_option("#order", label="Scan")
-    shown.page.check("#down")
-    shown.page.reload()
-    assert column(shown.page, "Scan") == [f"scan{k}.h5" for k in (407, 307, 207, 107, 7)]
-    assert shown.messages == []
-    shown.page.close()
+def test_the_table_filters_and_keeps_its_state(open_page: Callable[..., Page], table: Path) -> None:
+    page = open_page(table, width=400)
+    page.fill("#words", "SCAN12 good")
+    assert column(page, "Scan") == [f"scan{k}.h5" for k in (12, *range(120, 130))]
+    assert page.inner_text("#shown") == "11 of 500 shown"
+    page.fill("#words", "")
+    page.select_option("#status", "look")
+    assert column(page, "Scan") == [f"scan{k}.h5" for k in (3, 7, 107, 207, 307, 407)]
+    page.select_option("#status", "=failed")
+    page.select_option("#order", label="Scan")
+    page.check("#down")
+    page.reload()
+    assert column(page, "Scan") == [f"scan{k}.h5" for k in (407, 307, 207, 107, 7)]
 
 
 def test_a_batch_that_runs_loads_its_page_again(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "index.html"
-    shown = Shown(browser.new_page())
-    shown.page.clock.install()
+    page = browser.new_page()
+    page.clock.install()
     path.write_text(batch_page("x", [Entry("a.h5", "running")], is_running=True, scale="", made=""))
-    shown.page.goto(path.as_uri())
+    page.goto(path.as_uri())
     path.write_text(batch_page("x", [Entry("a.h5", "done")], is_running=False, scale="", made=""))
-    with shown.page.expect_navigation():
-        shown.page.clock.run_for(15_100)
-    assert column(shown.page, "Status") == ["done"]
-    shown.page.close()
+    with page.expect_navigation():
+        page.clock.run_for(15_100)
+    assert column(page, "Status") == ["done"]
+    page.close()

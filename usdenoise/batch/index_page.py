@@ -8,13 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+from numpy.typing import NDArray
+
 from usdenoise.batch.outliers import outliers
 from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.batch.table import Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.pictures.batch_page import Entry, batch_page
-from usdenoise.pictures.thumbnails import SmallImage, common_scale, small_image, thumbnail_png
+from usdenoise.pictures.thumbnails import common_scale, small_image, thumbnail_png
 from usdenoise.system.provenance import software
 
 INTERVAL_S, SHARE = 5.0, 0.02
@@ -49,7 +52,7 @@ class IndexPage:
         self._scans = list(scans)
         self._command = command
         self._levels = levels
-        self._images: dict[Scan, SmallImage | None] = {}
+        self._images: dict[Scan, NDArray[np.float32] | None] = {}
         self._next = 0.0
 
     def update(self, rows: Mapping[Scan, Row], running: Collection[Scan]) -> None:

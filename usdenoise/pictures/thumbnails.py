@@ -23,24 +23,6 @@ _LEAST_DB = -400.0
 
 
 @dataclass(frozen=True)
-class SmallImage:
-    """A power image in dB, small enough to be kept for every scan of a batch.
-
-    Attributes
-    ----------
-    levels : (n_rows, n_columns) float32 array
-        10 log10 of the linear power, depth downwards.
-    """
-
-    levels: NDArray[np.float32]
-
-    @property
-    def peak_db(self) -> float:
-        """The largest level."""
-        return float(self.levels.max())
-
-
-@dataclass(frozen=True)
 class CommonScale:
     """The dB scale of a set of thumbnails.
 
@@ -56,13 +38,13 @@ class CommonScale:
     range_db: float
     is_given: bool = False
 
-    def is_near(self, image: SmallImage) -> bool:
-        """Whether an image is shown on the scale itself, and not below its own maximum."""
-        return self.is_given or abs(image.peak_db - self.peak_db) <= NEAR_DB
+    def is_near(self, levels: NDArray[np.float32]) -> bool:
+        """Whether an image in dB is shown on the scale itself, and not below its own maximum."""
+        return self.is_given or abs(float(levels.max()) - self.peak_db) <= NEAR_DB
 
 
-def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
-    """Return an image with at most 96 pixels along each side, averaged over blocks of pixels.
+def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]:
+    """Return an image in dB with at most 96 pixels along each side, averaged over blocks of pixels.
 
     Parameters
     ----------
@@ -70,6 +52,11 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
         Linear power, depth downwards. The maximum over the pages is taken.
     aspect : float
         Height of a pixel over its width; 1 by default.
+
+    Returns
+    -------
+    (n_rows, n_columns) float32 array
+        10 log10 of the mean linear power, depth downwards.
     """
     image = power.max(axis=0).astype(np.float64)
     height, width = image.shape[0] * aspect, float(image.shape[1])
@@ -77,43 +64,47 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> SmallImage:
     rows, columns = (max(1, round(size * scale)) for size in (height, width))
     image = _resized(_resized(image, rows, 0), columns, 1)
     with np.errstate(divide="ignore"):
-        return SmallImage(np.maximum(10 * np.log10(image), _LEAST_DB).astype(np.float32))
+        levels: NDArray[np.float32] = np.maximum(10 * np.log10(image), _LEAST_DB).astype(np.float32)
+    return levels
 
 
-def common_scale(images: Sequence[SmallImage], levels: tuple[float, float] | None = None) -> CommonScale:
+def common_scale(
+    images: Sequence[NDArray[np.float32]], levels: tuple[float, float] | None = None
+) -> CommonScale:
     """Return the scale of a set of images: the medians of their maxima and of the ranges that suit them.
 
     Parameters
     ----------
-    images : sequence of SmallImage
-        The images; those without power do not count.
+    images : sequence of arrays
+        Images of :func:`small_image`; those without power do not count.
     levels : (float, float), optional
         Levels of the darkest and of the brightest colour in dB, which are then the scale.
     """
     if levels is not None:
         return CommonScale(levels[1], levels[1] - levels[0], is_given=True)
-    images = [image for image in images if image.peak_db > _LEAST_DB]
+    images = [image for image in images if image.max() > _LEAST_DB]
     if not images:
         return CommonScale(0.0, 30.0)
-    ranges = [suitable_range_db(image.levels - image.peak_db) for image in images]
-    return CommonScale(float(np.median([image.peak_db for image in images])), float(np.median(ranges)))
+    peaks = [float(image.max()) for image in images]
+    ranges = [suitable_range_db(image - peak) for image, peak in zip(images, peaks, strict=True)]
+    return CommonScale(float(np.median(peaks)), float(np.median(ranges)))
 
 
-def thumbnail_png(image: SmallImage, scale: CommonScale) -> bytes:
+def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     """Return an image as PNG in the colours of power Doppler.
 
     Parameters
     ----------
-    image : SmallImage
-        The image.
+    levels : (n_rows, n_columns) float32 array
+        An image of :func:`small_image`.
     scale : CommonScale
         The scale of all thumbnails.
     """
     from matplotlib import colormaps
     from PIL import Image
 
-    peak = scale.peak_db if scale.is_near(image) else image.peak_db
-    bright = np.clip((image.levels - peak) / scale.range_db + 1, 0, 1) * (image.levels > _LEAST_DB)
+    peak = scale.peak_db if scale.is_near(levels) else float(levels.max())
+    bright = np.clip((levels - peak) / scale.range_db + 1, 0, 1) * (levels > _LEAST_DB)
     picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
     colors = 255 * colormaps[COLOR_MAPS[0]](np.arange(256))[:, :3]
     picture.putpalette(colors.round().astype(np.uint8).tobytes())
