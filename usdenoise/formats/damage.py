@@ -51,11 +51,13 @@ def guard(path: Path, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (UsdenoiseError, MemoryError):
+    except UsdenoiseError:
         raise
     except PermissionError as error:
         raise unreadable(path, error) from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise InputError(f"{path} {what}") from error
 
 

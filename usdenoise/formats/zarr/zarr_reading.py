@@ -108,7 +108,7 @@ def import_zarr(path: Path) -> Any:
     """
     try:
         import zarr
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise InputError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
