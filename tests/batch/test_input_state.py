@@ -101,37 +101,6 @@ def test_a_scan_may_be_moved_with_its_results(kind: str, tmp_path: Path) -> None
     assert decision(tmp_path / "there" / path.name).action == Action.SKIP
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_the_state_is_that_of_all_files(kind: str, tmp_path: Path) -> None:
-    write, name = WRITERS[kind]
-    path = write(tmp_path)
-    others = other_files(path)
-    first, digest = file_state(path, others), sha256(path, others)
-    assert first is not None
-    assert (file_state(path, others), sha256(path, others)) == (first, digest)
-    place = tmp_path / name
-    data, times = place.read_bytes(), (place.stat().st_atime_ns, place.stat().st_mtime_ns)
-    states = [first]
-    os.utime(place, ns=(times[0], times[1] - 5))
-    states.append(file_state(path, others) or {})
-    assert states[1]["files"] != first["files"]
-    assert sha256(path, others) == digest
-    place.unlink()
-    states.append(file_state(path, others) or {})
-    assert states[2]["bytes"] == first["bytes"] - len(data)
-    assert sha256(path, others) != digest
-    place.write_bytes(data)
-    os.utime(place, ns=times)
-    assert file_state(path, others) == first
-    if path.is_dir():
-        twin = place.with_name(place.name.replace("1", "3")) if kind == "AUTC" else place.with_name("9")
-        place.rename(twin)
-        states.append(file_state(path, others) or {})
-        assert states[3]["bytes"] == first["bytes"]
-        assert sha256(path, others) != digest
-    assert len({state["files"] for state in states}) == len(states)
-
-
 def test_the_digest_of_one_file_is_its_own(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.zeros(0))
