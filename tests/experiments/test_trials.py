@@ -8,7 +8,6 @@ import pytest
 from usdenoise.completion.stopping import StopReason
 from usdenoise.experiments.conventions import ALL, STARTS, Convention, Start
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.problems import PlantedProblem
 from usdenoise.experiments.trials import (
     LOST,
@@ -143,8 +142,7 @@ def test_eta_decay_reaches_the_noise_floor_from_the_spectral_start():
     from usdenoise.experiments.sensing import MEASUREMENTS, NOISY_DECAY, RANK, SCALES, SIGMA, STEP
 
     draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS, sigma=SIGMA)
-    level = minimax_level(SIGMA, RANK, MEASUREMENTS, float(np.linalg.norm(SCALES)))
-    setting = Setting("x", draw, [eta_decay(NOISY_DECAY)], STEP, 100, level)
+    setting = Setting("x", draw, [eta_decay(NOISY_DECAY)], STEP, 100, noisy=True)
     found = panels(setting, range(10), OF_X)[0]
     assert found.curves[0].share_within(2 * found.noise_floor, 100) >= 0.9
     # The floor is that of the noise: a hundredth of it is out of reach.

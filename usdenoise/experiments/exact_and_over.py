@@ -13,7 +13,6 @@ from usdenoise.experiments.claims import (
     slower,
 )
 from usdenoise.experiments.instances import SIZE, Instance, draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.trials import Setting, eta_decay, gradient_descent, precgd, scaledgd_lambda
 
@@ -38,15 +37,9 @@ def _experiment(
     iterations: int,
     decay: float,
     choices: Sequence[str],
-    dense_measurements: int | None = None,
     hermitian: bool = False,
 ) -> PlantedExperiment:
-    """Return an experiment in both settings.
-
-    `dense_measurements` is the number of measurements that counts in the noise floor, by default all of them.
-    """
     exact, over = ranks
-    sigma = math.sqrt(VARIANCE)
     clean_name, noisy_name = f"rank {exact}, noiseless", f"rank {over}, noise 1e-3"
     draw_clean = partial(draw, rank=exact, sigma=0.0)
     scaledgd, gd = scaledgd_lambda(0.0), gradient_descent()
@@ -66,11 +59,11 @@ def _experiment(
     labels = [rival.label for rival in rivals]
     noisy = Setting(
         noisy_name,
-        partial(draw, rank=over, sigma=sigma),
+        partial(draw, rank=over, sigma=math.sqrt(VARIANCE)),
         [eta_decay(decay), *rivals],
         step,
         iterations,
-        minimax_level(sigma, over, dense_measurements or measurements, true_norm),
+        noisy=True,
         checks=[
             in_abstract(reaches_floor("eta-decay", iterations / 5)),
             ends_near_best("eta-decay", labels, "the others"),
@@ -121,8 +114,6 @@ ONE_BIT = _experiment(
     ranks=(2, 4),
     true_norm=math.sqrt(2),
     measurements=SIZE * SIZE,
-    # Every entry is observed once, alone: all of them together count as one dense Gaussian measurement.
-    dense_measurements=1,
     step=1.0,
     iterations=200,
     decay=0.4,

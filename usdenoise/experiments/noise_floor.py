@@ -1,11 +1,10 @@
-"""The noise floor: the minimax level of the paper, with its constant fitted over the seeds."""
+"""The noise floor: the error that the noise leaves in the least-squares fits of the problems."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from usdenoise.experiments.instances import SIZE, Instance
+from usdenoise.experiments.instances import Instance
 
 OFFSET = 1e-2
 """Distance of the fit's start from the planted factor, relative to its norm, times the square root of the noise."""
@@ -15,40 +14,18 @@ TOLERANCE = 1e-6
 differed in the third digit."""
 
 
-def minimax_level(sigma: float, rank: int, measurements: int, truth_norm: float) -> float:
-    """Return the relative Frobenius error sigma sqrt(n r log n / m) / ||M*||.
+def noise_floor(instances: Sequence[Instance]) -> float:
+    """Return the median over the problems of the relative error of their least-squares fits.
 
-    This is the minimax error of Zhang, Chiu and Zhang (AISTATS 2024) without its constant, at the search rank.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise in a measurement.
-    rank : int
-        Search rank r.
-    measurements : int
-        Number m of measurements.
-    truth_norm : float
-        Frobenius norm of M*.
-    """
-    return sigma * math.sqrt(SIZE * rank * math.log(SIZE) / measurements) / truth_norm
-
-
-def fitted_floor(instances: Sequence[Instance], level: float) -> tuple[float, float]:
-    """Return the noise floor C times the minimax level, and the constant C.
-
-    C is the median over the problems of the error of their least-squares fits, in units of the level. None of the
-    compared methods takes part in it.
+    That is the minimax level of the paper, sigma sqrt(n r log n / m) / ||M*||, times a constant of the setting. None of
+    the compared methods takes part in it.
 
     Parameters
     ----------
     instances : sequence of Instance
         The problem of every seed.
-    level : float
-        Minimax level.
     """
-    constant = float(np.median([least_squares_error(instance) for instance in instances])) / level
-    return constant * level, constant
+    return float(np.median([least_squares_error(instance) for instance in instances]))
 
 
 def least_squares_error(instance: Instance) -> float:

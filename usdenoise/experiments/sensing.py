@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from usdenoise.experiments.claims import (
     Check,
     ends_at,
@@ -24,7 +22,6 @@ from usdenoise.experiments.claims import (
 )
 from usdenoise.experiments.conventions import Start
 from usdenoise.experiments.instances import SIZE, draw_sensing
-from usdenoise.experiments.noise_floor import minimax_level
 from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.trials import (
     Setting,
@@ -58,10 +55,6 @@ FLOOR_SOON = in_abstract(reaches_floor(MINE, MANY))
 _draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS)
 
 
-def _level(sigma: float) -> float:
-    return minimax_level(sigma, RANK, MEASUREMENTS, float(np.linalg.norm(SCALES)))
-
-
 def _noiseless(iterations: int, methods: Sequence[Variant], *checks: Check) -> Setting:
     methods = [eta_decay(DECAY), *methods]
     return Setting("noiseless", partial(_draw, sigma=0.0), methods, STEP, iterations, checks=checks)
@@ -71,7 +64,7 @@ def _noisy(
     iterations: int, methods: Sequence[Variant], *checks: Check, seconds: float | None = None
 ) -> Setting:
     methods, draw = [eta_decay(NOISY_DECAY), *methods], partial(_draw, sigma=SIGMA)
-    return Setting(NOISY, draw, methods, STEP, iterations, _level(SIGMA), seconds, checks)
+    return Setting(NOISY, draw, methods, STEP, iterations, True, seconds, checks)
 
 
 def _experiment(
@@ -200,7 +193,7 @@ HIGH_NOISE = _experiment(
         [eta_decay(0.97), *_HIGH_PRECGD],
         step=0.01,
         iterations=500,
-        level=_level(_HIGH_SIGMA),
+        noisy=True,
         checks=[
             FLOOR_SOON,
             ends_near_best(MINE, _labels(_HIGH_PRECGD), "PrecGD"),

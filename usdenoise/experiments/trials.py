@@ -14,7 +14,7 @@ from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.experiments.claims import Check
 from usdenoise.experiments.conventions import Convention, Start, Tried
 from usdenoise.experiments.instances import Instance
-from usdenoise.experiments.noise_floor import fitted_floor
+from usdenoise.experiments.noise_floor import noise_floor
 from usdenoise.experiments.problems import PlantedProblem
 from usdenoise.experiments.record import Curve, Panel
 from usdenoise.linalg.executor import ThreadExecutor
@@ -180,9 +180,8 @@ class Setting:
         Step length that multiplies the preconditioned gradient.
     iterations : int
         Number of iterations of each run.
-    level : float or None
-        Minimax level of the noise (see :func:`usdenoise.experiments.noise_floor.minimax_level`); None, the
-        default, without noise.
+    noisy : bool
+        Whether the measurements have noise, so that there is a noise floor; by default not.
     seconds : float or None
         Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
         iterations.
@@ -195,7 +194,7 @@ class Setting:
     variants: Sequence[Variant]
     step: float
     iterations: int
-    level: float | None = None
+    noisy: bool = False
     seconds: float | None = None
     checks: Sequence[Check] = ()
 
@@ -220,7 +219,7 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed)) for seed in seeds]
-        floor = None if setting.level is None else fitted_floor(instances, setting.level)[0]
+        floor = noise_floor(instances) if setting.noisy else None
         found = []
         for convention, starts in tried.items():
             # A method with a start of its own has the same curve in the panels of both starts.
