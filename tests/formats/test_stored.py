@@ -1,7 +1,6 @@
 """Views of stored arrays give what the same view of the whole array gives, for any slices."""
 
 import tempfile
-import weakref
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +19,6 @@ from usdenoise.formats.stored import (
     everything,
     from_array,
     joined,
-    loaded_when_read,
     paired,
     reversed_axes,
     split_axis,
@@ -127,19 +125,3 @@ def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
         InputError, match=r"values became shorter while it was read: it ends before byte 240; run again when "
     ):
         everything(stored)
-
-
-def test_an_array_that_is_loaded_whole_is_loaded_once_and_given_up_at_its_end() -> None:
-    loaded: list[weakref.ref[Any]] = []
-
-    def load() -> Any:
-        values = REAL.copy()
-        loaded.append(weakref.ref(values))
-        return values
-
-    array = loaded_when_read(REAL.shape, np.dtype(np.float64), load)
-    for time in range(4):
-        part = array.read((slice(0, 6, 1), slice(0, 5, 1), slice(time, time + 1, 1)))
-        assert np.array_equal(part[..., 0], REAL[..., time])
-        assert (loaded[0]() is None) == (time == 3)
-    assert len(loaded) == 1

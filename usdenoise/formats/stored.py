@@ -64,9 +64,7 @@ def from_array(values: NDArray[Any]) -> StoredArray:
 def loaded_when_read(
     shape: tuple[int, ...], dtype: np.dtype[Any], load: Callable[[], NDArray[Any]]
 ) -> StoredArray:
-    """Return an array of a container that cannot be read in slabs: it is loaded whole, when first needed.
-
-    It stays in memory until the end of its last axis has been read, since a stack is read from its begin to its end.
+    """Return an array of a container that cannot be read in slabs: it is loaded once, when first needed.
 
     Parameters
     ----------
@@ -78,14 +76,7 @@ def loaded_when_read(
         Returns the whole array. Its type may be a smaller one, which is converted slab by slab.
     """
     whole = cache(load)
-
-    def read(index: Index) -> NDArray[Any]:
-        values = whole()[index].astype(dtype, copy=False)
-        if index and index[-1].stop == shape[-1]:
-            whole.cache_clear()
-        return values
-
-    return StoredArray(shape, dtype, read, len(shape) - 1)
+    return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype, copy=False), len(shape) - 1)
 
 
 def reversed_axes(array: StoredArray) -> StoredArray:
