@@ -7,18 +7,11 @@ import re
 import imageio.v3 as iio
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from usdenoise.cli import main
+from tests.cli.shared import cli
 
 FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
 COMMON = ("--low-cutoff", "12", "--rank", "20")
-
-
-def cli(*arguments):
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 @pytest.fixture(scope="module")

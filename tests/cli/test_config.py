@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from tests.batch.shared import write_scan
-from usdenoise.cli import main
+from tests.cli.shared import cli
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -17,10 +16,6 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 def scan(tmp_path: Path) -> Path:
     """A small stack in a folder of its own."""
     return write_scan(tmp_path / "scans/x.h5")
-
-
-def cli(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def parameters(scan: Path, *arguments: Any) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -128,3 +130,16 @@ def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def run(line: str) -> None:
     result = CliRunner().invoke(main, shlex.split(line)[1:])
     assert result.exit_code == 0, (line, result.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("run", "--help"), ("batch", "-h"), ("info", "-h"), ("simulate", "-h")]
+)
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "usdenoise", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Usage: " in done.stdout
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "click" in imported
+    assert not imported & {"numpy", "scipy", "h5py", "matplotlib", "numba", "imageio", "rich"}

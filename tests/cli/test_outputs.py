@@ -4,19 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import imageio.v3 as iio
 import numpy as np
-import pytest
 
-from tests.cli.test_cli import REPORT_KEYS, cli, parse, refused, write
-from tests.formats.layouts import LAYOUTS
+from tests.cli.shared import REPORT_KEYS, cli, parse, refused
 from usdenoise import expand, load
+from usdenoise.options import Display
 
 FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff", "rank", "--threads", "1")
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Path:
-    return write(tmp_path / "x.h5", axes="tzx", frame_rate_hz=500.0)
 
 
 def test_factors_then_expand(stack: Path, tmp_path: Path) -> None:
@@ -41,10 +36,10 @@ def test_factors_then_expand(stack: Path, tmp_path: Path) -> None:
 def test_products_are_reported_and_written(stack: Path, tmp_path: Path) -> None:
     arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--compression", "gzip")
     report = parse(cli(*arguments, "--products", "directional,velocity").stdout)
+    pictures = {"directional_png", "velocity_png"}
     assert set(report["output"]) == {
         "denoised",
-        "directional_png",
-        "velocity_png",
+        *pictures,
         "frames_tsv",
         "frames_json",
         "report_html",
@@ -70,59 +65,53 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--no-stack",), "nothing is kept; add --keep-factors to --no-stack"),
-        (("--movie", "gif"), "--movie needs --window; give --window the number"),
-        (("--window", "99"), "window 99 is longer than the 40 frames of the stack; lower --window"),
-        (("--window", "9", "--stride", "10"), "stride 10 must be from 1 to the window.*--stride"),
-    ],
-)
-def test_bad_outputs_are_refused_in_one_sentence(
-    options: tuple[str, ...], says: str, stack: Path, tmp_path: Path
-) -> None:
-    refused(cli("run", stack, "-o", tmp_path / "out", *FEW, *options), says)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "options", [("--products", "color"), ("--compression", "zip"), ("--movie", "avi"), ("--window", "x")]
-)
-def test_wrong_outputs_are_wrong_usage(options: tuple[str, ...], stack: Path) -> None:
-    assert cli("run", stack, *options).exit_code == 2
-
-
-@pytest.mark.parametrize("key", ["IQData v7.3, cell", "(2, z, x, t)", "UFF", "EchoFrame", "ConfUSIus", "npz"])
-def test_info_names_the_layout_and_every_source(key: str, tmp_path: Path) -> None:
-    how = LAYOUTS[key]
-    path = how.write(tmp_path)
-    table = cli("info", path)
-    assert table.exit_code == 0
-    value = parse(cli("info", path, "--json").stdout)
-    assert value["container"] == how.container
-    assert value["chosen"]["name"] == how.name
-    assert set(value["metadata"]["sources"]) == set(value["metadata"]["values"])
-    if value["chosen"]["layout"]:
-        assert f"({value['chosen']['layout']})  <- read" in table.stdout
-    for name, source in value["metadata"]["sources"].items():
-        assert re.search(rf"^{name} .*\({re.escape(source)}\)$", table.stdout, re.MULTILINE)
-
-
-def test_info_says_that_power_doppler_is_that(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.scan", np.ones((5, 4, 3), np.float32))
-    for command in ("run", "info"):
-        result = cli(command, path)
-        assert result.exit_code == 1
-        assert re.fullmatch(r"usdenoise: 'iq' in .*power Doppler already.*--dataset.*\n", result.stderr)
-    assert "power Doppler already" in json.loads(cli("info", path, "--json").stdout)["problem"]
-
-
 def test_bad_frames_are_given_as_a_list_with_ranges(stack: Path, tmp_path: Path) -> None:
     report = parse(cli("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--bad-frames", "1,3:5").stdout)
     assert [bad["frame"] for bad in report["bad_frames"]] == [1, 3, 4]
     assert report["parameters"]["bad_frames"] == [1, 3, 4]
-    for wrong in ("none", "3:x", "-2", "4:4"):
-        result = cli("run", stack, "-o", tmp_path / "wrong", f"--bad-frames={wrong}")
-        assert result.exit_code == 2
-        assert "is not auto, keep or frame numbers such as 3,17,40:45" in " ".join(result.stderr.split())
+
+
+def files(folder: Path, kinds: str) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if re.fullmatch(kinds, path.suffix[1:]))
+
+
+def test_figures_come_in_the_formats_that_were_asked_for(stack: Path, tmp_path: Path) -> None:
+    arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--products", "power,velocity")
+    done = cli(*arguments, "--figure-format", "pdf,svg", "--cmap", "gray", "--json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    figures = ["x_power_doppler.pdf", "x_power_doppler.svg", "x_velocity.pdf", "x_velocity.svg"]
+    assert files(tmp_path / "out", "png|pdf|svg") == figures
+    assert {"power_doppler_pdf", "velocity_svg", "power_doppler_tif"} <= set(report["output"])
+    assert (tmp_path / "out/x_velocity.pdf").read_bytes().startswith(b"%PDF")
+    assert (
+        "x: power Doppler, 1 clutter component removed" in (tmp_path / "out/x_power_doppler.svg").read_text()
+    )
+    # The page has its pictures and its carpet in any case.
+    assert (tmp_path / "out/x_report.html").read_text().count("data:image/png;base64,") == 4
+
+
+def test_the_page_can_be_left_out(stack: Path, tmp_path: Path) -> None:
+    assert cli("run", stack, "-o", tmp_path / "out", *FEW, "--no-html").exit_code == 0
+    assert files(tmp_path / "out", "html") == []
+    assert files(tmp_path / "out", "png") == ["x_blood_power.png", "x_power_doppler.png"]
+    assert cli("run", stack, "-o", tmp_path / "few", *FEW, "--no-html", "--products", "power").exit_code == 0
+    assert files(tmp_path / "few", "png") == ["x_power_doppler.png"]
+
+
+def test_two_levels_fix_the_scale(stack: Path, tmp_path: Path) -> None:
+    shown = {}
+    for levels in ("-90,-60", "60,90", "30"):
+        options = ("--no-html", f"--dynamic-range={levels}", "--cmap", "gray")
+        assert cli("run", stack, "-o", tmp_path / levels, *FEW, *options).exit_code == 0
+        picture = iio.imread(tmp_path / levels / "x_power_doppler.png")[..., :3]
+        shown[levels] = picture[60:500, 100:400].astype(float).mean()
+    assert shown["-90,-60"] > 250
+    assert shown["60,90"] < 15
+    assert 20 < shown["30"] < 245
+
+
+def test_levels_are_of_the_power() -> None:
+    # Levels of 20 log10 of the power are twice as far apart.
+    assert Display(dynamic_range=(1.0, 2.0), db_factor=20.0).levels == (0.5, 1.0)
+    assert Display(dynamic_range=30.0).levels is None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from tests.cli.test_cli import cli, shell
+from tests.cli.shared import cli, shell
 from usdenoise.experiments import catalogue, ultrasound
 from usdenoise.experiments import run_experiments as reproduce
 from usdenoise.experiments import setup as setups

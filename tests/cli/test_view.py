@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import cli, refused
+from tests.cli.shared import cli, refused
 
 
 @pytest.mark.parametrize("found", [True, False])

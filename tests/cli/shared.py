@@ -1,0 +1,66 @@
+"""What the tests of the command line share: a small stack, and the program in this process or in one of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from click.testing import CliRunner, Result
+from numpy.typing import NDArray
+
+from usdenoise.cli import main
+
+_RNG = np.random.default_rng(4)
+IQ = (_RNG.standard_normal((40, 12, 10)) + 1j * _RNG.standard_normal((40, 12, 10))).astype(np.complex64)
+QUICK = ("--rank", "3", "--iterations", "2", "--patience", "0", "--low-cutoff", "0", "--high-cutoff", "rank")
+REPORT_KEYS = {
+    "method", "rank", "sampling", "seed", "low_cutoff", "high_cutoff", "iterations", "passes", "stop_reason",
+    "held_out_rmse", "noise_floor", "trace", "singular_values", "timings_s", "peak_memory_bytes", "input",
+    "output", "software", "command",
+}  # fmt: skip
+
+
+def write(path: Path, values: NDArray[Any] = IQ, **attributes: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", data=values).attrs.update(attributes)
+    return path
+
+
+def write_two(path: Path) -> Path:
+    """A file with two stacks."""
+    with h5py.File(path, "w") as file:
+        file["a"], file["b"] = IQ, IQ
+    return path
+
+
+def cli(*arguments: Any) -> Result:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def shell(*arguments: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def parse(text: str) -> Any:
+    """JSON as the standard has it, without NaN and Infinity."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def refused(result: Result, pattern: str) -> None:
+    """Exit code 1, nothing on stdout, one sentence on stderr."""
+    assert (result.exit_code, result.stdout) == (1, "")
+    (sentence,) = result.stderr.splitlines()
+    assert re.match(rf"usdenoise: .*{pattern}", sentence), sentence

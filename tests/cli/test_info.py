@@ -1,0 +1,87 @@
+"""``usdenoise info``: what is in a file, and where each piece of metadata comes from."""
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.cli.shared import IQ, cli, parse, write, write_two
+from tests.formats.layouts import LAYOUTS
+
+
+def test_the_table_has_stacks_and_sources(stack: Path, tmp_path: Path) -> None:
+    result = cli("info", stack)
+    assert (result.exit_code, result.stderr) == (0, "")
+    given = cli("info", write(tmp_path / "bare.h5"), "--spacing", "0.1,0.2").stdout
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "UF": {"TwFreq": 15.0}})
+    matlab = cli("info", tmp_path / "x.mat").stdout
+    for text, pattern in (
+        (result.stdout, f"file +{re.escape(str(stack))}"),
+        (result.stdout, "container +HDF5"),
+        (result.stdout, "candidate +iq  40 x 12 x 10  complex64  <- read"),
+        (result.stdout, r"axes +tzx  \(file: attribute axes of iq\)"),
+        (result.stdout, r"frame_rate_hz +500  \(file: .*\)"),
+        (given, r"axes +tzx  \(assumed\)"),
+        (given, r"spacing_mm +z 0\.1, x 0\.2  \(option\)"),
+        (matlab, "container +MATLAB before 7.3"),
+        (matlab, "candidate +IQ  12 x 10 x 40 .*<- read"),
+        (matlab, r"center_frequency_hz +1\.5e\+07  \(file: UF.TwFreq in MHz\)"),
+    ):
+        assert re.search(f"^{pattern}$", text, re.MULTILINE), pattern
+
+
+def test_json_is_one_object_whatever_the_attributes(stack: Path) -> None:
+    with h5py.File(stack, "r+") as file:
+        file["iq"].attrs["self"] = file["iq"].ref
+        file["iq"].attrs["probe"] = "L22-14v"
+    result = cli("info", stack, "--json")
+    assert result.stdout.count("\n") == 1
+    value = parse(result.stdout)
+    chosen = {"name": "iq", "shape": [40, 12, 10], "dtype": "complex64", "layout": ""}
+    assert (value["container"], value["problem"], value["chosen"]) == ("HDF5", None, chosen)
+    assert value["candidates"] == [chosen]
+    assert value["metadata"]["values"]["axes"] == "tzx"
+    assert value["metadata"]["sources"]["frame_rate_hz"].startswith("file: ")
+    assert "probe" in value["metadata"]["attributes"]
+
+
+def test_an_ambiguous_file_lists_the_candidates_and_fails(tmp_path: Path) -> None:
+    path = write_two(tmp_path / "x.h5")
+    table, result = cli("info", path), cli("info", path, "--json")
+    value = parse(result.stdout)
+    assert [candidate["name"] for candidate in value["candidates"]] == ["a", "b"]
+    assert value["chosen"] is None
+    assert "--dataset" in value["problem"]
+    assert re.findall("^candidate +([ab]) ", table.stdout, re.MULTILINE) == ["a", "b"]
+    assert "<- read" not in table.stdout
+    for failed in (table, result):
+        assert failed.exit_code == 1
+        assert re.fullmatch("usdenoise: .*several stacks.*--dataset\n", failed.stderr)
+    assert "b  40 x 12 x 10  complex64  <- read" in cli("info", path, "--dataset", "b").stdout
+
+
+@pytest.mark.parametrize("key", ["IQData v7.3, cell", "(2, z, x, t)", "UFF", "EchoFrame", "ConfUSIus", "npz"])
+def test_the_layout_and_every_source_are_named(key: str, tmp_path: Path) -> None:
+    how = LAYOUTS[key]
+    path = how.write(tmp_path)
+    table = cli("info", path)
+    assert table.exit_code == 0
+    value = parse(cli("info", path, "--json").stdout)
+    assert (value["container"], value["chosen"]["name"]) == (how.container, how.name)
+    assert set(value["metadata"]["sources"]) == set(value["metadata"]["values"])
+    if value["chosen"]["layout"]:
+        assert f"({value['chosen']['layout']})  <- read" in table.stdout
+    for name, source in value["metadata"]["sources"].items():
+        assert re.search(rf"^{name} .*\({re.escape(source)}\)$", table.stdout, re.MULTILINE)
+
+
+def test_power_doppler_is_told_from_a_stack(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.scan", np.ones((5, 4, 3), np.float32))
+    for command in ("run", "info"):
+        result = cli(command, path)
+        assert result.exit_code == 1
+        assert re.fullmatch(r"usdenoise: 'iq' in .*power Doppler already.*--dataset.*\n", result.stderr)
+    assert "power Doppler already" in parse(cli("info", path, "--json").stdout)["problem"]

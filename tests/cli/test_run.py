@@ -1,0 +1,263 @@
+"""The contract of ``usdenoise run`` that users script against: streams, the report, files, and the same numbers."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, shell, write
+from usdenoise import __version__, load
+from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.phantom import PhantomSettings
+
+OUTPUTS = {
+    "denoised": "x_denoised.h5",
+    "power_doppler_png": "x_power_doppler.png",
+    "power_doppler_tif": "x_power_doppler.tif",
+    "blood_power_png": "x_blood_power.png",
+    "blood_power_tif": "x_blood_power.tif",
+    "frames_tsv": "x_frames.tsv",
+    "frames_json": "x_frames.json",
+    "report_html": "x_report.html",
+    "report": "x_report.json",
+}
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A phantom that is worked on in several row blocks."""
+    path = tmp_path_factory.mktemp("blocks") / "x.h5"
+    simulate_to_file(path, PhantomSettings(shape=(64, 48, 60), seed=1))
+    return path
+
+
+# ---------------------------------------------------------------- run: streams
+
+
+def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
+    result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1)
+    assert (result.exit_code, result.stderr) == (0, "")
+    for text in (f"{stack} (iq, t 40, z 12, x 10, complex64)", "eta-decay, rank 3, sampling 0.5"):
+        assert text in result.stdout
+    assert re.search(
+        r"clutter +1 component removed, as given\n"
+        r"kept +components 1 to 2, counted from 0; the rest is dropped as noise\n",
+        result.stdout,
+    )
+    assert re.search("stopped +after 2 iterations: all iterations were done", result.stdout)
+    written = re.findall("^wrote +(.*)$", result.stdout, re.MULTILINE)
+    assert sorted(written) == sorted(str(tmp_path / "out" / name) for name in OUTPUTS.values())
+    assert all(Path(name).stat().st_size > 0 for name in written)
+
+
+@pytest.mark.parametrize("flag", ["-q", "-qq", "--quiet"])
+def test_quiet_prints_nothing(flag: str, stack: Path, tmp_path: Path) -> None:
+    result = cli("run", stack, "-o", tmp_path / "out", *QUICK, flag)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(OUTPUTS.values())
+
+
+def test_assumptions_are_notes_on_stderr(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5")
+    loud = cli("run", path, "-o", tmp_path / "a", *QUICK)
+    assert re.fullmatch("note: the axes of 'iq' .* taken as tzx; --axes overrides that\n", loud.stderr)
+    assert cli("run", path, "-o", tmp_path / "b", *QUICK, "-q").stderr == ""
+    assert cli("run", path, "-o", tmp_path / "c", *QUICK, "--axes", "tzx").stderr == ""
+
+
+def test_warnings_need_two_q_to_be_silent(tmp_path: Path) -> None:
+    values = IQ.copy()
+    values[3, 4, 5] = np.nan
+    path = write(tmp_path / "x.h5", values, axes="tzx")
+    once = cli("run", path, "-o", tmp_path / "a", *QUICK, "-q")
+    assert once.stdout == ""
+    assert re.fullmatch("warning: 1 entries were NaN or infinite.*\n", once.stderr)
+    assert cli("run", path, "-o", tmp_path / "b", *QUICK, "-qq").stderr == ""
+
+
+def test_verbose_shows_the_iterations_on_stderr(stack: Path, tmp_path: Path) -> None:
+    result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "-v", "--json")
+    lines = result.stderr.splitlines()
+    assert [line.split()[:2] for line in lines] == [["iteration", str(i)] for i in range(3)]
+    assert parse(result.stdout)["iterations"] == 2
+
+
+def test_nothing_animates_where_there_is_no_terminal(stack: Path, tmp_path: Path) -> None:
+    arguments = ["run", str(stack), "-o", str(tmp_path / "out"), *QUICK, "-v", "--json"]
+    done = shell(*arguments)
+    assert done.returncode == 0
+    assert parse(done.stdout)["command"] == ["usdenoise", *arguments]
+    assert "iteration" in done.stderr
+    for stream in (done.stdout, done.stderr):
+        assert "\x1b" not in stream
+        assert "\r" not in stream
+
+
+# ---------------------------------------------------------------- run: the report
+
+
+def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5")
+    result = cli("run", path, "-o", tmp_path / "out", *QUICK, "--json")
+    assert result.stdout.count("\n") == 1
+    assert "note: " in result.stderr
+    report = parse(result.stdout)
+    assert set(report) >= REPORT_KEYS
+    assert len(report["trace"]) == 3
+    for number, line in enumerate(report["trace"]):
+        assert set(line) >= {"iteration", "objective", "held_out_rmse", "damping", "step", "seconds"}
+        assert line["iteration"] == number
+    assert set(report["timings_s"]) >= {"load", "solve", "filter", "write", "total"}
+    assert report["timings_s"]["total"] >= report["timings_s"]["solve"] > 0
+    assert set(report["input"]) >= {"path", "sha256", "dataset", "shape", "axes", "dtype"}
+    assert report["input"]["shape"] == [40, 12, 10]
+    assert report["output"] == {key: str(tmp_path / "out" / name) for key, name in OUTPUTS.items()}
+    assert set(report["software"]) >= {"usdenoise", "numpy", "scipy", "python"}
+    assert report["software"]["usdenoise"] == __version__
+    assert (report["rank"], report["low_cutoff"], report["high_cutoff"]) == (3, 0, 3)
+    assert (report["iterations"], report["sampling"], report["seed"]) == (2, 0.5, 0)
+    assert report["passes"] >= 3
+    assert len(report["singular_values"]) == 3
+    assert report["held_out_rmse"] > 0
+    assert report["noise_floor"] > 0
+    assert report["peak_memory_bytes"] > 1 << 20
+    assert parse((tmp_path / "out" / "x_report.json").read_text()) == report
+
+
+@pytest.mark.parametrize("iterations", [0, 2])
+@pytest.mark.parametrize("method", ["svd", "gd", "precgd", "scaledgd", "scaledgd-lambda"])
+def test_every_method_reports(method: str, iterations: int, stack: Path, tmp_path: Path) -> None:
+    options = (*QUICK, "--method", method, "--iterations", iterations)
+    report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
+    assert set(report) >= REPORT_KEYS
+    assert (report["method"], report["iterations"]) == (method, 0 if method == "svd" else iterations)
+    assert (report["held_out_rmse"] is None) == (method == "svd")
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def test_the_default_folder_is_in_the_current_one(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cli("run", stack, *QUICK, "-q").exit_code == 0
+    assert os.listdir() == ["x-usdenoise"]
+    assert sorted(os.listdir("x-usdenoise")) == sorted(OUTPUTS.values())
+
+
+def test_matlab_in_matlab_out(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": IQ.transpose(1, 2, 0)})
+    report = parse(cli("run", tmp_path / "x.mat", "-o", tmp_path / "out", *QUICK, "--json").stdout)
+    assert Path(report["output"]["denoised"]).name == "x_denoised.mat"
+    assert report["input"]["axes"] == "zxt"
+
+
+def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["a"] = IQ
+        file["b/c"] = IQ.transpose(1, 0, 2)
+    options = (
+        "--dataset",
+        "b/c",
+        "--axes",
+        "ztx",
+        "--frames",
+        "4:34:2",
+        "--frame-rate",
+        250,
+        "--spacing",
+        "0.1,0.2",
+    )
+    report = parse(cli("run", path, "-o", tmp_path / "out", *QUICK, "--json", *options).stdout)
+    assert report["input"]["dataset"] == "b/c"
+    assert report["input"]["shape"] == [12, 15, 10]
+    # Of every second frame.
+    assert report["input"]["frame_rate_hz"] == 125
+    assert report["input"]["spacing_mm"] == {"z": 0.1, "x": 0.2}
+    result = load(report["output"]["denoised"])
+    assert (result.name, result.axes, result.frame_rate_hz) == ("b/c", "ztx", 125)
+
+
+def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None:
+    options = ("--preset", "paper", "--rank", 2, "--iterations", 1, "--json")
+    report = parse(cli("run", stack, "-o", tmp_path / "out", *options).stdout)
+    assert (report["rank"], report["iterations"], report["sampling"]) == (2, 1, 0.5)
+    assert (report["parameters"]["alpha"], report["parameters"]["decay"]) == (1e7, 0.05)
+    assert report["parameters"]["refit"] == "none"
+
+
+# ---------------------------------------------------------------- the same numbers
+
+
+def results(blocks: Path, folder: Path, *options: Any) -> tuple[bytes, bytes]:
+    done = cli("run", blocks, "-o", folder, "--rank", 5, "--iterations", 4, "--low-cutoff", 2, "-q", *options)
+    assert done.exit_code == 0
+    with h5py.File(folder / "x_denoised.h5") as file:
+        return file["power_doppler"][()].tobytes(), file["iq"][()].tobytes()
+
+
+def test_the_same_seed_gives_the_same_bytes(blocks: Path, tmp_path: Path) -> None:
+    first = results(blocks, tmp_path / "a", "--seed", 7)
+    assert results(blocks, tmp_path / "b", "--seed", 7) == first
+    assert results(blocks, tmp_path / "c", "--seed", 8)[1] != first[1]
+    assert (tmp_path / "a" / "x_power_doppler.tif").read_bytes() == (
+        tmp_path / "b" / "x_power_doppler.tif"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "svd"])
+def test_threads_do_not_change_a_byte(method: str, blocks: Path, tmp_path: Path) -> None:
+    first = results(blocks, tmp_path / "1", "--threads", 1, "--method", method)
+    assert results(blocks, tmp_path / "2", "--threads", 2, "--method", method) == first
+    assert results(blocks, tmp_path / "3", "--threads", 3, "--method", method) == first
+
+
+# ---------------------------------------------------------------- the automatic choices
+
+
+def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Path) -> None:
+    result = cli("run", phantom_file, "-o", tmp_path / "out", "--json", "--cutoff-figure")
+    report = parse(result.stdout)
+    assert 8 <= report["low_cutoff"] <= 18
+    assert report["cutoff"]["low"] == report["low_cutoff"]
+    assert report["cutoff"]["certainty"] in ("sure", "likely", "unsure")
+    assert report["high_cutoff"] == "none"
+    assert report["estimate"] == "as good as the full SVD"
+    assert report["verdict"] == f"{report['blood']['sentence']}; estimate: as good as the full SVD"
+    assert report["held_out_ratio"] < 1.1
+    assert (tmp_path / "out" / "small_cutoff.png").stat().st_size > 10_000
+
+
+def test_the_figure_of_the_frames_is_drawn_on_request(phantom_file: Path, tmp_path: Path) -> None:
+    options = ("--no-html", "--products", "power", "--figure-format", "png,svg", "--frames-figure")
+    report = parse(cli("run", phantom_file, "-o", tmp_path, *options, "--json").stdout)
+    assert report["output"]["frames_png"] == str(tmp_path / "small_frames.png")
+    text = (tmp_path / "small_frames.svg").read_text()
+    for word in ("small: frames", "DVARS", "displacement", "outside the", "bands of pixels", "frame", "dB"):
+        assert word in text
+    # A curve above another, and the carpet below: no row of the picture is empty apart from the gaps.
+    picture = iio.imread(tmp_path / "small_frames.png")[..., :3]
+    assert picture.shape[0] > 800
+    carpet = picture[int(0.7 * picture.shape[0]), 200:900, 0]
+    assert np.ptp(carpet.astype(int)) > 60
+
+
+def test_a_sample_too_small_for_the_rank_is_warned_about(phantom_file: Path, tmp_path: Path) -> None:
+    result = cli(
+        "run", phantom_file, "-o", tmp_path / "out", "--refit", "none", "--sampling", 0.3, "--rank", 20
+    )
+    assert result.exit_code == 0
+    assert re.search(
+        "warning: too few samples: 36 per pixel for rank 20; raise the sampling, or refit", result.stderr
+    )
+    # The summary does not repeat the warning.
+    assert re.search("^estimate +too few samples; see the warning$", result.stdout, re.MULTILINE)

@@ -1,0 +1,106 @@
+"""``usdenoise simulate``: what it prints and what the file holds."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.cli.shared import cli, parse, refused
+from usdenoise import load
+
+SMALL = ("--shape", "16x12x20")
+REALISM = {
+    "--noise-gain": ("noise_gain_db", 20.0),
+    "--noise-correlation": ("noise_correlation_pixels", 1.5),
+    "--attenuation": ("attenuation_db", 10.0),
+    "--max-speed": ("max_speed_mm_s", 15.0),
+    "--thin-vessels": ("thin_vessels", 2),
+    "--capillary": ("capillary_db", -8.0),
+}
+
+
+def test_a_summary_and_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "p.h5"
+    result = cli("simulate", out, *SMALL)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert re.search("^phantom +z 16, x 12, t 20, complex, seed 0$", result.stdout, re.MULTILINE)
+    assert re.search(f"^wrote +{re.escape(str(out))}$", result.stdout, re.MULTILINE)
+    with h5py.File(out) as file:
+        assert file["iq"].shape == (20, 16, 12)
+        assert file["iq"].dtype == np.complex64
+        assert sorted(file["truth"]) == ["blood_power", "noise_power", "velocity", "vessel_mask"]
+        assert parse(file.attrs["usdenoise_provenance"])["parameters"]["seed"] == 0
+    assert os.listdir(tmp_path) == ["p.h5"]
+    quiet = cli("simulate", tmp_path / "q.h5", *SMALL, "-q")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_an_existing_file_or_none_that_can_be_made(tmp_path: Path) -> None:
+    out = tmp_path / "p.h5"
+    out.write_text("precious")
+    refused(cli("simulate", out, *SMALL), r"p\.h5 exists; give --overwrite to replace it")
+    assert out.read_text() == "precious"
+    refused(cli("simulate", out / "p.h5", *SMALL), "cannot be made")
+    assert cli("simulate", out, *SMALL, "--overwrite").exit_code == 0
+    assert load(out).iq.shape == (20, 16, 12)
+
+
+def test_json_has_the_settings(tmp_path: Path) -> None:
+    out = tmp_path / "p.h5"
+    result = cli("simulate", out, *SMALL, "--seed", 3, "--frame-rate", 600, "--json")
+    assert result.stdout.count("\n") == 1
+    summary = parse(result.stdout)
+    assert (summary["path"], summary["shape"]) == (str(out), [16, 12, 20])
+    assert (summary["seed"], summary["frame_rate_hz"]) == (3, 600)
+    assert 0 < summary["vessel_fraction"] < 1
+    assert load(out).frame_rate_hz == 600
+
+
+def test_what_real_scans_have(tmp_path: Path) -> None:
+    out = tmp_path / "p.h5"
+    options: list[Any] = [text for flag, (_, value) in REALISM.items() for text in (flag, value)]
+    summary = parse(cli("simulate", out, *SMALL, "--frame-rate", 250, *options, "--json").stdout)
+    with h5py.File(out) as file:
+        parameters = parse(file.attrs["usdenoise_provenance"])["parameters"]
+        assert file["truth/capillary_mask"][()].any()
+        decibels = 10 * np.log10(file["truth/noise_power"][:, 0])
+    for told in (summary, parameters):
+        assert {name: told[name] for name, _ in REALISM.values()} == dict(REALISM.values())
+    assert decibels[-1] - decibels[0] == pytest.approx(20.0, abs=1e-4)
+    assert cli("info", out).exit_code == 0
+
+
+def test_without_noise_it_is_json_too(tmp_path: Path) -> None:
+    parse(cli("simulate", tmp_path / "p.h5", *SMALL, "--blood-to-noise", "inf", "--json").stdout)
+    with h5py.File(tmp_path / "p.h5") as file:
+        parse(file.attrs["usdenoise_provenance"])
+
+
+@pytest.mark.parametrize("flags", [(), ("--real",)])
+def test_terms_add_up(flags: tuple[str, ...], tmp_path: Path) -> None:
+    cli("simulate", tmp_path / "p.h5", *SMALL, "--terms", *flags)
+    with h5py.File(tmp_path / "p.h5") as file:
+        assert file["iq"].dtype == file["truth/blood"].dtype == (np.float32 if flags else np.complex64)
+        terms = sum(file[f"truth/{name}"][()].astype(np.complex128) for name in ("tissue", "blood", "noise"))
+        np.testing.assert_allclose(file["iq"][()], terms, rtol=1e-5, atol=1e-5 * np.abs(terms).max())
+        blood_power = np.mean(np.abs(file["truth/blood"][()]) ** 2, axis=0)
+        np.testing.assert_allclose(file["truth/blood_power"][()], blood_power, rtol=1e-4)
+
+
+def test_volumes(tmp_path: Path) -> None:
+    assert cli("simulate", tmp_path / "p.h5", "--shape", "10x9x8x12").exit_code == 0
+    acquisition = load(tmp_path / "p.h5")
+    assert (acquisition.axes, acquisition.iq.shape) == ("tzxy", (12, 10, 9, 8))
+    assert set(acquisition.spacing_mm) == {"z", "x", "y"}
+
+
+def test_the_same_seed_gives_the_same_stack(tmp_path: Path) -> None:
+    for name, seed, threads in (("a", 1, 1), ("b", 1, 2), ("c", 2, 2)):
+        cli("simulate", tmp_path / name, *SMALL, "--seed", seed, "--threads", threads)
+    a, b, c = (load(tmp_path / name).iq for name in "abc")
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
