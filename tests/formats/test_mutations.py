@@ -1,6 +1,6 @@
 """Mutated files of every reader: each is loaded, or refused with a sentence, within limits of memory and time.
 
-More cases on demand: ``python -m tests.fuzz``.
+This is the short version; more cases on demand: ``python -m tests.fuzz``.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz.originals import READERS, originals
 from tests.fuzz.reading import ChildReader, outcomes
 
-CASES = 100
+CASES = 40
 COMPRESSED = ("HDF5", "MATLAB 7.3", "MATLAB 5", "UFF", "zea", "EchoFrame", "NumPy npz", "Zarr 3", "Zarr 2")
 
 
