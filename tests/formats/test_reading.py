@@ -1,7 +1,6 @@
 """The same stack in many layouts reads as the same acquisition, and what the file does not say is guessed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,20 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
+from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, in_order, pairs
 from usdenoise import load
-from usdenoise.formats import describe, layout
+from usdenoise.formats import describe
 from usdenoise.formats.description import guess_axes
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.casorati import casorati
 
-N_FRAMES, N_Z, N_X = 12, 5, 4
-_RNG = np.random.default_rng(5)
-# Small whole numbers: every layout, int16 too, holds them without rounding.
-REAL = _RNG.integers(-99, 99, (N_FRAMES, N_Z, N_X)).astype(np.float32)
-IQ = (REAL + 1j * _RNG.integers(-99, 99, REAL.shape)).astype(np.complex64)
-VOLUMES = (_RNG.standard_normal((N_FRAMES, 3, 4, 2)) + 1j).astype(np.complex64)
+REAL = IQ.real.copy()
 FAST = DenoiseOptions(rank=2, iterations=2)
 
-Writer = Callable[[Path], None]
 
-
-def in_order(axes: str, stack: NDArray[Any] = IQ, own: str = "tzx") -> NDArray[Any]:
-    return stack.transpose([own.index(letter) for letter in axes])
-
-
-def hdf5(name: str, values: Any, **attributes: Any) -> Writer:
+def hdf5(name: str, values: Any, **attributes: Any) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         with h5py.File(path, "w") as file:
             file.create_dataset(name, data=values).attrs.update(attributes)
@@ -42,112 +31,49 @@ def hdf5(name: str, values: Any, **attributes: Any) -> Writer:
     return write
 
 
-def compound(names: tuple[str, str], member: str = "f4") -> NDArray[Any]:
-    pairs = np.empty(IQ.shape, [(name, member) for name in names])
-    pairs[names[0]], pairs[names[1]] = IQ.real, IQ.imag
-    return pairs
-
-
-def mat_v5(variables: dict[str, Any], compress: bool = False) -> Writer:
-    return lambda path: scipy.io.savemat(path, variables, do_compression=compress)
-
-
-def mat_v73(path: Path) -> None:
-    """As MATLAB lays it out, in h5py's own words."""
-    reverse = in_order("zxt").transpose()
-    pairs = np.empty(reverse.shape, [("real", "f4"), ("imag", "f4")])
-    pairs["real"], pairs["imag"] = reverse.real, reverse.imag
-    with h5py.File(path, "w", userblock_size=512) as file:
-        file.create_dataset("IQ", data=pairs).attrs["MATLAB_class"] = np.bytes_("single")
-        group = file.create_group("UF")
-        group.attrs["MATLAB_class"] = np.bytes_("struct")
-        for name, value in (("FrameRateUF", 500.0), ("TwFreq", 15.0), ("NbFrames", 12.0)):
-            group.create_dataset(name, data=[[value]]).attrs["MATLAB_class"] = np.bytes_("double")
-    with path.open("r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
-
-
-UF = {"FrameRateUF": 500.0, "TwFreq": 15.0, "NbFrames": 12.0}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A way to store a stack, and how it should come back."""
-
-    write: Writer
-    expected: NDArray[Any]
-    axes: str
-    stored: str
-    name: str = "iq"
-    suffix: str = ".h5"
-
-
-LAYOUTS = {
-    "complex64": Layout(hdf5("iq", IQ), IQ, "tzx", "c8"),
-    "complex128": Layout(hdf5("iq", IQ.astype("c16")), IQ.astype("c16"), "tzx", "c16"),
-    "big-endian": Layout(hdf5("iq", IQ.astype(">c8")), IQ, "tzx", ">c8"),
-    "time last": Layout(hdf5("iq", in_order("zxt")), in_order("zxt"), "zxt", "c8"),
-    "chunked": Layout(
-        lambda path: h5py.File(path, "w").create_dataset("iq", data=IQ, compression="gzip").file.close(),
-        IQ,
-        "tzx",
-        "c8",
-    ),
-    "real, imag": Layout(hdf5("iq", compound(("real", "imag"))), IQ, "tzx", "c8"),
-    "r, i": Layout(hdf5("iq", compound(("r", "i"))), IQ, "tzx", "c8"),
-    "re, im": Layout(hdf5("iq", compound(("re", "im"))), IQ, "tzx", "c8"),
-    "I, Q": Layout(hdf5("iq", compound(("I", "Q"))), IQ, "tzx", "c8"),
-    "i, q double": Layout(hdf5("iq", compound(("i", "q"), "f8")), IQ.astype("c16"), "tzx", "c16"),
-    "v5": Layout(mat_v5({"IQ": in_order("zxt"), "UF": UF}), in_order("zxt"), "zxt", "c8", "IQ", ".mat"),
-    "v5 compressed": Layout(
-        mat_v5({"IQ": in_order("zxt"), "UF": UF}, compress=True), in_order("zxt"), "zxt", "c8", "IQ", ".mat"
-    ),
-    "v7.3": Layout(mat_v73, in_order("zxt"), "zxt", "c8", "IQ", ".mat"),
-    "v7.3 of ours": Layout(
-        lambda path: write_v73(path, {"IQ": in_order("zxt")}), in_order("zxt"), "zxt", "c8", "IQ", ".mat"
-    ),
-    "float32": Layout(hdf5("iq", REAL), REAL, "tzx", "f4"),
-    "float64": Layout(hdf5("iq", REAL.astype("f8")), REAL.astype("f8"), "tzx", "f8"),
-    "float16": Layout(hdf5("iq", REAL.astype("f2")), REAL, "tzx", "f2"),
-    "int16": Layout(hdf5("iq", REAL.astype("i2")), REAL, "tzx", "i2"),
-    "int16 v5": Layout(
-        mat_v5({"RF": in_order("zxt", REAL).astype("i2")}), in_order("zxt", REAL), "zxt", "i2", "RF", ".mat"
-    ),
-    "float64 v7.3": Layout(
-        lambda path: write_v73(path, {"RF": in_order("zxt", REAL).astype("f8")}),
-        in_order("zxt", REAL).astype("f8"),
-        "zxt",
-        "f8",
-        "RF",
-        ".mat",
-    ),
+TYPES: dict[str, tuple[NDArray[Any], NDArray[Any], str]] = {
+    "complex64": (IQ, IQ, "c8"),
+    "complex128": (IQ.astype("c16"), IQ.astype("c16"), "c16"),
+    "big-endian": (IQ.astype(">c8"), IQ, ">c8"),
+    "real, imag": (pairs(IQ, ("real", "imag")), IQ, "c8"),
+    "r, i": (pairs(IQ, ("r", "i")), IQ, "c8"),
+    "re, im": (pairs(IQ, ("re", "im")), IQ, "c8"),
+    "I, Q": (pairs(IQ, ("I", "Q")), IQ, "c8"),
+    "i, q double": (pairs(IQ, ("i", "q"), "f8"), IQ.astype("c16"), "c16"),
+    "float32": (REAL, REAL, "f4"),
+    "float64": (REAL.astype("f8"), REAL.astype("f8"), "f8"),
+    "float16": (REAL.astype("f2"), REAL, "f2"),
+    "int16": (REAL.astype("i2"), REAL, "i2"),
 }
+"""Values in a file, those that are read, and the type of the stored ones."""
 
 
-@pytest.mark.parametrize("key", LAYOUTS)
-def test_reads_back_what_was_written(key: str, tmp_path: Path) -> None:
-    how = LAYOUTS[key]
-    path = tmp_path / f"stack{how.suffix}"
-    how.write(path)
-    acquisition = load(path)
-    assert acquisition.axes == how.axes
-    assert acquisition.name == how.name
-    assert acquisition.iq.dtype == how.expected.dtype
-    assert acquisition.stored_dtype == np.dtype(how.stored)
-    assert np.array_equal(acquisition.iq, how.expected)
-
-
-@pytest.mark.parametrize("key", LAYOUTS)
-def test_casorati_is_a_view_and_the_same_for_every_layout(key: str, tmp_path: Path) -> None:
-    how = LAYOUTS[key]
-    path = tmp_path / f"stack{how.suffix}"
-    how.write(path)
-    acquisition = load(path)
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip"}], ids=["plain", "gzip"])
+@pytest.mark.parametrize("key", TYPES)
+def test_types_of_hdf5(key: str, options: dict[str, Any], tmp_path: Path) -> None:
+    values, expected, stored = TYPES[key]
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("iq", data=values, **options)
+    acquisition = load(tmp_path / "x.h5")
+    assert acquisition.iq.dtype == expected.dtype
+    assert acquisition.stored_dtype == np.dtype(stored)
+    assert np.array_equal(acquisition.iq, expected)
     matrix = casorati(acquisition)
-    content = IQ if np.iscomplexobj(how.expected) else REAL
-    assert np.array_equal(matrix, content.reshape(N_FRAMES, -1).T)
+    assert np.array_equal(matrix, expected.reshape(N_FRAMES, -1).T)
     assert matrix.flags.c_contiguous
     assert np.shares_memory(matrix, acquisition.iq)
+
+
+@pytest.mark.parametrize("write", [scipy.io.savemat, write_v73], ids=["v5", "v7.3"])
+@pytest.mark.parametrize("key", ["complex64", "complex128", "float64", "int16"])
+def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -> None:
+    values, expected, stored = TYPES[key]
+    write(tmp_path / "x.mat", {"RF": in_order("zxt", values)})
+    acquisition = load(tmp_path / "x.mat")
+    assert (acquisition.axes, acquisition.name) == ("zxt", "RF")
+    assert acquisition.iq.dtype == expected.dtype
+    assert acquisition.stored_dtype == np.dtype(stored)
+    assert np.array_equal(casorati(acquisition), expected.reshape(N_FRAMES, -1).T)
 
 
 @pytest.mark.parametrize("axes", ["tzxy", "zxyt", "ytxz"])
@@ -171,18 +97,6 @@ def test_volumes_of_matlab(tmp_path: Path) -> None:
         acquisition = load(tmp_path / name)
         assert acquisition.axes == "zxyt"
         assert np.array_equal(acquisition.iq, values)
-
-
-@pytest.mark.parametrize("key", ["complex64", "time last", "v7.3", "r, i", "int16"])
-def test_slab_size_does_not_matter(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = LAYOUTS[key]
-    path = tmp_path / f"stack{how.suffix}"
-    how.write(path)
-    monkeypatch.setattr(layout, "SLAB_BYTES", 400)
-    assert np.array_equal(load(path).iq, how.expected)
-    frames = slice(1, None, 3)
-    expected = how.expected[frames] if how.axes[0] == "t" else how.expected[..., frames]
-    assert np.array_equal(load(path, frames=frames).iq, expected)
 
 
 @pytest.mark.parametrize(("precision", "dtypes"), [("single", ("c8", "f4")), ("double", ("c16", "f8"))])
@@ -268,16 +182,6 @@ def test_of_several_frame_rates_the_nearest_counts(tmp_path: Path) -> None:
         assert load(path).frame_rate_hz == rate
 
 
-@pytest.mark.parametrize("key", ["v5", "v5 compressed", "v7.3"])
-def test_struct_of_pala(key: str, tmp_path: Path) -> None:
-    path = tmp_path / "stack.mat"
-    LAYOUTS[key].write(path)
-    acquisition = load(path)
-    assert acquisition.frame_rate_hz == 500.0
-    assert acquisition.center_frequency_hz == pytest.approx(15e6)
-    assert load(path, frame_rate_hz=90.0).frame_rate_hz == 90.0
-
-
 @pytest.mark.parametrize(("name", "value"), [("spacing_mm", [0.1, 0.2]), ("pixel_spacing_mm", (0.1, 0.2))])
 def test_spacing_from_an_attribute_is_in_the_order_of_the_file(name: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "stack.h5"
@@ -346,10 +250,9 @@ def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -
     assert guess_axes(shape, time_last) == axes
 
 
-@pytest.mark.parametrize("key", ["complex64", "v5", "v7.3"])
+@pytest.mark.parametrize("key", ["h5py", "PALA v5", "PALA v7.3"])
 def test_guessed_axes_are_an_assumption(key: str, tmp_path: Path) -> None:
-    path = tmp_path / f"stack{LAYOUTS[key].suffix}"
-    LAYOUTS[key].write(path)
+    path = LAYOUTS[key].write(tmp_path)
     (assumption,) = load(path).assumptions
     assert "--axes" in assumption
     assert LAYOUTS[key].axes in assumption
@@ -383,56 +286,54 @@ def test_the_variable_called_iq_is_preferred(tmp_path: Path) -> None:
     assert load(path).name == "IQ"
 
 
-def test_then_the_only_complex_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "others"),
+    [
+        (
+            pairs(IQ, ("real", "imag")),
+            {"b_mode": REAL, "mask": np.ones(REAL.shape, "u1"), "picture": REAL[0]},
+        ),
+        (REAL, {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4")}),
+    ],
+    ids=["the only complex one", "the only one"],
+)
+def test_without_that_name_the_only_one_is_read(chosen: Any, others: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "stack.h5"
     with h5py.File(path, "w") as file:
-        file["b_mode"] = REAL
-        file["mask"] = np.ones(REAL.shape, np.uint8)
-        file["rotated"] = compound(("real", "imag"))
-        file["picture"] = REAL[0]
+        for name, values in {**others, "rotated": chosen}.items():
+            file[name] = values
     assert load(path).name == "rotated"
 
 
-def test_then_the_only_one(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["envelope"] = REAL
-        file["mask"] = REAL[0] > 0
-        file["note"] = "text"
-        file["nothing"] = h5py.Empty("f4")
-    assert load(path).name == "envelope"
+# One NaN: the results then hold the 3-D array `unobserved` as well.
+_WITH_NAN = in_order("zxt").copy()
+_WITH_NAN[1, 2, 3] = np.nan
+# The power Doppler of volumes is 3-D, like a stack.
+_VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix"), [("iq", ".h5"), ("stack", ".h5"), ("IQ", ".mat"), ("bf", ".mat")]
+    ("name", "suffix", "values", "axes"),
+    [
+        ("iq", ".h5", _WITH_NAN, "zxt"),
+        ("stack", ".h5", _WITH_NAN, "zxt"),
+        ("IQ", ".mat", _WITH_NAN, "zxt"),
+        ("bf", ".mat", _WITH_NAN, "zxt"),
+        ("bf", ".h5", _VOLUMES, "zxyt"),
+        ("bf", ".mat", _VOLUMES, "zxyt"),
+    ],
 )
-def test_our_results_are_read_back_without_a_name(name: str, suffix: str, tmp_path: Path) -> None:
-    # One NaN: the results then hold the 3-D array `unobserved` as well.
-    values = in_order("zxt").copy()
-    values[1, 2, 3] = np.nan
+def test_our_results_are_read_back_without_a_name(
+    name: str, suffix: str, values: NDArray[Any], axes: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"x{suffix}"
     if suffix == ".mat":
         scipy.io.savemat(path, {name: values, "UF": UF})
     else:
         hdf5(name, values)(path)
-    report = job.run(path, tmp_path / "out", options=FAST)
-    acquisition = load(report["output"]["denoised"])
-    assert acquisition.name == name
-    assert acquisition.axes == "zxt"
+    acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
+    assert (acquisition.name, acquisition.axes) == (name, axes)
     assert acquisition.iq.shape == values.shape
-
-
-@pytest.mark.parametrize("suffix", [".h5", ".mat"])
-def test_volume_results_are_read_back_without_a_name(suffix: str, tmp_path: Path) -> None:
-    # The power Doppler of volumes is 3-D, like a stack.
-    values = in_order("zxyt", VOLUMES, "tzxy")
-    path = tmp_path / f"v{suffix}"
-    if suffix == ".mat":
-        scipy.io.savemat(path, {"bf": values})
-    else:
-        hdf5("bf", values)(path)
-    report = job.run(path, tmp_path / "out", options=FAST)
-    assert load(report["output"]["denoised"]).name == "bf"
 
 
 def test_phantoms_with_terms_are_read_without_a_name(phantom_file: Path) -> None:
@@ -448,33 +349,25 @@ def test_terms_of_a_phantom_can_be_asked_for(term: str, phantom_file: Path) -> N
     assert load(phantom_file, dataset=term).name == term
 
 
-def add_raw(file: h5py.File, name: bytes, kind: Any) -> None:
-    h5py.h5d.create(file.id, name, kind, h5py.h5s.create(h5py.h5s.SCALAR))
+BESIDE: dict[str, Callable[[h5py.File], Any]] = {
+    "an attribute whose name is not UTF-8": lambda file: h5py.h5a.create(
+        file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+    "a dataset whose name is not UTF-8": lambda file: h5py.h5d.create(
+        file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+    "a type that NumPy lacks": lambda file: h5py.h5d.create(
+        file.id, b"recorded", h5py.h5t.UNIX_D32LE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+}
 
 
-def test_an_attribute_whose_name_is_not_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
+@pytest.mark.parametrize("key", BESIDE)
+def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
         file["iq"] = IQ
-        scalar = h5py.h5s.create(h5py.h5s.SCALAR)
-        h5py.h5a.create(file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, scalar)
-    assert np.array_equal(load(path).iq, IQ)
-
-
-def test_a_dataset_whose_name_is_not_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["iq"] = IQ
-        add_raw(file, b"\xb5m", h5py.h5t.NATIVE_DOUBLE)
-    assert np.array_equal(load(path).iq, IQ)
-
-
-def test_a_type_that_numpy_lacks_beside_the_stack(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["iq"] = IQ
-        add_raw(file, b"recorded", h5py.h5t.UNIX_D32LE)
-    assert np.array_equal(load(path).iq, IQ)
+        BESIDE[key](file)
+    assert np.array_equal(load(tmp_path / "x.h5").iq, IQ)
 
 
 def test_reading_again_gives_an_array_of_its_own(tmp_path: Path) -> None:
