@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from usdenoise.errors import OptionError
-from usdenoise.images.flow import axial_velocity, directional_power, doppler_frequency, doppler_products
+from usdenoise.images.flow import axial_velocity, directional_power, doppler_frequency, flow_images
 from usdenoise.images.metrics import correlation
 from usdenoise.images.power_doppler import decibels, power_doppler
 from usdenoise.stack.acquisition import Acquisition
@@ -127,4 +127,4 @@ def test_a_real_stack_has_no_direction(names):
     with pytest.raises(
         OptionError, match=r"needs complex IQ, and this stack is real; leave it out of products"
     ):
-        doppler_products(Acquisition(np.ones((2, 3, 4)), "zxt"), names)
+        flow_images(Acquisition(np.ones((2, 3, 4)), "zxt"), names)

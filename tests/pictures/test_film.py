@@ -98,3 +98,12 @@ def test_a_title_with_letters_that_cannot_be_shown_is_no_fault():
     assert movie(
         list(IMAGES), "zxy", "gif", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]
     ).startswith(b"GIF89a")
+
+
+def test_the_title_of_a_narrow_film_is_broken_into_lines_and_not_cut_off():
+    film = frames(
+        movie(
+            [np.zeros((60, 10)), np.full((60, 10), -9.0)], "zx", "gif", times=[1, 2], title="a long name " * 5
+        )
+    )
+    assert (film[:, :, -3:] > 240).all()

@@ -23,7 +23,7 @@ With 2400 frames they take 10 MB.
 
 
 @dataclass(frozen=True)
-class Product:
+class FlowImage:
     """An image that follows from a filtered stack, with its unit and formula.
 
     Attributes
@@ -158,7 +158,7 @@ def doppler_frequency(
     return cycles
 
 
-def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> Product:
+def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> FlowImage:
     """Return the axial velocity v = c f / (2 f0) of a filtered stack, or its Doppler frequency f.
 
     f is :func:`doppler_frequency` times the frame rate, f0 the centre frequency and c the speed of sound
@@ -173,7 +173,7 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
 
     Returns
     -------
-    Product
+    FlowImage
         Velocity in mm/s if the frame rate and the centre frequency are known. Otherwise the Doppler
         frequency: in Hz if the frame rate is known, in cycles per frame if it is not.
 
@@ -198,16 +198,16 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
     rate, center = acquisition.frame_rate_hz, acquisition.center_frequency_hz
     if rate is None:
-        return Product(cycles, "cycles/frame", kasai)
+        return FlowImage(cycles, "cycles/frame", kasai)
     if center is None:
-        return Product(cycles * np.float32(rate), "Hz", f"{rate:g} Hz * {kasai}")
+        return FlowImage(cycles * np.float32(rate), "Hz", f"{rate:g} Hz * {kasai}")
     speed = acquisition.sound_speed_m_s or SOUND_SPEED_M_S
     scale = 1e3 * speed * rate / (2 * center)
     formula = f"{speed:g} m/s * {rate:g} Hz / (2 * {center:g} Hz) * {kasai}"
-    return Product((cycles * scale).astype(np.float32), "mm/s", formula)
+    return FlowImage((cycles * scale).astype(np.float32), "mm/s", formula)
 
 
-def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> Product:
+def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = None) -> FlowImage:
     """Return the power Doppler with the sign of the mean Doppler frequency.
 
     Parameters
@@ -219,7 +219,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
 
     Returns
     -------
-    Product
+    FlowImage
         mean_t |s(t)|^2, positive where the mean motion is towards the probe and negative where it is away from it.
 
     Raises
@@ -239,12 +239,12 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     sign = np.sign(doppler_frequency(acquisition, left_out=left_out))
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
     positive, negative = directional_power(acquisition, left_out=left_out)
-    return Product((positive + negative) * sign, POWER_UNIT, formula)
+    return FlowImage((positive + negative) * sign, POWER_UNIT, formula)
 
 
-def doppler_products(
+def flow_images(
     acquisition: Acquisition, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
-) -> dict[str, Product]:
+) -> dict[str, FlowImage]:
     """Return the flow images that `names` asks for.
 
     Parameters
@@ -258,7 +258,7 @@ def doppler_products(
 
     Returns
     -------
-    dict of Product
+    dict of FlowImage
         For "directional": "directional_power_positive" and "directional_power_negative". For "signed":
         "signed_power". For "velocity": "axial_velocity".
 
@@ -272,7 +272,7 @@ def doppler_products(
         halves = directional_power(acquisition, left_out=left_out)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
-            made[f"directional_power_{sign}"] = Product(values, POWER_UNIT, formula)
+            made[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
     if "signed" in names:
         made["signed_power"] = signed_power(acquisition, left_out)
     if "velocity" in names:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.flow import doppler_products
+from usdenoise.images.flow import flow_images
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.result_record import block_record
 from usdenoise.recipe.result import DenoiseResult
@@ -69,7 +69,7 @@ class Series:
         left_out = result.frame_quality.left_out
         if left_out is not None:
             left_out = left_out[-result.acquisition.n_frames :]
-        for name, product in doppler_products(result.acquisition, self._products, left_out).items():
+        for name, product in flow_images(result.acquisition, self._products, left_out).items():
             self._images.setdefault(name, []).append(product.values)
             self.attributes[name] = {"unit": product.unit, "formula": product.formula}
         if self._worst is None or _error(result) > _error(self._worst[1]):

@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -64,10 +65,10 @@ def movie(
     speed : float
         How many times faster than in reality the film plays; 1 by default.
     dynamic_range_db : float or (float, float), optional
-        Range as for :func:`usdenoise.pictures.doppler_pictures.power_doppler_figure`; by default the one that suits
+        Range as for :func:`usdenoise.pictures.doppler_pictures.power_doppler_picture`; by default the one that suits
         the whole sequence.
     spacing_mm, color_map, quantity, title
-        As for :func:`usdenoise.pictures.doppler_pictures.power_doppler_figure`.
+        As for :func:`usdenoise.pictures.doppler_pictures.power_doppler_picture`.
 
     Returns
     -------
@@ -85,15 +86,13 @@ def movie(
     images = np.stack([view.image for view in views])
     scale = power_scale(images, dynamic_range_db, color_map, quantity)
     panel = replace(views[0], image=np.clip(images[0], scale.lowest, scale.highest))
-    clock = None if times is None else [_time(float(time), time_unit) for time in times]
-    longest = f"{title}\N{NO-BREAK SPACE}" + ("" if clock is None else clock[-1])
-    figure = panel_figure([panel], scale, spacing_mm or {}, longest, _DPI)
+    clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
+    texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
+    # A text that is empty now takes no room, and is set later.
+    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
     rate = _images_a_second(times if time_unit == "s" else None, speed)
     step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
-    shown = range(0, len(images), step)
-    pictures = _pictures(
-        figure, [images[k] for k in shown], title, None if clock is None else [clock[k] for k in shown]
-    )
+    pictures = _pictures(figure, images[::step], texts[::step])
     with any_letters():
         return _gif(pictures, rate / step, color_map) if kind == "gif" else _mp4(pictures, rate / step)
 
@@ -128,10 +127,8 @@ def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None, speed:
     return speed / float(np.median(np.diff(times)))
 
 
-def _pictures(
-    figure: Any, images: Sequence[NDArray[Any]], title: str, clock: Sequence[str] | None
-) -> Iterator[NDArray[np.uint8]]:
-    """Draw the figure once, and yield its pixels with each image and time in turn."""
+def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+    """Draw the figure once, and yield its pixels with each image and text in turn."""
     canvas = figure.canvas
     subplot = figure.axes[0]
     drawn = subplot.images[0]
@@ -140,10 +137,10 @@ def _pictures(
         artist.set_animated(True)
     canvas.draw()
     still = canvas.copy_from_bbox(figure.bbox)
-    for number, image in enumerate(images):
+    letters = max(map(len, figure.texts[0].get_text().split("\n")))
+    for image, text in zip(images, texts, strict=True):
         drawn.set_data(image)
-        for text in figure.texts:
-            text.set_text(", ".join(part for part in (title, clock[number] if clock else "") if part))
+        figure.texts[0].set_text(textwrap.fill(text, max(letters, 1)))
         canvas.restore_region(still)
         for artist in changing:
             (figure if artist in figure.texts else subplot).draw_artist(artist)

@@ -147,7 +147,7 @@ def panel_figure(
     Parameters
     ----------
     panels : sequence of Panel
-        One panel, or three from :func:`usdenoise.pictures.figures.panels_of`.
+        One panel, or three from :func:`panels_of`.
     scale : ColorScale
         Colours of all panels.
     spacing_mm : mapping from axis letter to float
