@@ -104,20 +104,3 @@ def test_cutoffs_by_place_leave_unobserved_entries_out_of_the_lags_and_fill_them
     assert lags.sums[:, :, 0].sum(axis=0).real == pytest.approx(observed, rel=1e-3)
     keep_band(holes, model, Band(3, 6, True), power, cutoffs)
     assert np.abs(holes.values - expected).max() < 1e-3 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1])
-def test_the_lags_of_some_pixels_are_theirs_after_the_clutter_is_gone(share):
-    matrix = low_rank_and_noise(np.complex64)
-    missing = np.random.default_rng(1).random(matrix.shape) < share if share else None
-    model = truncated_svd(matrix, 6, SERIAL)
-    pixels = np.arange(0, len(matrix), 3)
-    data = casorati_matrix(matrix.copy(), missing)
-    before = data.values.copy()
-    found = data.lag_sums(4, model.band(0, 3), pixels)
-    assert np.array_equal(data.values, before)
-    expected = remove_clutter(data, model, 3, 4)[2]
-    assert found.sums == pytest.approx(expected.sums[:, pixels], rel=1e-5, abs=1e-5)
-    shape = found.sums.shape
-    counts = np.broadcast_to(expected.counts, expected.sums.shape)[:, pixels]
-    assert np.array_equal(np.broadcast_to(found.counts, shape), counts)

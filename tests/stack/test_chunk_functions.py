@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference.matrices import casorati_matrix, low_rank_and_noise
+from tests.reference.matrices import low_rank_and_noise
 from usdenoise.errors import InputError
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.stack.chunk_functions import (
@@ -17,8 +17,6 @@ from usdenoise.stack.chunk_functions import (
     last_frames,
     look,
     measure_chunk,
-    moments,
-    project,
 )
 
 
@@ -49,27 +47,6 @@ def test_lagged_products_of_chunks_add_up_to_those_of_the_whole(cuts, n_lags, sh
     assert np.array_equal(*(np.broadcast_to(lags.counts, whole.sums.shape) for lags in (found, whole)))
     expected = 9 * (np.abs(zeroed.astype(complex)) ** 2).sum(axis=1)
     assert energy == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.2])
-def test_moments_of_chunks_add_up_to_those_of_the_whole(share):
-    matrix = low_rank_and_noise(np.complex64)
-    missing = np.random.default_rng(1).random(matrix.shape) < share
-    right = np.linalg.qr(low_rank_and_noise(np.complex64, (40, 5)))[0].astype(np.complex64)
-    left, _, whole = casorati_matrix(matrix, missing if share else None).fit_and_moments(right)
-    chunks, parts = np.where(missing, np.nan, matrix), [slice(0, 13), slice(13, 40)]
-    projected = sum(project(chunks[:, part], right[part], None) for part in parts)
-    if not share:
-        assert np.abs(projected - left).max() < 1e-4 * np.abs(left).max()
-    groups = [slice(0, 100), slice(100, 300)]
-    found = np.concatenate(
-        [
-            sum(moments(chunks[rows, part], left[rows], right[part], None) for rows in groups)
-            for part in parts
-        ],
-        axis=1,
-    )
-    assert np.abs(found - whole).max() < 1e-4 * np.abs(whole).max()
 
 
 def test_rows_of_a_chunk_and_back():

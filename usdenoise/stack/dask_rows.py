@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class DaskRows(Rows):
     (9.0, 0.25)
     """
 
+    is_in_memory: ClassVar[bool] = False
+
     grid: ChunkGrid
     observed: NDArray[np.uint8] | None
     executor: Executor
@@ -68,11 +70,6 @@ class DaskRows(Rows):
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
         return self.grid.dtype
-
-    @property
-    def is_in_memory(self) -> bool:
-        """False: rows have to be gathered."""
-        return False
 
     def take(self, rows: slice | NDArray[np.intp]) -> ArrayRows:
         """Return some rows in memory, gathered if they are not yet; the values are read only."""

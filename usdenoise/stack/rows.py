@@ -8,7 +8,7 @@ nothing of tissue and blood.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,14 @@ class Rows(ABC):
         Maps functions over row blocks.
     excluded : (n_frames,) boolean array or None
         Frames that take no part in any pass, as if their entries were 0. None when there are none.
+    is_in_memory : bool
+        Whether any part of the rows can be looked at without gathering it first.
     """
 
     observed: NDArray[np.uint8] | None
     executor: Executor
     excluded: NDArray[np.bool_] | None
+    is_in_memory: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -55,11 +58,6 @@ class Rows(ABC):
     @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
-
-    @property
-    @abstractmethod
-    def is_in_memory(self) -> bool:
-        """Whether a part of the rows costs nothing to look at."""
 
     @abstractmethod
     def take(self, rows: slice | NDArray[np.intp]) -> "ArrayRows":
@@ -299,11 +297,6 @@ class ArrayRows(Rows):
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
         return self.values.dtype
-
-    @property
-    def is_in_memory(self) -> bool:
-        """True."""
-        return True
 
     def take(self, rows: slice | NDArray[np.intp]) -> "ArrayRows":
         """Return some rows: a view for a slice, a copy for an array of row numbers."""
