@@ -1,4 +1,7 @@
-"""Many acquisitions, each in its own process: the plan, the pool, resuming, and the table of outcomes."""
+"""Many acquisitions: which scans and where, resuming, processes or Dask workers for them, the table and the page.
+
+What is listed below may be imported from outside. `run_batch` is the way in.
+"""
 
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.resume import Action, Decision

@@ -1,10 +1,9 @@
 """Where the scans of a batch are filtered: in processes here, or on Dask workers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from dataclasses import replace
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -170,10 +169,3 @@ def filter_on_worker(
     # A worker that was killed has left files.
     remove_leftovers(scan.folder)
     return filter_scan(scan, arguments, command, end_if_stopped)
-
-
-def drain(messages: SimpleQueue[tuple[Scan, str, Any]], take: Callable[[Scan, str, Any], None]) -> None:
-    """Take all messages that are there."""
-    with suppress(Empty):
-        while True:
-            take(*messages.get_nowait())

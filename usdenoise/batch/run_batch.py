@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from usdenoise.batch.executors import ScanExecutor, ScansHere, ScansOnDask, drain
+from usdenoise.batch.executors import ScanExecutor, ScansHere, ScansOnDask
 from usdenoise.batch.filter_scan import STARTS, failed
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import locked
@@ -327,7 +327,8 @@ def _run(
             running[executor.submit(scan)] = scan, time.monotonic()
         done = wait(running, _TICK_S, FIRST_COMPLETED).done
         # Every message about a finished scan has come by now.
-        drain(executor.messages, pass_on)
+        while not executor.messages.empty():
+            pass_on(*executor.messages.get())
         for future in done:
             scan, began = running.pop(future)
             finish(scan, _row(scan, decisions[scan], future, executor, time.monotonic() - began))

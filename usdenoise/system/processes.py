@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
@@ -75,13 +76,13 @@ class ProcessExecutor(Executor):
         self._timeout_s = float("inf") if timeout_s is None else timeout_s
         _CONTEXT.set_forkserver_preload(["usdenoise.system.server_process", *preload])
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Future[Any]:
         """Call a function of a module in a process of its own, and return the future of its result.
 
         The future raises :class:`ProcessDiedError` if the process ends without a result or cannot be started, and
         MemoryError if there is no memory to start it.
         """
-        return self._threads.submit(self._call, function, arguments)
+        return self._threads.submit(self._call, partial(function, *arguments, **settings))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `cancel_futures` also end the running ones, by SIGKILL after :data:`GRACE_S`."""
@@ -92,9 +93,9 @@ class ProcessExecutor(Executor):
     def __exit__(self, *error: object) -> None:
         self.shutdown(cancel_futures=True)
 
-    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def _call(self, call: Callable[[], Any]) -> Any:
         pipe, far_end = _CONTEXT.Pipe()
-        process = _CONTEXT.Process(target=_serve, args=(far_end, function, arguments), daemon=True)
+        process = _CONTEXT.Process(target=_serve, args=(far_end, call), daemon=True)
         with pipe:
             # The parent's copy of the far end must be closed: only then does the pipe end when the process ends.
             with far_end:
@@ -184,8 +185,8 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"was ended by {name}{why}"
 
 
-def _serve(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Call a function in the process that was started for it, and send what comes of it."""
+def _serve(pipe: Connection, call: Callable[[], Any]) -> None:
+    """Make a call in the process that was started for it, and send what comes of it."""
     global _to_parent
     _to_parent = pipe
     # A terminal's Ctrl-C reaches every process; only the parent acts on it, and ends the others with SIGTERM.
@@ -199,7 +200,7 @@ def _serve(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any,
         try:
             # Thread.start would wait forever for a thread that finds no memory for its first step.
             _thread.start_new_thread(_follow_parent, ())
-            outcome = _RETURNS, function(*arguments)
+            outcome = _RETURNS, call()
         except Exception as error:
             outcome = _RAISES, error
         pipe.send(outcome)
@@ -222,7 +223,6 @@ def _follow_parent() -> None:
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        with suppress(OSError):
-            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE_S)
         os._exit(1)
