@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import scipy.io
 
+import usdenoise
 from tests.batch.shared import write_scan
 from usdenoise.batch import Scan, run_batch
 from usdenoise.batch.admission import Admission
-from usdenoise.formats.open_input import open_input
-from usdenoise.jobs.memory_check import check_address_space, expected_bytes
+from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory
 
@@ -111,9 +111,10 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_input(write_scan(tmp_path / "x.h5")) as source:
-        check_address_space(source, "single", 1)
-        monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
-        check_address_space(source, "single", 1)
-        with pytest.raises(MemoryError):
-            check_address_space(source, "single", 1 << 14)
+    path, options = write_scan(tmp_path / "x.h5"), DenoiseOptions(rank=3, iterations=1, low_cutoff=1)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
+    usdenoise.run(path, tmp_path / "much", options=options)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 28, 1 << 28))
+    with pytest.raises(MemoryError):
+        usdenoise.run(path, tmp_path / "little", options=options)
+    assert not (tmp_path / "little").exists()
