@@ -1,6 +1,6 @@
 """The blood map against power Doppler and the full SVD, on phantoms with known blood: the table of docs/quality.md.
 
-    python -m tests.benchmarks.blood [--seeds 3] [--first-seed 300] [--json FILE] [--pictures FOLDER]
+    python -m tests.benchmarks.blood [--seeds 3] [--first-seed 300] [--json FILE]
 
 Each phantom is filtered by the default run and by the full SVD at the cutoff that suits the truth best. Of the SVD's
 stack both the power Doppler and the blood map are measured, so that the default run takes no credit for the map.
@@ -61,7 +61,7 @@ def compared(stack, truth, mask):
         "full SVD, best cutoff: blood map": measures(svd.blood_power, truth, mask),
     }
     rows["removed"] = {"default": ours.options.low_cutoff, "full SVD": best}
-    return rows, ours
+    return rows
 
 
 CASES = {
@@ -109,40 +109,15 @@ def step_and_rate(tissue, blood, noise, mask):
     return rows
 
 
-def draw(folder, name, images):
-    """The maps of one stack side by side, each 25 dB down from its own 99.5th percentile."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(images), figsize=(3.2 * len(images), 4.2), layout="constrained")
-    for ax, (title, image) in zip(axes, images.items(), strict=True):
-        shown = 10 * np.log10(np.maximum(image / np.percentile(image, 99.5), 1e-4))
-        ax.imshow(shown, vmin=-25, vmax=0, cmap="magma")
-        ax.set_title(title, fontsize=9)
-        ax.set_axis_off()
-    figure.savefig(folder / f"{name}.png", dpi=80)
-    plt.close(figure)
-
-
-def one_phantom(shape, seed, pictures):
+def one_phantom(shape, seed):
     mask, tissue, blood, white, correlated = phantoms(shape, seed)
     truth = mean_power(blood)
     noises = {"white": white, "correlated": correlated}
     record = {"shape": shape, "seed": seed, "cases": {}}
     for name, (kind, bottom_db, gain_db) in CASES.items():
         stack = tissue + blood + noises[kind] * amplitude(shape, bottom_db, gain_db)
-        rows, ours = compared(stack, truth, mask)
+        rows = compared(stack, truth, mask)
         record["cases"][name] = rows
-        if pictures is not None:
-            label = f"{kind}_{bottom_db:g}_{gain_db:g}_{seed}_{shape[-1]}".replace("-", "m")
-            images = {
-                "true blood power": truth,
-                "power Doppler": ours.power_doppler,
-                "blood map": ours.blood_power,
-            }
-            draw(pictures, label, images)
         figures = " ".join(f"{value:.3f}" for value in rows["default: blood map"].values())
         print(f"{shape} {seed} {name}: {figures}", flush=True)
     record["without blood"] = without_blood(tissue, noises, amplitude(shape, 6.0, 0.0))
@@ -175,12 +150,8 @@ def table(records):
 
 
 def main():
-    arguments = command_line(__doc__, seeds=3, first_seed=300, json=Path, pictures=Path)
-    if arguments.pictures is not None:
-        arguments.pictures.mkdir(parents=True, exist_ok=True)
-    records = [
-        one_phantom(shape, seed, arguments.pictures) for shape in SIZES for seed in seeds_of(arguments)
-    ]
+    arguments = command_line(__doc__, seeds=3, first_seed=300, json=Path)
+    records = [one_phantom(shape, seed) for shape in SIZES for seed in seeds_of(arguments)]
     table(records)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(records, indent=1))

@@ -38,6 +38,8 @@ class Contender:
         Filters the stack of a :class:`Work` and returns a :class:`Filtered`.
     sampled : bool
         Whether the method uses a sample of the entries; otherwise it uses all of them.
+    chooses_rank : bool
+        Whether the method has a rule of its own for an automatic rank; otherwise it takes that of the full SVD.
     defaults : mapping
         Parameters of the method and their default values.
     further : frozenset of str
@@ -49,6 +51,7 @@ class Contender:
     citation: str
     run: Callable[[Work], Filtered]
     sampled: bool = False
+    chooses_rank: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
     further: frozenset[str] = frozenset()
 
@@ -79,6 +82,7 @@ _TABLE = (
         METHODS["eta-decay"].citation,
         denoiser(),
         sampled=True,
+        chooses_rank=True,
         further=_OPTIONS,
     ),
     Contender(
@@ -101,6 +105,7 @@ _TABLE = (
         "truncated SVD of the whole stack",
         "Demene et al., IEEE Trans. Med. Imaging 34(11), 2015",
         denoiser(),
+        chooses_rank=True,
         defaults={"method": "svd"},
     ),
     Contender(

@@ -228,7 +228,7 @@ class _MethodRunner:
 
     def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
         contender, settings = CONTENDERS[name], self._settings
-        rank = settings.rank if name in ("eta-decay", "svd") else self._rank
+        rank = settings.rank if contender.chooses_rank else self._rank
         work = Work(
             self._placeholder,
             replace(settings, low_cutoff=self.low, rank=rank),

@@ -72,7 +72,7 @@ def fit_rows(
     passes : float
         Evaluations of the sampled model, averaged over the rows: one for each step, and one for a first guess.
     """
-    model = _RowModel.of(right, noise_variance / variances, problem.density)
+    model = _RowModel.from_factor(right, noise_variance / variances, problem.density)
     enough = TOLERANCE * len(variances) * noise_variance
 
     def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
@@ -109,7 +109,7 @@ class _RowModel:
     outer: NDArray[Any]
 
     @classmethod
-    def of(cls, right: NDArray[Any], ridge: NDArray[np.float64], density: float) -> Self:
+    def from_factor(cls, right: NDArray[Any], ridge: NDArray[np.float64], density: float) -> Self:
         real = right.real.dtype
         upper = np.triu_indices(min(len(ridge), LEADING))
         outer = np.take(right, upper[0], axis=1) * np.take(right, upper[1], axis=1).conj()
