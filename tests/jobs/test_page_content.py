@@ -12,7 +12,7 @@ from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs.figure_settings import figure_title, shows_blood, window_title
+from usdenoise.jobs.figure_settings import figure_title, window_title
 from usdenoise.jobs.page_content import (
     carpet_of,
     described_image,
@@ -118,15 +118,6 @@ def test_the_title_of_windows_has_their_range() -> None:
         "x: blood power, mean of 2 windows, 5 to 7 clutter components removed"
     )
     assert "5 clutter components removed" in window_title("x", "blood power", windows[:1])
-
-
-def test_blood_is_where_it_is_stronger_than_noise_and_not_faint() -> None:
-    blood, noise = np.ones(200), np.full(200, 0.1)
-    noise[0], blood[1] = 2.0, 0.005
-    noise[1] = 0.0
-    expected = np.ones(200, bool)
-    expected[:2] = False
-    assert np.array_equal(shows_blood(blood, noise), expected)
 
 
 def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
 from usdenoise.errors import check_path
-from usdenoise.formats.containers import SUFFIXES, is_acquisition_folder
+from usdenoise.formats.known_formats import SUFFIXES, is_acquisition_folder
 
 
 class BatchFile(StrEnum):

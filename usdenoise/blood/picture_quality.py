@@ -1,8 +1,10 @@
 """What can be said of a blood map: how far blood is above noise, how much is lost, and whether halves agree."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import NEGLIGIBLE
 from usdenoise.blood.blood_map import BloodMap
@@ -16,6 +18,10 @@ BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
 LEAST_STANDARD_ERRORS = 4.0
 """Standard errors of the noise power, N / sqrt(n_frames), above which the 99th percentile must be: the largest value on
 stacks of noise alone was 3.2 of them (docs/blood.md)."""
+
+
+_FAINT = 0.01
+"""Blood power, relative to the 99th percentile, below which a pixel shows no blood: -20 dB."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,20 @@ def shows_blood(blood: BloodMap, n_frames: int) -> bool:
     """
     standard_error = float(np.median(blood.noise_power)) / np.sqrt(n_frames)
     return bool(_brightest(blood) > LEAST_STANDARD_ERRORS * standard_error)
+
+
+def blood_pixels(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where an image shows blood: more blood than noise, and at most 20 dB below the bright vessels.
+
+    Parameters
+    ----------
+    blood_power, noise_power : arrays of one shape
+        Linear powers before the clutter filter.
+    """
+    visible: NDArray[np.bool_] = (blood_power > noise_power) & (
+        blood_power > _FAINT * np.percentile(blood_power, 99)
+    )
+    return visible
 
 
 def judge_picture(blood: BloodMap, n_frames: int) -> PictureQuality:

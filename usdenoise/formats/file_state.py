@@ -8,8 +8,8 @@ from typing import Any
 
 from usdenoise.errors import InputError
 from usdenoise.formats import autc
-from usdenoise.formats.containers import is_zarr
 from usdenoise.formats.input_files import entries
+from usdenoise.formats.known_formats import is_zarr
 
 STATE = ("bytes", "mtime_ns", "files")
 """Names of the values that change when a file of an input changes."""

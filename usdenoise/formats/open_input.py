@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.choice import check_not_power, choose
-from usdenoise.formats.containers import opener
 from usdenoise.formats.contents import READ_WHOLE, Contents, Stack
 from usdenoise.formats.damage import readable
 from usdenoise.formats.description import guess_axes
 from usdenoise.formats.file_state import file_state, sha256
 from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.known_formats import opener
 from usdenoise.formats.layout import (
     IN_MEMORY,
     Memory,

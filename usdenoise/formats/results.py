@@ -19,7 +19,7 @@ def output_suffix(path: Path) -> str:
     """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
     suffix = path.suffix.lower()
     if os.path.isdir(path) and suffix != ".mat":
-        from usdenoise.formats.containers import is_zarr
+        from usdenoise.formats.known_formats import is_zarr
 
         return ".zarr" if is_zarr(path) else ".h5"
     return ".mat" if suffix == ".mat" else ".h5"

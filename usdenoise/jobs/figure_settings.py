@@ -16,9 +16,6 @@ QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 STEM_LETTERS = 40
 """Letters of the name of a scan in a title."""
 
-_FAINT = 0.01
-"""Blood power, relative to the 99th percentile, below which a pixel shows no blood: -20 dB."""
-
 
 def figure_title(stem: str, quantity: str, removed: int, high: str | int) -> str:
     """Return the title of a figure.
@@ -63,17 +60,3 @@ def window_title(stem: str, quantity: str, windows: Sequence[Mapping[str, Any]])
 def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
     """Return a power in dB: below its maximum, or absolute where the range of the figures has two levels."""
     return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
-
-
-def shows_blood(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where an image shows blood: more blood than noise, and at most 20 dB below the bright vessels.
-
-    Parameters
-    ----------
-    blood_power, noise_power : arrays of one shape
-        Linear powers before the clutter filter.
-    """
-    visible: NDArray[np.bool_] = (blood_power > noise_power) & (
-        blood_power > _FAINT * np.percentile(blood_power, 99)
-    )
-    return visible

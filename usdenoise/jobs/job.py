@@ -32,7 +32,7 @@ class Job:
     output : Output
         What is written next to, or instead of, the filtered stack.
     reading : mapping
-        Fields of :class:`usdenoise.formats.reading_options.ReadOptions`.
+        Fields of :class:`usdenoise.options.ReadOptions`.
     command : list of str or None
         The command line, for the record; None for a library call.
     bids : BidsName or None

@@ -1,6 +1,7 @@
 """The table of products: what a job writes besides its main file, how it is drawn, and whether the page shows it.
 
-To add one, write a function that draws or encodes it, and a row of PRODUCTS.
+To add one, write a function that draws or encodes it, and a row of PRODUCTS. What a user asks for by --products is named in
+:class:`usdenoise.options.Output`; an image that needs more than the power is made in :mod:`usdenoise.images.flow`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.formats.nifti import write_nifti
 from usdenoise.formats.tiff import tiff
 from usdenoise.jobs.figure_settings import (
@@ -18,7 +20,6 @@ from usdenoise.jobs.figure_settings import (
     STEM_LETTERS,
     figure_title,
     shown_levels,
-    shows_blood,
     window_title,
 )
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_panels, write_frame_table
@@ -114,7 +115,7 @@ def _velocity_picture(series: Series, job: Job, kind: str) -> bytes:
         series.stack.spatial_axes,
         kind=kind,
         unit=unit,
-        shows_blood=shows_blood(means["blood_power"], means["noise_power"]),
+        shows_blood=blood_pixels(means["blood_power"], means["noise_power"]),
         **_common_settings(series, job, "axial velocity" if unit == "mm/s" else "Doppler frequency"),
     )
 
@@ -173,7 +174,7 @@ def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
-_NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
+NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
 """Keys of the films and of the NIfTI files, and the ends of the names of these. BIDS calls power Doppler pwd."""
 
 
@@ -183,7 +184,7 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
     if output.movie is not None:
         named[_FILM_KEYS[name]] = f"{name}.{output.movie}"
     if output.nifti:
-        key, ending = _NIFTI_KEYS[name], _NIFTI_ENDINGS[name]
+        key, ending = _NIFTI_KEYS[name], NIFTI_ENDINGS[name]
         if job.bids is not None and ending != "pwd":
             # BIDS has no suffix for the blood map.
             ending = f"desc-{ending}_pwd"

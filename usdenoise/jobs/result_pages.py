@@ -4,13 +4,19 @@ import re
 from pathlib import Path
 
 from usdenoise.errors import InputError, check_path
+from usdenoise.jobs.products import NIFTI_ENDINGS, PRODUCTS
 
 MOST_PAGES = 10
 """Most pages that one folder may stand for: nobody wants 500 windows of a browser."""
 
-_RESULT = re.compile(
-    r"(.+)_(?:report|denoised|sequence|power_doppler|blood_power|directional|signed|velocity|cutoff|frames|pwd|blood)"
+_ENDINGS = (
+    "report",
+    "denoised",
+    "sequence",
+    *NIFTI_ENDINGS.values(),
+    *(product.name for product in PRODUCTS),
 )
+_RESULT = re.compile(f"(.+)_(?:{'|'.join(_ENDINGS)})")
 
 
 def result_pages(path: str | Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The page of one scan: its report as HTML, with its pictures and curves."""
+"""The page of one scan: its report as HTML, with its pictures and curves. The template is templates/scan.html."""
 
 import io
 import math
@@ -18,7 +18,7 @@ from usdenoise.pictures.page_templates import SCAN_PAGE, template
 _PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
 
-_LEAST_WIDTH = 300
+_LEAST_WIDTH = 600
 """Width in pixels below which a picture is not made smaller: its text could not be read."""
 
 _LEAST_TRACE = 3
@@ -68,7 +68,7 @@ class Picture:
         while True:
             buffer = io.BytesIO()
             image.quantize(256).save(buffer, "PNG", optimize=True)
-            if buffer.tell() <= most or image.width < 2 * _LEAST_WIDTH:
+            if buffer.tell() <= most or image.width < _LEAST_WIDTH:
                 return replace(self, png=buffer.getvalue())
             image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
 

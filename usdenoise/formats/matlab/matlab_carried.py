@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.formats.choice import RESULTS_AND_TRUTH
-from usdenoise.formats.containers import is_hdf5
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import items
+from usdenoise.formats.known_formats import is_hdf5
 from usdenoise.formats.matlab.matlab_cells import NUMERIC_CLASSES
 from usdenoise.formats.matlab.matlab_tags import check_tags
 
