@@ -134,7 +134,9 @@ def test_functions_of_matlab_stay_behind_alone(tmp_path: Path, monkeypatch: pyte
     struct[0, 0] = (np.array([[500.0]]), function)
     several = np.concatenate([struct, struct])
     found = {"UF": struct, "f": function, "several": several, "__function_workspace__": np.zeros(8, np.uint8)}
-    monkeypatch.setattr(matlab_carried, "_of_v5", lambda path: ((n, 8, lambda n=n: found[n]) for n in found))
+    monkeypatch.setattr(
+        matlab_carried, "_variables_of_v5", lambda path: ((n, 8, lambda n=n: found[n]) for n in found)
+    )
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT})
     after = scipy.io.loadmat(run(tmp_path / "x.mat"))
     assert after["UF"].dtype.names == ("rate",)

@@ -79,6 +79,12 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "in"
 
 
+def fails(sentence: str, path: Path, **options: Any) -> None:
+    """Loading fails with this sentence."""
+    with pytest.raises(InputError, match=sentence):
+        load(path, **options)
+
+
 def refused(path: Path, file: Path, **options: Any) -> None:
     """The file is named, and so is the way out, in Python and on the command line; with it the stack is read."""
     sentence = rf"{re.escape(str(path))} is read from {re.escape(str(file))} too, which is outside the folder \S+; give "
@@ -125,8 +131,7 @@ def test_sources_in_a_subfolder_and_in_turn(parts: Path) -> None:
     assert np.array_equal(load(parts / "top.h5").iq, IQ)
     assert other_files(parts / "top.h5") == ["sub/all.h5", *(f"sub/{name}" for name in NAMES)]
     (parts / "sub/part_1.h5").unlink()
-    with pytest.raises(InputError, match=r"'iq' in \S+/sub/all.h5 is read from part_1.h5, which is missing"):
-        load(parts / "top.h5")
+    fails(r"'iq' in \S+/sub/all.h5 is read from part_1.h5, which is missing", parts / "top.h5")
 
 
 def test_a_source_in_the_same_file(parts: Path) -> None:
@@ -140,10 +145,7 @@ def test_a_source_in_the_same_file(parts: Path) -> None:
     assert other_files(path) == []
     with h5py.File(path, "r+") as file:
         del file["raw"]
-    with pytest.raises(
-        InputError, match=r"is read from the dataset 'raw' of \S+own.h5, which is missing there"
-    ):
-        load(path, dataset="iq")
+    fails(r"is read from the dataset 'raw' of \S+own.h5, which is missing there", path, dataset="iq")
 
 
 def test_a_name_with_a_percent_sign(parts: Path) -> None:
@@ -155,8 +157,7 @@ def test_a_name_with_a_percent_sign(parts: Path) -> None:
 
 def test_numbered_sources(parts: Path) -> None:
     path = write_numbered(parts / "all.h5", "part_%b.h5")
-    with pytest.raises(InputError, match=r"is read from part_%b.h5 too, which a number \(%b\) or a prefix"):
-        load(path)
+    fails(r"is read from part_%b.h5 too, which a number \(%b\) or a prefix", path)
     assert np.array_equal(load(path, allow_external=True).iq, IQ)
     assert sorted(other_files(path, {"allow_external": True})) == NAMES
     write_part(parts / "part_3.h5", PARTS[0])
@@ -167,11 +168,11 @@ def test_a_missing_source_is_named(parts: Path) -> None:
     path = write_virtual(parts / "all.h5", NAMES)
     (parts / "part_1.h5").unlink()
     for options in ({}, {"allow_external": True}):
-        with pytest.raises(
-            InputError,
-            match=rf"^'iq' in {path} is read from part_1.h5, which is missing; put that file to {parts}/part_1.h5$",
-        ):
-            load(path, **options)
+        fails(
+            rf"^'iq' in {path} is read from part_1.h5, which is missing; put that file to {parts}/part_1.h5$",
+            path,
+            **options,
+        )
     assert usdenoise.formats.describe(path).problem is not None
     result = CliRunner().invoke(main, ["run", str(path)])
     assert result.exit_code == 1
@@ -200,27 +201,20 @@ def test_a_source_that_does_not_hold_its_part(key: str, parts: Path) -> None:
     spoil, sentence = WRONG[key]
     path = write_virtual(parts / "all.h5", NAMES)
     spoil(parts / "part_1.h5")
-    with pytest.raises(
-        InputError, match=f"^'iq' in {path} {sentence}.*; copy or write (it|that file) again$"
-    ):
-        load(path)
+    fails(f"^'iq' in {path} {sentence}.*; copy or write (it|that file) again$", path)
 
 
 def test_a_source_that_is_too_short_for_a_selection(parts: Path) -> None:
     path = write_virtual(parts / "all.h5", NAMES)
     write_part(parts / "part_0.h5", PARTS[0][:, :, :3])
-    with pytest.raises(
-        InputError, match=r"needs 3 x 5 x 4 values of 'iq' in \S+part_0.h5, which holds 3 x 5 x 3"
-    ):
-        load(path)
+    fails(r"needs 3 x 5 x 4 values of 'iq' in \S+part_0.h5, which holds 3 x 5 x 3", path)
 
 
 def test_a_source_that_was_not_written_to_its_end(parts: Path) -> None:
     path = write_virtual(parts / "all.h5", NAMES)
     with h5py.File(parts / "part_2.h5", "w") as file:
         file.create_dataset("iq", (3, 5, 4), "c8", chunks=(1, 5, 4))[0] = 1
-    with pytest.raises(InputError, match=r"'iq' in \S+part_2.h5 claims 480 bytes .* not written to its end"):
-        load(path)
+    fails(r"'iq' in \S+part_2.h5 claims 480 bytes .* not written to its end", path)
 
 
 def test_sources_in_a_circle(parts: Path) -> None:
@@ -229,10 +223,7 @@ def test_sources_in_a_circle(parts: Path) -> None:
         layout[...] = h5py.VirtualSource(other, "iq", (9, 5, 4))
         with h5py.File(parts / name, "w") as file:
             file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
-    with pytest.raises(
-        InputError, match="is a virtual dataset whose sources lead in a circle; write it again"
-    ):
-        load(parts / "a.h5")
+    fails("is a virtual dataset whose sources lead in a circle; write it again", parts / "a.h5")
 
 
 @pytest.mark.parametrize("name", ["../out/part_2.h5", "{out}/part_2.h5", "link.h5", "folder/part_2.h5"])
@@ -247,10 +238,7 @@ def test_a_source_outside_the_folder_is_refused(name: str, parts: Path) -> None:
 def test_a_source_that_is_found_through_the_environment(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_virtual(parts / "all.h5", NAMES)
     monkeypatch.setenv("HDF5_VDS_PREFIX", f"/absent:{parts.parent}/out")
-    with pytest.raises(
-        InputError, match=r"is read from part_0.h5 too, .* prefix in the environment .*; give"
-    ):
-        load(path)
+    fails(r"is read from part_0.h5 too, .* prefix in the environment .*; give", path)
     assert np.array_equal(load(path, allow_external=True).iq, IQ)
 
 
@@ -288,16 +276,9 @@ def test_plain_numbers_in_the_folder_are_read(parts: Path, monkeypatch: pytest.M
     assert other_files(path) == ["a.raw", "b.raw"]
     with Path("b.raw").open("r+b") as file:
         file.truncate(799)
-    with pytest.raises(
-        InputError, match=rf"^'iq' in {path} needs 800 bytes of \S+b.raw, which holds 799; copy or "
-    ):
-        load(path)
+    fails(rf"^'iq' in {path} needs 800 bytes of \S+b.raw, which holds 799; copy or ", path)
     Path("b.raw").unlink()
-    with pytest.raises(
-        InputError,
-        match=rf"^'iq' in {path} is read from b.raw, which is missing; put that file to {parts}/b.raw$",
-    ):
-        load(path)
+    fails(rf"^'iq' in {path} is read from b.raw, which is missing; put that file to {parts}/b.raw$", path)
 
 
 @pytest.mark.parametrize("name", ["../out/iq.raw", "{out}/iq.raw", "link.raw"])
@@ -313,10 +294,7 @@ def test_a_system_file_is_not_read_as_numbers(parts: Path) -> None:
     path = parts / "x.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("rf", (3, 4, 4), "i1", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)])
-    with pytest.raises(
-        InputError, match=r"is read from /etc/passwd too, which is outside the folder \S+/in; give"
-    ):
-        load(path)
+    fails(r"is read from /etc/passwd too, which is outside the folder \S+/in; give", path)
 
 
 # ---------------------------------------------------------------- external links
@@ -360,8 +338,7 @@ def test_links_in_a_circle(parts: Path) -> None:
         file["a"], file["b"] = h5py.SoftLink("/b"), h5py.SoftLink("/a")
         file["c"] = h5py.ExternalLink("x.h5", "/c")
     for name in "abc":
-        with pytest.raises(InputError, match=f"there is no dataset '{name}'"):
-            load(parts / "x.h5", dataset=name)
+        fails(f"there is no dataset '{name}'", parts / "x.h5", dataset=name)
 
 
 # ---------------------------------------------------------------- folders
@@ -382,8 +359,7 @@ def test_a_link_out_of_a_zarr_group_is_refused(kind: str, tmp_path: Path) -> Non
     sentence = (
         rf"x.zarr is read from {target} too, which is outside the folder {path}; give allow_external if you"
     )
-    with pytest.raises(InputError, match=sentence):
-        load(path)
+    fails(sentence, path)
     assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
 
 
@@ -394,8 +370,7 @@ def test_links_within_a_zarr_group_and_to_it_are_followed(tmp_path: Path) -> Non
     (path / "iq/c").symlink_to("stored")
     (path / "up").symlink_to("..")
     (tmp_path / "link.zarr").symlink_to(path)
-    with pytest.raises(InputError, match=r"is read from \S+ too, which is outside the folder"):
-        load(path)
+    fails(r"is read from \S+ too, which is outside the folder", path)
     (path / "up").unlink()
     (path / "iq/up").symlink_to("..")
     assert np.array_equal(load(tmp_path / "link.zarr").iq, layout.expected)
@@ -408,10 +383,7 @@ def test_a_link_out_of_a_folder_of_parts_is_refused(tmp_path: Path) -> None:
     part = path / "bf0part001.dat"
     part.rename(tmp_path / "far.dat")
     part.symlink_to(tmp_path / "far.dat")
-    with pytest.raises(
-        InputError, match=rf"in is read from {tmp_path}/far.dat too, which is outside the folder {path}"
-    ):
-        load(path)
+    fails(rf"in is read from {tmp_path}/far.dat too, which is outside the folder {path}", path)
     assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
 
 
@@ -421,10 +393,7 @@ def test_a_link_to_the_parameters_of_echoframe_is_refused(tmp_path: Path) -> Non
     path = layout.write(tmp_path / "in")
     (path.parent / "ScanParameters.mat").rename(tmp_path / "far.mat")
     (path.parent / "ScanParameters.mat").symlink_to(tmp_path / "far.mat")
-    with pytest.raises(
-        InputError, match=rf"x.dat is read from {tmp_path}/far.mat too, which is outside the folder"
-    ):
-        load(path)
+    fails(rf"x.dat is read from {tmp_path}/far.mat too, which is outside the folder", path)
     assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
     assert other_files(path) == ["ScanParameters.mat"]
 
@@ -447,11 +416,7 @@ def test_a_subfolder_of_a_zarr_group_that_cannot_be_read(
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", forbidden)
-    with pytest.raises(
-        InputError,
-        match=rf"^{path}/iq in {path} cannot be read \(Permission denied\); check its permissions$",
-    ):
-        load(path)
+    fails(rf"^{path}/iq in {path} cannot be read \(Permission denied\); check its permissions$", path)
     assert file_state(path) is None
 
 

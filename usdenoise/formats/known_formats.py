@@ -43,7 +43,7 @@ def opener(path: Path) -> Opener:
     """
     check_path(path)
     if os.path.isdir(path):
-        return _of_folder(path)
+        return _folder_opener(path)
     try:
         head = _head(path)
     except OSError as error:
@@ -104,7 +104,7 @@ def _has_hdf5_signature(head: bytes) -> bool:
     return any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096))
 
 
-def _of_folder(path: Path) -> Opener:
+def _folder_opener(path: Path) -> Opener:
     from usdenoise.formats import autc
 
     with readable(path):

@@ -45,7 +45,7 @@ def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     left = CARRIED_BYTES
-    variables = _of_v73(path) if is_hdf5(path) else _of_v5(path)
+    variables = _variables_of_v73(path) if is_hdf5(path) else _variables_of_v5(path)
     structs = {name.split("/")[0] for name in taken if "/" in name}
     try:
         for name, n_bytes, read in variables:
@@ -99,7 +99,7 @@ def _is_writable(value: Any) -> bool:
     return True
 
 
-def _of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
+def _variables_of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yield name, size and reader of each variable of a file before version 7.3."""
     from scipy.io import whosmat
 
@@ -119,7 +119,7 @@ def _loaded(path: Path, name: str, dtype: Any) -> Any:
     return value if dtype is None else value.astype(dtype)
 
 
-def _of_v73(path: Path) -> Iterator[tuple[str, int, Any]]:
+def _variables_of_v73(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yield name, size and reader of each variable of a file of version 7.3."""
     with h5py.File(path, "r") as file:
         for item in items(file["/"]):
