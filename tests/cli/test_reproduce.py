@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from tests.cli.shared import cli, shell
+from tests.cli.shared import cli, refused, shell, write
+from usdenoise import load
 from usdenoise.experiments import catalogue, ultrasound
 from usdenoise.experiments import run_experiments as reproduce
 from usdenoise.experiments import setup as setups
 from usdenoise.experiments.catalogue import EXPERIMENTS, Experiment
 from usdenoise.experiments.record import ExperimentResult
+from usdenoise.experiments.setup import Setup
+from usdenoise.experiments.ultrasound import single
 
 NAMES = [
     "sensing-lambda", "sensing-precgd", "sensing-small-start", "sensing-well-conditioned", "high-noise",
@@ -38,28 +41,24 @@ def record(folder: Path, name: str) -> dict[str, Any]:
 def test_without_a_name_it_lists_the_experiments() -> None:
     result = cli("reproduce")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == NAMES
+    assert [line.split()[0] for line in result.stdout.splitlines()] == NAMES == list(EXPERIMENTS)
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
-    listed = json.loads(cli("reproduce", "--json").stdout)
-    assert list(listed["experiments"]) == NAMES
+    assert all(experiment.title for experiment in EXPERIMENTS.values())
+    assert list(json.loads(cli("reproduce", "--json").stdout)["experiments"]) == NAMES
 
 
-def test_an_unknown_name_is_wrong_usage_that_names_the_known_ones() -> None:
-    result = cli("reproduce", "one-bit", "two-bit")
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "there is no experiment 'two-bit'; give all, or some of sensing-lambda" in result.stderr
-    assert "ultrasound-grid" in result.stderr
-
-
-def test_reading_options_need_a_file() -> None:
-    result = cli("reproduce", "one-bit", "--axes", "tzx")
-    assert result.exit_code == 2
-    assert "give --acquisition FILE" in result.stderr
-
-
-def test_no_seed_is_wrong_usage() -> None:
-    assert cli("reproduce", "one-bit", "--seeds", 0).exit_code == 2
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("one-bit", "two-bit"), "there is no experiment 'two-bit'; give all, or some of sensing-lambda"),
+        (("one-bit", "--axes", "tzx"), "give --acquisition FILE"),
+        (("one-bit", "--seeds", 0), "--seeds"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[Any, ...], says: str) -> None:
+    result = cli("reproduce", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
 
 
 def test_it_writes_a_picture_curves_a_record_and_claims(done: tuple[Path, Result]) -> None:
@@ -132,7 +131,8 @@ def test_every_claim_is_tried_from_both_starts_and_with_each_convention(done: tu
 
 
 def test_quick_takes_two_seeds_and_only_the_gradient_of_f_from_two_starts(tmp_path: Path) -> None:
-    assert cli("reproduce", "high-noise", "--quick", "-o", tmp_path).exit_code == 0
+    result = cli("reproduce", "high-noise", "--quick", "-q", "-o", tmp_path)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     saved = record(tmp_path, "high-noise")
     assert saved["seeds"] == [0, 1]
     assert {claim["convention"] for claim in saved["claims"]} == {"f(X)"}
@@ -150,17 +150,8 @@ def test_results_that_exist_are_refused_before_anything_is_done(done: tuple[Path
 
 
 def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> None:
-    arguments = (
-        "reproduce",
-        "high-noise",
-        "one-bit",
-        "--quick",
-        "--seeds",
-        1,
-        "-o",
-        tmp_path / "out",
-        "--json",
-    )
+    options = ("--quick", "--seeds", 1, "-o", tmp_path / "out", "--json")
+    arguments = ("reproduce", "high-noise", "one-bit", *options)
     first = shell(*arguments)
     assert first.returncode == 0, first.stderr
     summary = json.loads(first.stdout)
@@ -179,11 +170,6 @@ def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> No
         assert again["experiments"][name]["claims"] == one["claims"]
 
 
-def test_quiet_says_nothing(tmp_path: Path) -> None:
-    result = cli("reproduce", "high-noise", "--quick", "-o", tmp_path / "out", "-q")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-
-
 @pytest.mark.parametrize("name", ["sensing-lambda", "sensing-precgd", "sensing-small-start", "phase"])
 def test_a_panel_of_each_other_experiment(name: str, tmp_path: Path) -> None:
     result = cli("reproduce", name, "--quick", "--seeds", 1, "-o", tmp_path)
@@ -196,11 +182,6 @@ def test_a_panel_of_each_other_experiment(name: str, tmp_path: Path) -> None:
     # Without noise the method goes on to the end.
     assert saved["panels"][0]["start"] == "spectral"
     assert saved["panels"][0]["curves"][0]["final_error"]["median"] < 1e-6
-
-
-def test_every_name_has_a_title_that_fits_a_line() -> None:
-    assert list(EXPERIMENTS) == NAMES
-    assert all(experiment.title for experiment in EXPERIMENTS.values())
 
 
 def test_wall_time_is_drawn_against_seconds(tmp_path: Path) -> None:
@@ -262,7 +243,7 @@ def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(setup: setups.Setup) -> ExperimentResult:
+    def stop(setup: Setup) -> ExperimentResult:
         raise KeyboardInterrupt
 
     table = {"one-bit": EXPERIMENTS["one-bit"], "phase": Experiment("Title", stop)}
@@ -275,34 +256,22 @@ def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".json", ".md", ".png"]
 
 
-def test_an_acquisition_that_is_missing_or_damaged(tmp_path: Path) -> None:
-    missing = tmp_path / "none.h5"
-    result = cli("reproduce", "ultrasound", "--acquisition", missing, "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "none.h5" in result.stderr
-    missing.write_text("not a stack")
-    result = cli("reproduce", "ultrasound", "--acquisition", missing, "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_unobserved_entries_and_an_empty_stack(tmp_path: Path, phantom_file: Path) -> None:
-    import h5py
-
-    from usdenoise.experiments.setup import Setup
-    from usdenoise.experiments.ultrasound import single
-
-    with h5py.File(phantom_file) as file:
-        iq = file["iq"][:60]
+def test_unobserved_entries(tmp_path: Path, phantom_file: Path) -> None:
+    iq = load(phantom_file, frames=slice(60)).iq
     iq[::7, 3] = np.nan
-    path = tmp_path / "holes.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("iq", data=iq).attrs.update(axes="tzx", frame_rate_hz=500.0)
-    result = single(Setup(acquisition=path))
+    result = single(Setup(acquisition=write(tmp_path / "holes.h5", iq, axes="tzx", frame_rate_hz=500.0)))
     assert np.isfinite(result.panels[0]["eta-decay"].final)
     assert np.isfinite(result.numbers["50 %"]["eta-decay"]["rms_to_original"])
-    with h5py.File(path, "w") as file:
-        file.create_dataset("iq", data=np.zeros_like(iq)).attrs.update(axes="tzx", frame_rate_hz=500.0)
-    refused = cli("reproduce", "ultrasound", "--acquisition", path, "-o", tmp_path / "out")
-    assert refused.exit_code == 1
-    assert "zero everywhere" in refused.stderr
+
+
+def test_an_acquisition_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    arguments = ("reproduce", "ultrasound", "--acquisition", path, "-o", tmp_path / "out")
+    refused(cli(*arguments), r"x\.h5")
+    path.write_text("not a stack")
+    refused(cli(*arguments), r"x\.h5")
+    write(path, np.zeros((60, 12, 10), np.complex64), axes="tzx")
+    result = cli(*arguments)
+    assert result.exit_code == 1
+    assert "zero everywhere" in result.stderr
+    assert not list(tmp_path.glob("out/*.json"))

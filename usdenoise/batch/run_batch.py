@@ -27,7 +27,7 @@ from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 
 _TICK_S = 0.5
-"""Longest time without a call of `Watcher.tick`, in s: a live table moves twice a second."""
+"""Longest time without a call of `Watcher.tick`, in s."""
 
 _STOP_S = 2 * GRACE_S
 """Longest time in s that Dask workers have to stop."""

@@ -38,15 +38,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, readable=False),
     metavar="PATH...",
 )
-@option(
-    Group.OUTPUTS,
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Folder of all results. It mirrors the tree of the scans.",
-)
+@shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)
 @option(
     Group.INPUT,
     "--pattern",

@@ -70,15 +70,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     show_default="all",
     help="Method to run. Repeat it for several methods.",
 )
-@option(
-    Group.OUTPUTS,
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    show_default="<stem>-comparison",
-    help="Folder of the results.",
-)
+@shared.output_option(show_default="<stem>-comparison")
 @option(
     Group.ESTIMATOR,
     "--sampling",

@@ -24,14 +24,8 @@ from usdenoise.options.declaration import Group
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path, readable=False))
-@option(
-    Group.OUTPUTS,
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    show_default="<stem>_expanded",
-    help="File to write; its suffix .h5, .mat or .zarr sets the format.",
+@shared.output_option(
+    "File to write; its suffix .h5, .mat or .zarr sets the format.", "FILE", show_default="<stem>_expanded"
 )
 @option(
     Group.CUTOFFS,

@@ -36,16 +36,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     ],
 )
 @click.argument("names", nargs=-1, metavar="[NAME...|all]", shell_complete=_experiments)
-@option(
-    Group.OUTPUTS,
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    default=Path("usdenoise-reproduce"),
-    show_default=True,
-    help="Folder of the results.",
-)
+@shared.output_option(default=Path("usdenoise-reproduce"), show_default=True)
 @option(
     Group.EXPERIMENTS,
     "--seeds",

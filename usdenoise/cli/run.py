@@ -72,15 +72,7 @@ class _Narrator:
     ],
 )
 @click.argument("acquisition", is_eager=True, type=click.Path(path_type=Path, readable=False))
-@option(
-    Group.OUTPUTS,
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    show_default="<stem>-usdenoise",
-    help="Folder of the results.",
-)
+@shared.output_option(show_default="<stem>-usdenoise")
 @option(
     Group.OUTPUTS,
     "--bids",

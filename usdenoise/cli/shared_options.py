@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -191,6 +192,14 @@ def threads_option(group: Group) -> Decorator[Any]:
         metavar="N",
         help="Number of threads, all processors unless given.",
     )
+
+
+def output_option(
+    help_text: str = "Folder of the results.", metavar: str = "DIR", **settings: Any
+) -> Decorator[Any]:
+    """Return the decorator that adds --output to a command; settings are those of click.option."""
+    path = click.Path(path_type=Path)
+    return option(Group.OUTPUTS, "-o", "--output", type=path, metavar=metavar, help=help_text, **settings)
 
 
 overwrite_option = option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
