@@ -327,3 +327,19 @@ def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, nam
 def test_relative_distance_by_hand():
     assert relative_distance(np.array([[3.0, 0]]), np.array([[0, 4.0]])) == pytest.approx(1.25)
     assert np.isnan(relative_distance(np.ones((2, 2)), np.zeros((2, 2))))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "parameters", "error", "sentence"),
+    [
+        ("highpass", 1, {"cutoff_hz": 60.0}, OptionError, "needs the frame rate; give frame_rate"),
+        ("polynomial", 1, {}, OptionError, "low_cutoff must be a number for this method"),
+        ("rsvd", 1, {}, OptionError, "rank must be a number for this method"),
+        ("rpca", 0, {}, InputError, "is zero everywhere"),
+    ],
+)
+def test_a_filter_says_what_it_misses(name, value, parameters, error, sentence):
+    stack = Acquisition(np.full((6, 5, 40), value, np.complex64), "zxt")
+    work = Work(stack, Settings(threads=1), None, {**CONTENDERS[name].defaults, **parameters})
+    with pytest.raises(error, match=sentence):
+        CONTENDERS[name].run(work)
