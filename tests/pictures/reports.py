@@ -3,6 +3,9 @@
 from html.parser import HTMLParser
 from typing import Any
 
+from usdenoise.pictures.charts import Chart
+from usdenoise.pictures.scan_page import Picture, scan_page
+
 EVIL = "<script>alert('x')</script> \"quoted\" & 'single' \x1b[31mred\x07 " + "long" * 1000
 """Text that a page must show and must not obey."""
 
@@ -41,6 +44,19 @@ def report(**fields: Any) -> dict[str, Any]:
         "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]}},
     }  # fmt: skip
     return {**values, **fields}
+
+
+def hostile_page(png: bytes) -> str:
+    """The page of a scan with EVIL wherever a file or a user has a say."""
+    source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
+    fields = {
+        "input": source, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
+        "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
+        "cutoff": {**report()["cutoff"], "reason": EVIL},
+        "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
+    }  # fmt: skip
+    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)
+    return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
 
 
 class Page(HTMLParser):

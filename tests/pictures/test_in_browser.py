@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import SMALL
-from tests.pictures.reports import EVIL, report
+from tests.pictures.reports import hostile_page
 from usdenoise.batch.run_batch import run_batch
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -18,8 +18,6 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pictures.batch_page import Entry, batch_page
-from usdenoise.pictures.charts import Chart
-from usdenoise.pictures.scan_page import Picture, scan_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
@@ -82,18 +80,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         shutil.copy(scan, night / name)
     (night / "broken.h5").write_bytes(b"nothing")
     run_batch(night, folder / "out", arguments={"options": DenoiseOptions(rank=20, low_cutoff=6)})
-    (folder / "hostile.html").write_text(
-        scan_page(
-            EVIL,
-            report(
-                command=["usdenoise", EVIL],
-                estimate=EVIL,
-                input={**report()["input"], "path": EVIL},
-            ),
-            [Picture(EVIL, next((folder / "image").glob("*_blood_power.png")).read_bytes(), EVIL, EVIL)],
-            [Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)],
-        )
-    )
+    picture = next((folder / "image").glob("*_blood_power.png")).read_bytes()
+    (folder / "hostile.html").write_text(hostile_page(picture))
     return {
         "image": folder / "image/scan_report.html",
         "volume": folder / "volume/volume_report.html",

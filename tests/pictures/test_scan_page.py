@@ -9,19 +9,18 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.pictures.reports import EVIL, Page, report
+from tests.pictures.reports import EVIL, Page, hostile_page, report
 from usdenoise import METHODS
 from usdenoise.pictures.charts import Chart, ticks
 from usdenoise.pictures.methods_paragraph import methods_paragraph
 from usdenoise.pictures.scan_page import Picture, scan_page
 
 PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
-BAD_FRAME = {"frame": 3, "reason": "", "score": 1.0}
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
 
 
-def page(pictures: Any = (PICTURE,), charts: Any = (NOISE,), **fields: Any) -> Page:
-    return Page(scan_page("x", report(**fields), pictures, charts))
+def page(*remarks: str, **fields: Any) -> Page:
+    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], remarks))
 
 
 def test_the_page_says_what_the_report_says() -> None:
@@ -57,15 +56,7 @@ def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
 
 
 def test_hostile_text_is_shown_and_not_obeyed() -> None:
-    source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
-    fields = {
-        "input": source, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
-        "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
-        "cutoff": {**report()["cutoff"], "reason": EVIL},
-        "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
-    }  # fmt: skip
-    picture = Picture(EVIL, b"", EVIL, EVIL)
-    html = scan_page(EVIL, report(**fields), [picture], [Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)])
+    html = hostile_page(b"")
     shown = Page(html)
     assert shown.all("script") == []
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", html)
@@ -76,9 +67,8 @@ def test_hostile_text_is_shown_and_not_obeyed() -> None:
     assert shown.all("img")[0]["alt"] == visible
     assert any(f"{visible}: 2 points of {visible} over" in chart["aria-label"] for chart in shown.all("svg"))
     # The text opens no element of its own.
-    assert {tag for tag, _ in shown.elements} <= {tag for tag, _ in page(bad_frames=[BAD_FRAME]).elements} | {
-        "ul"
-    }
+    plain = page("a remark", bad_frames=[{"frame": 3, "reason": "", "score": 1.0}])
+    assert {tag for tag, _ in shown.elements} <= {tag for tag, _ in plain.elements}
 
 
 def test_a_page_needs_no_other_file() -> None:
@@ -94,48 +84,33 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
         {"frame": 31, "reason": "interference", "score": 12.34},
         {"frame": 77, "reason": "all zero", "score": None},
     ]
-    shown = Page(scan_page("x", report(bad_frames=bad), [], [], [NOISE], ["the low cutoff 2 is unsure"]))
-    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in shown.text
-    assert "The low cutoff 2 is unsure." in shown.text
-    assert "Nothing doubtful" not in shown.text
-    assert "No bad frame was found." in page(bad_frames=[]).text
-    moved = {**report()["frames"], "sentence": "the image steps by 3.0 pixels"}
-    assert (
-        "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good"
-        in page(frames=moved).text
-    )
-    assert "Frames the image steps by 3.0 pixels." in page(frames=moved).text
+    text = page("the low cutoff 2 is unsure", bad_frames=bad).text
+    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in text
+    assert "The low cutoff 2 is unsure." in text
+    assert "Nothing doubtful" not in text
+    text = page(frames={**report()["frames"], "sentence": "the image steps by 3.0 pixels"}).text
+    assert "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good" in text
+    assert "Frames the image steps by 3.0 pixels. No bad frame was found." in text
     # A sentence is not in both the verdict and the remarks.
-    doubtful = Page(
-        scan_page(
-            "x", report(estimate="poor fit", verdict="some; estimate: poor fit"), [], [], [], ["poor fit"]
-        )
-    )
-    assert "Vessels in 19 % of the image. Poor fit." in doubtful.text
+    text = page("poor fit", estimate="poor fit", verdict="some; estimate: poor fit").text
+    assert "Vessels in 19 % of the image. Poor fit." in text
 
 
 def test_windows_have_ranges_and_curves() -> None:
     block = {**report(), "n_frames": 20}
     blocks = [block, {**block, "low_cutoff": 5, "blood": {**block["blood"], "blood_to_noise_db": None}}]
-    sequence = {
-        "window": 20,
-        "stride": 10,
-        "time": [0.1, 0.2],
-        "time_unit": "s",
-        "worst_block": 1,
-        "blocks": blocks,
-    }
-    shown = page(sequence=sequence)
-    assert "2 windows of 20 frames, one every 10 frames." in shown.text
-    assert "The worst of 2 windows: vessels" in shown.text
-    assert "Clutter components removed 2 to 5 worst window: sure" in shown.text
-    assert "Blood over noise 8.1 dB" in shown.text
-    assert any(
-        "Components removed in each window: 2 points of components over time (s), first 2, last 5"
-        in chart["aria-label"]
-        for chart in shown.all("svg")
-    )
-    assert "The 2 to 5 leading components were removed" in shown.text
+    times = {"window": 20, "stride": 10, "time": [0.1, 0.2], "time_unit": "s"}
+    shown = page(sequence={**times, "worst_block": 1, "blocks": blocks})
+    for words in (
+        "2 windows of 20 frames, one every 10 frames.",
+        "The worst of 2 windows: vessels",
+        "Clutter components removed 2 to 5 worst window: sure",
+        "Blood over noise 8.1 dB",
+        "The 2 to 5 leading components were removed",
+    ):
+        assert words in shown.text
+    curve = "Components removed in each window: 2 points of components over time (s), first 2, last 5"
+    assert any(curve in chart["aria-label"] for chart in shown.all("svg"))
 
 
 @pytest.mark.parametrize(
