@@ -1,5 +1,5 @@
-"""Images and figures of merit that follow from a filtered stack.
+"""Images that follow from a filtered stack, and figures of merit: arrays in, arrays and numbers out.
 
-`power_doppler.py`, `flow.py` (directional power, velocity) and `metrics.py`; all of their functions are imported
-outside.
+`power_doppler` has power Doppler and decibels, `flow` what follows from the Doppler frequency, `metrics` the figures of
+merit. From outside, the functions are imported from these files.
 """
