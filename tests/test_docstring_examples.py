@@ -45,7 +45,10 @@ def home(name: str) -> str:
 OTHERS = {
     "usdenoise.images.metrics",
     "usdenoise.xarray",
-    "usdenoise.stack.data_arrays",
+    "usdenoise.stack.data_array_reading",
+    "usdenoise.stack.dask_rows",
+    "usdenoise.stack.rows",
+    "usdenoise.formats.open_input",
 }
 """Modules that have examples, apart from those of the public names."""
 

@@ -106,7 +106,7 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"window": 1}, "window 1 must be at least 2 frames; change window"),
+        ({"window": 1}, "window 1 must be at least 2; change window"),
         (
             {"window": 20, "stride": 21},
             "stride 21 must be from 1 to the window of 20 frames, .*; change stride",

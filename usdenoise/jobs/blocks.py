@@ -68,7 +68,7 @@ def _whole_stack(
     job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
 ) -> FilteredWindow:
     with clock.stage("load"):
-        check_address_space(source, job)
+        check_address_space(job, source)
         acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
         source.close()
     watcher.loaded(acquisition)

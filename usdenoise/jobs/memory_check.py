@@ -88,17 +88,18 @@ def stack_memory(source: Input, job: Job) -> Memory:
     return memory_on_disk(job.folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
 
 
-def check_address_space(source: Input, job: Job) -> None:
+def check_address_space(job: Job, source: Input | None = None) -> None:
     """Check that a job fits where the address space is limited (``ulimit -v``).
 
-    A BLAS that runs out of addresses ends the process without a message, so this is checked beforehand.
+    A BLAS that runs out of addresses ends the process without a message, and a library for files takes the lack of them
+    for a damaged file, so this is checked before either is used.
 
     Parameters
     ----------
-    source : Input
-        The open acquisition.
     job : Job
         The job.
+    source : Input, optional
+        The open acquisition; by default none, and the bytes of the stack do not count.
 
     Raises
     ------
@@ -109,5 +110,6 @@ def check_address_space(source: Input, job: Job) -> None:
     if math.isinf(limit) or not taken:
         return
     threads = job.options.threads or available_threads()
-    if taken + _bytes_of(source, job) + threads * _THREAD_ADDRESSES > limit:
+    needed = _IDLE_BYTES if source is None else _bytes_of(source, job)
+    if taken + needed + threads * _THREAD_ADDRESSES > limit:
         raise MemoryError

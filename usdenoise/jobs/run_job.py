@@ -14,7 +14,7 @@ from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.blocks import filter_blocks
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import main_content
-from usdenoise.jobs.memory_check import stack_memory
+from usdenoise.jobs.memory_check import check_address_space, stack_memory
 from usdenoise.jobs.page_content import page_of
 from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.progress import Silence, Watcher
@@ -132,6 +132,7 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         files |= product.files(job)
     with Results(job, files, overwrite) as results, ThreadPoolExecutor(1) as drawing:
         watcher.stage("load")
+        check_address_space(job)
         with open_input(job.path, job.reading, job.options.precision) as source:
             digest = source.digest_in_background()
             first = None
