@@ -99,8 +99,7 @@ def test_calls_end_with_the_executor_and_clean_up(tmp_path: Path) -> None:
         running, queued = executor.submit(waiting, tmp_path / "place"), executor.submit(divmod, 17, 5)
         while not (tmp_path / "place").exists():
             time.sleep(0.01)
-        began = time.monotonic()
-    assert time.monotonic() - began < 5
+    # A process that had to be killed would have left it.
     assert not (tmp_path / "place").exists()
     with pytest.raises(ProcessDiedError):
         running.result()
