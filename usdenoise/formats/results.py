@@ -13,6 +13,7 @@ from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab.matlab_carried import carried_variables
 from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.formats.result_content import ResultFile
+from usdenoise.system.signals import uninterrupted
 
 
 def output_suffix(path: Path) -> str:
@@ -37,6 +38,12 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
     content : ResultFile
         What the file holds.
     """
+    # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+    with uninterrupted():
+        _write(path, suffix, content)
+
+
+def _write(path: Path, suffix: str, content: ResultFile) -> None:
     if suffix == ".zarr":
         from usdenoise.formats.zarr.zarr_writing import write_zarr
 

@@ -1,7 +1,6 @@
 """The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
-from usdenoise.system.provenance import record, to_json
-from usdenoise.system.signals import uninterrupted
 
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
@@ -156,11 +153,8 @@ def save(
     shape = stack.shape_in(stack.spatial_axes)
     # The images of a result for a DataArray have the dimensions of the input.
     images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
-    source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
-    provenance = to_json(record(None, asdict(result.options), source))
-    return write_one_file(
-        Path(path), _stack_content(result, images, provenance, compression=compression), overwrite
-    )
+    content = _stack_content(result, images, result.provenance, compression=compression)
+    return write_one_file(Path(path), content, overwrite)
 
 
 def check_suffix(path: Path) -> None:
@@ -179,8 +173,6 @@ def write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:
     """Write a result file in the format of its suffix, whole or not at all, and return its path."""
     with OutputFolder(path.parent, overwrite) as outputs:
         waiting = outputs.reserve(path.name)
-        # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
-        with uninterrupted():
-            write_result(waiting, path.suffix.lower(), content)
+        write_result(waiting, path.suffix.lower(), content)
         outputs.commit()
     return path

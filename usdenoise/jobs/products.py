@@ -174,7 +174,7 @@ def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
-NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
+_NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
 """Keys of the films and of the NIfTI files, and the ends of the names of these. BIDS calls power Doppler pwd."""
 
 
@@ -184,7 +184,7 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
     if output.movie is not None:
         named[_FILM_KEYS[name]] = f"{name}.{output.movie}"
     if output.nifti:
-        key, ending = _NIFTI_KEYS[name], NIFTI_ENDINGS[name]
+        key, ending = _NIFTI_KEYS[name], _NIFTI_ENDINGS[name]
         if job.bids is not None and ending != "pwd":
             # BIDS has no suffix for the blood map.
             ending = f"desc-{ending}_pwd"

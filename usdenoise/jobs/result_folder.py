@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from usdenoise.formats.file_state import size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
@@ -16,7 +15,7 @@ others."""
 
 
 class Results:
-    """The results of a job while they are made.
+    """The results of a job while they are made: the names of all files are reserved at once.
 
     Parameters
     ----------
@@ -24,44 +23,26 @@ class Results:
         The job.
     files : mapping
         Key -> end of the name of each file besides the page and the report.
-    overwrite : bool
-        Whether existing results may be replaced.
+    folder : OutputFolder
+        The folder of the job, within its context.
 
     Attributes
     ----------
     pictures : dict
         Encoded pictures by their keys, also those for the page alone.
+
+    Raises
+    ------
+    OutputError
+        If a file exists and may not be replaced.
     """
 
-    def __init__(self, job: Job, files: Mapping[str, str], overwrite: bool) -> None:
+    def __init__(self, job: Job, files: Mapping[str, str], folder: OutputFolder) -> None:
         self.job = job
         self.pictures: dict[str, bytes] = {}
-        self._files = {**files, **({PAGE: "report.html"} if job.output.html else {}), REPORT: "report.json"}
-        self._folder = OutputFolder(job.folder, overwrite)
-        self._places: dict[str, Path] = {}
-
-    def __enter__(self) -> Self:
-        """Reserve the names of all files.
-
-        Raises
-        ------
-        OutputError
-            If a file exists and may not be replaced, or the folder cannot be written.
-        """
-        folder = self._folder.__enter__()
-        try:
-            self._places = {
-                key: folder.reserve(f"{self.job.stem}_{ending}") for key, ending in self._files.items()
-            }
-        except BaseException as error:
-            folder.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._folder.__exit__(kind, error, trace)
+        self._folder = folder
+        endings = {**files, **({PAGE: "report.html"} if job.output.html else {}), REPORT: "report.json"}
+        self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
 
     def has(self, key: str) -> bool:
         """Return whether a file of this key is among the results."""

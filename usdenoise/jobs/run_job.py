@@ -10,6 +10,7 @@ from usdenoise.errors import check_path
 from usdenoise.formats.bids import bids_name, describe_derivative
 from usdenoise.formats.layout import IN_MEMORY
 from usdenoise.formats.open_input import open_input
+from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.blocks import filter_blocks
 from usdenoise.jobs.job import Job, StageClock
@@ -26,7 +27,6 @@ from usdenoise.options.job_options import Display, Output
 from usdenoise.pictures.figures import load_libraries
 from usdenoise.system.memory import PrivatePeak, release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
-from usdenoise.system.signals import uninterrupted
 
 
 def run(
@@ -130,7 +130,8 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     files = {main: f"{main}{suffix}"}
     for product in PRODUCTS:
         files |= product.files(job)
-    with Results(job, files, overwrite) as results, ThreadPoolExecutor(1) as drawing:
+    with OutputFolder(job.folder, overwrite) as folder, ThreadPoolExecutor(1) as drawing:
+        results = Results(job, files, folder)
         watcher.stage("load")
         check_address_space(job)
         with open_input(job.path, job.reading, job.options.precision) as source:
@@ -157,9 +158,7 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
             parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
             provenance = to_json(record(job.command, parameters, input_record))
-            # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
-            with uninterrupted():
-                write_result(results.place(main), suffix, main_content(series, job, provenance))
+            write_result(results.place(main), suffix, main_content(series, job, provenance))
             for picture in drawn:
                 picture.result()
         report = report_of(series, results, input_record, clock, peak)

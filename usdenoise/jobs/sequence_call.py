@@ -13,9 +13,9 @@ from usdenoise.errors import OptionError
 from usdenoise.formats.open_input import open_input
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.series import BlockSource, Series
-from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
-from usdenoise.recipe.denoise import as_acquisition
+from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import LONG_NAMES
 from usdenoise.recipe.windows import (
     FilteredWindow,
@@ -135,11 +135,7 @@ def sequence(
     >>> images.power_doppler.shape, images.time.tolist(), images.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
-    if options is not None and (preset is not None or given):
-        raise OptionError(
-            "options holds all options; leave out the preset and single options, or set them in options"
-        )
-    chosen = make_options(preset, **given) if options is None else options
+    chosen = chosen_options(preset, options, given)
     # The checks of a window are those of a job's.
     Output(window=window, stride=stride)
     with _opened(source, axes, dict(reading or {}), chosen) as stack:

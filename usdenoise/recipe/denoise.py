@@ -101,7 +101,7 @@ def denoise(
     True
     """
     stack = as_acquisition(acquisition, axes)
-    chosen = _chosen_options(preset, options, given)
+    chosen = chosen_options(preset, options, given)
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
@@ -172,9 +172,25 @@ def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acqui
     return stack
 
 
-def _chosen_options(
+def chosen_options(
     preset: str | None, options: DenoiseOptions | None, given: dict[str, Any]
 ) -> DenoiseOptions:
+    """Return all options at once, or those of a preset with single ones.
+
+    Parameters
+    ----------
+    preset : str or None
+        Name of a preset.
+    options : DenoiseOptions or None
+        All options; then neither a preset nor single options may be given.
+    given : dict
+        Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
+
+    Raises
+    ------
+    OptionError
+        If both are given, or an option cannot be.
+    """
     if options is None:
         return make_options(preset, **given)
     single = [*(["preset"] if preset is not None else []), *given]

@@ -158,13 +158,13 @@ class DenoiseResult:
             "rank": self.options.rank,
             "cutoff": self.cutoff_sentence,
             "verdict": self.verdict,
-            "usdenoise_provenance": self._provenance(),
+            "usdenoise_provenance": self.provenance,
         }
         return import_xarray().Dataset({stack.name: self._stack(), **arrays}, attrs=attributes)
 
     def _stack(self) -> Any:
         made = self.acquisition.to_xarray()
-        made.attrs["usdenoise_provenance"] = self._provenance()
+        made.attrs["usdenoise_provenance"] = self.provenance
         return made
 
     def _velocity(self) -> Any:
@@ -175,7 +175,7 @@ class DenoiseResult:
     def _image(self, name: str, values: Any, about: dict[str, str]) -> Any:
         stack = self.acquisition
         attributes = {"units": about["unit"], "long_name": LONG_NAMES[name], "formula": about["formula"]}
-        attributes["usdenoise_provenance"] = self._provenance()
+        attributes["usdenoise_provenance"] = self.provenance
         return to_data_array(np.asarray(values), stack, stack.spatial_axes, name, attributes)
 
     def _unobserved(self) -> Any:
@@ -188,7 +188,9 @@ class DenoiseResult:
             missing, stack, stack.axes, "unobserved", {"long_name": LONG_NAMES["unobserved"]}
         )
 
-    def _provenance(self) -> str:
+    @property
+    def provenance(self) -> str:
+        """What made the result, as JSON text."""
         stack = self.acquisition
         source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
         return to_json(record(None, asdict(self.options), source))
