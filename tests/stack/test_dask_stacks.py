@@ -17,7 +17,7 @@ import usdenoise
 from tests.components.test_extension import with_gaps
 from usdenoise.components import extension
 from usdenoise.errors import InputError, OptionError
-from usdenoise.recipe import first_look
+from usdenoise.recipe import checked_rows
 from usdenoise.stack import chunk_grid
 
 CHUNKINGS = {"whole": (120, 40, 32), "frames": (7, 40, 32), "pixels": (120, 7, 9), "both": (50, 13, 32)}
@@ -156,7 +156,7 @@ def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
 def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, refits, coarse):
     """A look, two for each refit to all pixels, the residual, and the residual with cutoffs by place."""
     monkeypatch.setattr(extension, "COARSE_PIXELS", coarse)
-    monkeypatch.setattr(first_look, "COARSE_PIXELS", coarse)
+    monkeypatch.setattr(checked_rows, "COARSE_PIXELS", coarse)
     reads = Counter()
 
     def read(block, block_info=None):

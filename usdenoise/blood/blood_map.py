@@ -10,8 +10,8 @@ from usdenoise.blood.blood_background import (
     NEGLIGIBLE,
     TINY,
     Background,
-    NoiseLevels,
     measure_background,
+    measure_noise,
 )
 from usdenoise.blood.channels import PIXELS_A_BLOCK, to_channels, to_lags
 from usdenoise.blood.clutter_projection import ClutterProjection
@@ -49,15 +49,14 @@ class BloodMap:
     reproducibility: float | None
 
 
-def estimate_blood(
+def map_blood(
     lag_sums: LagSums,
     projection: ClutterProjection,
-    noise: NoiseLevels,
     grid: Neighbourhood,
     executor: Executor,
     with_halves: bool = True,
 ) -> BloodMap:
-    """Return the blood and the noise power of each pixel of a filtered stack.
+    """Measure the noise of a filtered stack, and return its blood map.
 
     The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
     clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
@@ -77,8 +76,6 @@ def estimate_blood(
         Lagged products of the filtered stack.
     projection : ClutterProjection
         The clutter filter.
-    noise : NoiseLevels
-        The noise.
     grid : Neighbourhood
         Shape of the image; pixels in the order of the Casorati matrix.
     executor : Executor
@@ -87,6 +84,7 @@ def estimate_blood(
         Whether the maps of two halves are made and compared; by default True.
     """
     is_complex = lag_sums.is_complex
+    noise = measure_noise(lag_sums, projection, grid, executor)
     white = projection.white if is_complex else projection.white.real
 
     def channels(halves: slice) -> NDArray[np.float64]:

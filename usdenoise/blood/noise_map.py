@@ -1,4 +1,7 @@
-"""The noise power of every pixel, from the Doppler frequencies at which its surroundings have no blood."""
+"""The noise power of every pixel, from the Doppler frequencies at which its surroundings have no blood.
+
+The noise level of an entry, one number for the estimate, is in :mod:`usdenoise.linalg.noise_spectrum`.
+"""
 
 from typing import Any
 

@@ -59,7 +59,7 @@ def remove_clutter(
     lags : LagSums
         Lagged products of the residual.
     """
-    further = None if cutoffs is None else cutoffs.change(model)
+    further = None if cutoffs is None else cutoffs.correction(model)
     return rows.subtract(model.band(0, low), n_lags, further)
 
 
@@ -103,4 +103,6 @@ def keep_band(
     first = min(cutoffs.first, band.low)
     left, right_h = model.band(first, band.high)
     kept = left * (1 - cutoffs.shares(first, band.high)), right_h
-    return residual.fill(kept, cutoffs.change(model) if band.keeps_residual else None, band.keeps_residual)
+    return residual.fill(
+        kept, cutoffs.correction(model) if band.keeps_residual else None, band.keeps_residual
+    )

@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from usdenoise.blood.blood_background import measure_noise
-from usdenoise.blood.blood_map import BloodMap, estimate_blood
+from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, clutter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import shows_blood
 from usdenoise.clutter.lattice import Lattice
 from usdenoise.clutter.local_cutoffs import LocalCutoffs, local_cutoffs
-from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.rows import Rows
 
@@ -61,29 +58,3 @@ def filter_by_place(
         used=rows.used,
     )
     return by_place, cutoffs
-
-
-def map_blood(
-    lags: LagSums,
-    projection: ClutterProjection,
-    grid: Neighbourhood,
-    executor: Executor,
-    with_halves: bool = True,
-) -> BloodMap:
-    """Measure the noise of a filtered stack, and return its blood map.
-
-    Parameters
-    ----------
-    lags : LagSums
-        Lagged products of the filtered stack.
-    projection : ClutterProjection
-        The effect of the filter.
-    grid : Neighbourhood
-        Shape of the image.
-    executor : Executor
-        Makes several maps at the same time.
-    with_halves : bool
-        Whether the maps of two halves of the frames are compared; by default True.
-    """
-    noise = measure_noise(lags, projection, grid, executor)
-    return estimate_blood(lags, projection, noise, grid, executor, with_halves)

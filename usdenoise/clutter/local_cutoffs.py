@@ -64,8 +64,8 @@ class LocalCutoffs:
             shares[:, begin - low : end - low] = self.taken[:, begin - self.first : end - self.first]
         return shares
 
-    def change(self, model: LowRank) -> Product:
-        """Return what is taken out in addition to the components [0, low) of a model, or less than them."""
+    def correction(self, model: LowRank) -> Product:
+        """Return C and D^H for which C D^H is the clutter by place minus the components [0, low) of a model."""
         near, near_h = model.band(self.first, self.stop)
         more = self.taken.copy()
         more[:, : self.low - self.first] -= 1

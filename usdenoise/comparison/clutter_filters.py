@@ -2,7 +2,7 @@
 
 To add a clutter filter, write a function from :class:`usdenoise.comparison.work.Work` to
 :class:`usdenoise.comparison.work.Filtered` and give it a row. A filter with components returns
-:func:`usdenoise.comparison.work.keep_band` of them.
+:func:`usdenoise.comparison.work.keep_shared_band` of them.
 """
 
 from collections.abc import Callable, Mapping

@@ -20,7 +20,7 @@ from usdenoise.formats.scratch import write_array
 from usdenoise.formats.truth import Truth
 from usdenoise.images import metrics
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.first_look import STORAGE
+from usdenoise.recipe.checked_rows import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.precision import checked_conversion

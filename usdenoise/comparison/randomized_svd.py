@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.work import Filtered, Work, keep_band
+from usdenoise.comparison.work import Filtered, Work, keep_shared_band
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.gram_matrices import normal_product
 from usdenoise.linalg.low_rank import LowRank
@@ -22,7 +22,7 @@ def run_rsvd(work: Work) -> Filtered:
         rank = min(work.number("rank"), *rows.shape)
         model = randomized_svd(rows.values, rank, executor, rng, **work.parameters)
         passes = work.parameters["power_iterations"] + 1
-        return keep_band(work, rows, model, note=f"{passes} passes over all entries")
+        return keep_shared_band(work, rows, model, note=f"{passes} passes over all entries")
 
 
 def randomized_svd(

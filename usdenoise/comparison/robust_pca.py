@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.work import Filtered, Work, keep_band
+from usdenoise.comparison.work import Filtered, Work, keep_shared_band
 from usdenoise.errors import DivergedError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.gram_matrices import frame_gram
@@ -32,7 +32,7 @@ def run_rpca(work: Work) -> Filtered:
         rows = work.rows(executor, missing=True)
         found = robust_pca(rows.values, executor, observed=rows.observed, **work.parameters)
         note = f"mismatch {found.mismatch:.1e}" + ("" if found.converged else ", not converged")
-        return keep_band(work, rows, found.low_rank, iterations=found.iterations, note=note)
+        return keep_shared_band(work, rows, found.low_rank, iterations=found.iterations, note=note)
 
 
 @dataclass(frozen=True)

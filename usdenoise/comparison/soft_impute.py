@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.comparison.work import Filtered, Work, keep_band
+from usdenoise.comparison.work import Filtered, Work, keep_shared_band
 from usdenoise.completion.identifiability import check_rank
 from usdenoise.completion.preconditioners import damped_inverse
 from usdenoise.completion.problem import CompletionProblem, Evaluation, Factors
@@ -52,7 +52,7 @@ def run_soft_impute(work: Work) -> Filtered:
         # On a random sample of fraction p the penalty lowers every singular value by penalty / p.
         shrunk = found.low_rank
         model = LowRank(shrunk.left, shrunk.singular_values + penalty / sample.density, shrunk.right)
-        return keep_band(
+        return keep_shared_band(
             work,
             rows,
             model,

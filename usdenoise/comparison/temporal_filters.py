@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import filter_projection
-from usdenoise.clutter.blood_by_place import map_blood
 from usdenoise.comparison.work import Filtered, Work
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor

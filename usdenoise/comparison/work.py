@@ -14,8 +14,8 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
-from usdenoise.recipe.first_look import first_look
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.rows import ArrayRows
 from usdenoise.stack.sampling import HELD_OUT_FRACTION
@@ -112,7 +112,7 @@ class Work:
             Whether the filter can fill unobserved entries; otherwise they raise an InputError.
         """
         options = DenoiseOptions(precision=self.settings.precision)
-        rows, _ = first_look(self.stack, options, executor, in_place=True)
+        rows, _ = checked_rows(self.stack, options, executor, in_place=True)
         assert isinstance(rows, ArrayRows)
         if rows.n_unobserved and not missing:
             raise InputError(
@@ -161,7 +161,7 @@ class Filtered:
     curve: tuple[tuple[int, float, float], ...] = ()
 
 
-def keep_band(work: Work, rows: ArrayRows, model: LowRank, **figures: Any) -> Filtered:
+def keep_shared_band(work: Work, rows: ArrayRows, model: LowRank, **figures: Any) -> Filtered:
     """Keep the shared band of a low-rank estimate, as `usdenoise run` does, in the memory of the rows.
 
     Parameters

@@ -119,9 +119,7 @@ def read_factors(path: Path, allow_external: bool = False) -> StoredFactors:
             f"the factors in {path} do not fit one another; "
             "write them again with usdenoise run --keep-factors"
         )
-    metadata = with_options(
-        values, sources, others, axes=None, guessed_axes="", frame_rate_hz=None, spacing_mm=None
-    )
+    metadata = with_options(values, sources, others)
     stack = about["stack"]
     name = stack.decode("utf-8", errors="replace") if isinstance(stack, bytes) else str(stack)
     low, high = (int(edge) for edge in band)

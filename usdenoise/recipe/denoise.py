@@ -19,8 +19,8 @@ from usdenoise.errors import OptionError
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
-from usdenoise.recipe.first_look import first_look
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
 from usdenoise.recipe.result import DenoiseResult, LabelledResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
@@ -105,7 +105,7 @@ def denoise(
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
-        rows, energy = first_look(stack, chosen, executor, in_place)
+        rows, energy = checked_rows(stack, chosen, executor, in_place)
         shape = stack.shape_in(canonical_axes(stack.spatial_axes))
         frames = check_frames(rows, energy, shape, chosen)
         rows = frames.rows

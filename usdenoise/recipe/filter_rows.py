@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_map import BloodMap
+from usdenoise.blood.blood_map import BloodMap, map_blood
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.band import Band, keep_band, remove_clutter
-from usdenoise.clutter.blood_by_place import filter_by_place, map_blood
+from usdenoise.clutter.blood_by_place import filter_by_place
 from usdenoise.frames.filling import interpolated
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.rows import Rows

@@ -110,12 +110,6 @@ def pick(chunk: NDArray[Any], rows: NDArray[np.intp]) -> tuple[NDArray[Any]]:
     return (chunk[rows].copy(),)
 
 
-def observed_entries(chunk: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which entries are observed."""
-    finite: NDArray[np.bool_] = np.isfinite(chunk)
-    return finite
-
-
 def project(chunk: NDArray[Any], right: NDArray[Any], excluded: NDArray[np.bool_] | None) -> NDArray[Any]:
     """Return M V over the frames of a chunk, with 0 for unobserved entries."""
     projected: NDArray[Any] = observed_part(chunk, excluded)[0] @ right

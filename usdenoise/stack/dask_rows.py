@@ -128,7 +128,7 @@ class DaskRows(Rows):
         return left, squares, np.concatenate(moments.sums_over_pixels(), axis=1)
 
     def lag_sums(self, n_lags: int, minus: Product, rows: NDArray[np.intp]) -> LagSums:
-        """Return the lagged products of some rows of M - A B^H, of those of all: a chunk is made as a whole."""
+        """Return the lagged products of some rows of M - A B^H. Those of all rows are made: a chunk is made as a whole."""
         grid = _subtracted(self.grid, minus)
         return self._measured(grid, grid, n_lags)[1].rows(rows)
 
@@ -292,7 +292,7 @@ def _observed_bits(grid: ChunkGrid, shape: tuple[int, int], missing: NDArray[np.
     """Return the bit mask of the observed entries; only groups with unobserved entries are looked at again."""
     bits = pack(np.ones((1, shape[1]), bool)).repeat(shape[0], axis=0)
     gappy = grid.select([group for group, pixels in enumerate(grid.pixels) if missing[pixels].any()])
-    masks = gappy.map(chunk_functions.observed_entries, lambda group, part: ())
+    masks = gappy.map(np.isfinite, lambda group, part: ())
     parts: list[NDArray[np.bool_]] = []
     for group, part, observed in masks.make([len(pixels) for pixels in gappy.pixels]):
         parts.append(observed)

@@ -50,9 +50,7 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
             "call them time, z, x and y"
         )
     given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    return with_options(
-        values, sources, others, axes=given, guessed_axes="", frame_rate_hz=None, spacing_mm=None
-    )
+    return with_options(values, sources, others, axes=given)
 
 
 def from_data_array(data: Any, axes: str | None = None) -> Acquisition:

@@ -210,10 +210,10 @@ def with_options(
     sources: dict[str, str],
     attributes: Mapping[str, Any],
     *,
-    axes: str | None,
-    guessed_axes: str,
-    frame_rate_hz: float | None,
-    spacing_mm: tuple[float, ...] | None,
+    axes: str | None = None,
+    guessed_axes: str = "",
+    frame_rate_hz: float | None = None,
+    spacing_mm: tuple[float, ...] | None = None,
 ) -> Metadata:
     """Return the metadata of a stack: the user's options first, then the values of the file, then a guess.
 

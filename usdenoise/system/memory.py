@@ -3,12 +3,11 @@
 import ctypes
 import math
 import re
+import resource
 import sys
 import threading
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 _WATCH_S = 0.02
 """Time in s between two looks at the memory."""
@@ -38,9 +37,9 @@ def available_bytes(root: Path = Path("/")) -> float:
     return min(system, _group_bytes(root))
 
 
-def resident_bytes(pid: int | None) -> int:
+def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process in bytes, 0 where the system does not say."""
-    return 0 if pid is None else _statm_bytes(pid, _RESIDENT)
+    return _statm_bytes(pid, _RESIDENT)
 
 
 def address_space_bytes() -> int:
@@ -50,8 +49,6 @@ def address_space_bytes() -> int:
 
 def address_space_limit() -> float:
     """Return the limit on the address space of this process (``ulimit -v``) in bytes, infinite without one."""
-    if (resource := _resource()) is None:
-        return math.inf
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return math.inf if limit == resource.RLIM_INFINITY else float(limit)
 
@@ -62,8 +59,6 @@ def peak_memory_bytes() -> int:
     peak = re.search(r"^VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
     if peak is not None:
         return int(peak[1]) * 1024
-    if (resource := _resource()) is None:
-        return 0
     largest = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     return largest if sys.platform == "darwin" else largest * 1024
 
@@ -120,16 +115,7 @@ def _group_bytes(root: Path) -> float:
 
 def _statm_bytes(pid: int | str, column: int) -> int:
     columns = _text(Path(f"/proc/{pid}/statm")).split()
-    resource = _resource()
-    return int(columns[column]) * int(resource.getpagesize()) if resource and columns else 0
-
-
-def _resource() -> Any | None:
-    """Return the module resource, which Windows does not have."""
-    try:
-        return import_module("resource")
-    except ImportError:
-        return None
+    return int(columns[column]) * resource.getpagesize() if columns else 0
 
 
 def _text(path: Path) -> str:

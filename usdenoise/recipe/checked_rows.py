@@ -1,4 +1,4 @@
-"""The first look at a stack: its rows, in memory or in the chunks of a Dask array, and their energy."""
+"""The rows of a stack, in memory or in the chunks of a Dask array, after a check of all entries, and their energy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ IN_MEMORY = (("method", "svd", "another method"), ("refit", "none", "'all'"))
 """Options whose value needs the whole stack in memory, and what to choose for a Dask array instead."""
 
 
-def first_look(
+def checked_rows(
     stack: Acquisition, options: DenoiseOptions, executor: Executor, in_place: bool
 ) -> tuple[Rows, NDArray[np.float64]]:
     """Return the rows of a stack, without the entries that are not finite, and their energy.
