@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.reference import loops, planted_loops
+from tests.reference import loops
 from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.conventions import Convention
 from usdenoise.experiments.problems import OneBitLoss, PhaseLoss, PlantedProblem, SensingLoss
@@ -59,48 +59,6 @@ def test_sensing_equals_the_sum_over_measurements(dtype, scale):
     assert np.abs(evaluation.gradients[0] - gradient).max() <= 1e-12 * np.abs(gradient).max()
 
 
-def test_phase_retrieval_is_sensing_with_rank_one_matrices():
-    loss, x = phase(np.random.default_rng(4), np.complex128)
-    matrices = np.einsum("ki,kj->kij", loss.vectors, loss.vectors.conj())
-    value, gradient = loops.sensing_value_and_gradient(x, matrices, loss.measurements)
-    evaluation = PlantedProblem(loss, np.eye(N)).evaluate((x,))
-    assert evaluation.value == pytest.approx(value, rel=1e-12)
-    assert np.abs(evaluation.gradients[0] - gradient).max() <= 1e-12 * np.abs(gradient).max()
-
-
-def test_symmetric_and_general_matrices_give_the_same_gradient_of_f():
-    loss, x = sensing(np.random.default_rng(9), np.float64)
-    symmetric = SensingLoss((loss.matrices + np.swapaxes(loss.matrices, 1, 2)) / 2, loss.measurements)
-    general, other = (PlantedProblem(one, np.eye(N)).evaluate((x,)) for one in (loss, symmetric))
-    assert other.value == pytest.approx(general.value, rel=1e-13)
-    assert np.allclose(other.gradients[0], general.gradients[0], rtol=0, atol=1e-12)
-    # 4/m sum_i (<A_i, X X^T> - y_i) A_i X.
-    off = np.einsum("kij,ij->k", symmetric.matrices, x @ x.T) - loss.measurements
-    four = 4 / MEASUREMENTS * np.einsum("k,kij->ij", off, symmetric.matrices) @ x
-    assert np.allclose(general.gradients[0], four, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("make", [sensing, one_bit, phase])
-def test_equal_factors_have_half_the_gradient_of_f_and_stay_equal(make):
-    loss, x = make(np.random.default_rng(10), np.complex128)
-    of_x = PlantedProblem(loss, np.eye(N)).evaluate((x,))
-    both = PlantedProblem(loss, np.eye(N), Convention.OF_BOTH_SYMMETRIC)
-    evaluation = both.evaluate(both.start(x))
-    assert evaluation.value == pytest.approx(of_x.value, rel=1e-13)
-    for gradient in evaluation.gradients:
-        assert np.allclose(gradient, of_x.gradients[0] / 2, rtol=1e-12, atol=1e-12)
-
-
-def test_general_matrices_move_the_two_factors_apart():
-    loss, x = sensing(np.random.default_rng(11), np.float64)
-    problem = PlantedProblem(loss, np.eye(N), Convention.OF_BOTH_GENERAL)
-    first, second = problem.evaluate(problem.start(x)).gradients
-    _, gradient = planted_loops.sensing_gradient(x @ x.T, loss.matrices, loss.measurements)
-    assert np.allclose(first, gradient @ x, rtol=1e-12)
-    assert np.allclose(second, gradient.T @ x, rtol=1e-12)
-    assert np.abs(first - second).max() > 0.1 * np.abs(first).max()
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("make", [sensing, one_bit, phase])
 def test_squared_residuals_add_up_to_the_loss(make, dtype):
@@ -116,13 +74,6 @@ def test_measurements_of_a_difference_are_differences_of_residuals(make):
     first, second = x @ x.conj().T, np.eye(N) + 0j
     expected = loss.residuals(first) - loss.residuals(second)
     assert np.allclose(loss.measure(first - second), expected, rtol=0, atol=1e-12)
-
-
-def test_one_bit_loss_is_the_likelihood_less_its_smallest_value():
-    loss, x = one_bit(np.random.default_rng(5), np.float64)
-    fractions = 1 / (1 + np.exp(-loss.log_odds))
-    expected = loops.one_bit_loss(x @ x.T, fractions) - loops.one_bit_loss(loss.log_odds, fractions)
-    assert loss.evaluate(x @ x.T)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_one_bit_loss_keeps_its_digits_near_a_perfect_fit():

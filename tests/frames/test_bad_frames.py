@@ -10,7 +10,7 @@ from tests.reference.matrices import casorati_matrix
 from usdenoise import denoise
 from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import OptionError
-from usdenoise.frames.bad_frames import _outliers
+from usdenoise.frames.bad_frames import find_bad_frames
 from usdenoise.images.flow import directional_power, doppler_frequency, signed_power
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
@@ -70,14 +70,15 @@ def test_misfits_equal_the_regression_of_each_frame_on_all_others():
     rng = np.random.default_rng(2)
     matrix = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 40)) + 0.1 * rng.standard_normal((60, 40))
     matrix[:, 7] += rng.standard_normal(60)
-    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    rows = casorati_matrix(matrix)
+    subset = draw_pixel_subset(rows, np.random.default_rng(0))
     ridge = subset.n_pixels * subset.noise_rms**2
     misfits = []
     for t in range(40):
         others = np.delete(matrix, t, axis=1)
         weights = np.linalg.solve(others.T @ others + ridge * np.eye(39), others.T @ matrix[:, t])
         misfits.append(np.sum((matrix[:, t] - others @ weights) ** 2))
-    found = _outliers(subset)
+    found = find_bad_frames(rows, "auto", 0, np.zeros((40, 2)))[0].bad
     assert [bad.frame for bad in found] == [7]
     assert found[0].score == pytest.approx(10 * np.log10(misfits[7] / np.median(misfits)), abs=0.05)
 

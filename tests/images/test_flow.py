@@ -8,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from usdenoise.errors import OptionError
 from usdenoise.images.flow import axial_velocity, directional_power, doppler_frequency, flow_images
-from usdenoise.images.metrics import correlation
 from usdenoise.images.power_doppler import decibels, power_doppler
 from usdenoise.stack.acquisition import Acquisition
 
@@ -41,13 +40,6 @@ def test_decibels_of_zeros():
 def test_decibels_do_not_depend_on_scale(power, scale):
     if power.max() > 1e-200:
         assert np.allclose(decibels(power), decibels(power * scale), atol=1e-3)
-
-
-def test_correlation_by_hand():
-    assert correlation(np.array([1.0, 2, 3]), np.array([2.0, 4, 6])) == pytest.approx(1)
-    assert correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
-    assert correlation(np.array([1.0, 0, 0, 0]), np.array([0.0, 1, 0, 0])) == pytest.approx(-1 / 3)
-    assert correlation(np.ones(3), np.arange(3)) == 0.0
 
 
 def tones(frames, *frequencies):

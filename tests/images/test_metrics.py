@@ -64,6 +64,7 @@ def test_auc_by_hand():
 def test_correlation_by_hand():
     assert metrics.correlation(np.array([1, 2, 3.0]), np.array([2, 4, 6.0])) == pytest.approx(1)
     assert metrics.correlation(np.array([1, 2, 3.0]), np.array([1, 2, 1.0])) == pytest.approx(0)
+    assert metrics.correlation(np.array([1, 0, 0, 0.0]), np.array([0, 1, 0, 0.0])) == pytest.approx(-1 / 3)
     assert metrics.correlation(np.array([1, 2, 3.0]), np.ones(3)) == 0
 
 

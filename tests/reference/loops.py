@@ -61,11 +61,6 @@ def sensing_value_and_gradient(X, matrices, measurements):
     return value / len(measurements), gradient / len(measurements)
 
 
-def one_bit_loss(M, fractions):
-    """Negative log-likelihood of fractions of ones under the logistic function of M."""
-    return np.sum(np.log(1 + np.exp(M)) - fractions * M)
-
-
 def lag_sums(rows, n_lags, edges):
     """Sum of x[t + l] conj(x[t]) by half, row and lag; quarters 0 and 2 of the columns t are half 0."""
     n = rows.shape[1]
