@@ -1,5 +1,6 @@
 """An input that is truncated or written while it is read: one sentence, and no file is left."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,9 @@ import pytest
 
 from tests.batch.shared import QUICK, environment
 from tests.jobs.inputs import WRITERS, write_autc, write_echoframe, write_npy
+from usdenoise.errors import InputError
+from usdenoise.jobs.progress import Silence
+from usdenoise.jobs.run_job import run
 
 ONE_FILE = {"npy": write_npy, "AUTC": write_autc, "EchoFrame": write_echoframe}
 
@@ -90,3 +94,18 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
         process.stderr.splitlines()[-1],
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_stack_that_changes_while_it_is_read_is_not_filtered(tmp_path: Path) -> None:
+    path, stages = write_npy(tmp_path), []
+
+    class Changing(Silence):
+        def stage(self, name: str) -> None:
+            stages.append(name)
+
+        def read(self, done: int, total: int) -> None:
+            os.utime(path, ns=(7, 7))
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        run(path, tmp_path / "out", reading={"axes": "txz"}, watcher=Changing())
+    assert stages == ["load"]

@@ -1,11 +1,16 @@
 """Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import Candidate, shape_text
+from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, joined, paired, without_axes
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import StoredForm
 
 Found = Mapping[str, tuple[Any, str]]
@@ -97,6 +102,62 @@ class Contents:
     every: Mapping[str, str] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
     find: Callable[[str], tuple[StoredArray, Found] | None] = lambda name: None
+
+
+Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
+"""Opens an acquisition, lists its contents, and notes the other files that it is read from."""
+
+
+def guarded(what: str) -> Callable[[Opener], Opener]:
+    """Return a decorator: any error of a library while a file is opened or read becomes an InputError.
+
+    Errors of what else is done while the file is open pass unchanged.
+
+    Parameters
+    ----------
+    what : str
+        Rest of the message, as for :func:`usdenoise.formats.damage.guard`.
+    """
+
+    def decorate(opener: Opener) -> Opener:
+        @contextmanager
+        def open_guarded(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+            with ExitStack() as opened:
+                with guard(path, what):
+                    contents = opened.enter_context(opener(path, how, others))
+                yield _read_guarded(contents, path, what)
+
+        return open_guarded
+
+    return decorate
+
+
+def _read_guarded(contents: Contents, path: Path, what: str) -> Contents:
+    while_reading = guard(path, what)
+
+    def array_guarded(array: StoredArray) -> StoredArray:
+        return replace(array, read=while_reading(array.read))
+
+    def stack_guarded(stack: Stack) -> Stack:
+        return replace(
+            stack,
+            array=array_guarded(stack.array),
+            metadata=while_reading(stack.metadata),
+            check=while_reading(stack.check),
+        )
+
+    @while_reading
+    def look_up(name: str) -> Stack | None:
+        stack = contents.look_up(name)
+        return None if stack is None else stack_guarded(stack)
+
+    @while_reading
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        found = contents.find(name)
+        return None if found is None else (array_guarded(found[0]), found[1])
+
+    stacks = tuple(stack_guarded(stack) for stack in contents.stacks)
+    return replace(contents, stacks=stacks, look_up=look_up, find=find)
 
 
 def describe_array(array: StoredArray) -> str:

@@ -2,18 +2,12 @@
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 
 from usdenoise.errors import InputError, UnreadableError, check_path
-from usdenoise.formats.contents import Contents
+from usdenoise.formats.contents import Opener
 from usdenoise.formats.damage import readable
-from usdenoise.formats.input_files import OtherFiles
-from usdenoise.options.reading_options import ReadOptions
-
-Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
@@ -34,7 +28,7 @@ def opener(path: Path) -> Opener:
     -------
     callable
         Takes the path, the :class:`ReadOptions` and the :class:`OtherFiles`, and returns a context manager that gives
-        the :class:`Contents`.
+        the :class:`usdenoise.formats.contents.Contents`.
 
     Raises
     ------

@@ -19,9 +19,10 @@ from usdenoise.formats.contents import (
     Stack,
     arranged,
     describe_array,
+    guarded,
     stacks_of,
 )
-from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much, guard
+from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.input_files import OtherFiles
@@ -31,6 +32,7 @@ from usdenoise.options.reading_options import ReadOptions
 _DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
+@guarded(_DAMAGED)
 @contextmanager
 def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npy file, whose one array is read only where it is used.
@@ -51,19 +53,19 @@ def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
     InputError
         If the file is damaged, or holds less than its header claims.
     """
-    with guard(path, _DAMAGED):
-        with path.open("rb") as file:
-            shape, fortran, dtype = _header(file)
-            offset = file.tell()
-        every = {"iq": _in_words(shape, dtype)}
-        stack: Stack | None = None
-        if not dtype.hasobject and not dtype.names:
-            _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
-            if math.prod(shape):
-                stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), how.n_axes)
-        yield Contents("NumPy .npy", () if stack is None else (stack,), every)
+    with path.open("rb") as file:
+        shape, fortran, dtype = _header(file)
+        offset = file.tell()
+    every = {"iq": _in_words(shape, dtype)}
+    stack: Stack | None = None
+    if not dtype.hasobject and not dtype.names:
+        _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
+        if math.prod(shape):
+            stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), how.n_axes)
+    yield Contents("NumPy .npy", () if stack is None else (stack,), every)
 
 
+@guarded(_DAMAGED)
 @contextmanager
 def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
@@ -82,10 +84,7 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
     InputError
         If the file is damaged, or a member claims more than it holds.
     """
-    with (
-        guard(path, _DAMAGED),
-        zipfile.ZipFile(path) as archive,
-    ):
+    with zipfile.ZipFile(path) as archive:
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[Any, str]] = {}
@@ -136,7 +135,7 @@ def _member(
     _check_size(path, f"'{member.filename}'", shape, dtype, possible)
 
     def load() -> NDArray[Any]:
-        with guard(path, _DAMAGED), archive.open(member) as file:
+        with archive.open(member) as file:
             values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         return values
 

@@ -45,7 +45,7 @@ def filter_blocks(
     Raises
     ------
     UsdenoiseError
-        For anything that the user can mend.
+        For anything that the user can mend, a file that changed while it was read among it.
     """
     if job.output.window is None:
         yield _whole_stack(job, source, memory, watcher, clock)
@@ -62,6 +62,7 @@ def filter_blocks(
     for block in filter_windows(read, windows, job.options, watcher.iteration):
         clock.add(block.result.timings_s)
         yield block
+    source.check_unchanged()
 
 
 def _whole_stack(
@@ -70,6 +71,8 @@ def _whole_stack(
     with clock.stage("load"):
         check_address_space(job, source)
         acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
+        # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
+        source.check_unchanged()
         source.close()
     watcher.loaded(acquisition)
     watcher.stage("solve")
@@ -84,6 +87,8 @@ def _whole_stack(
         clock.add(result.timings_s)
         with clock.stage("filter"):
             result = fetched(result, memory)
+    if job.dask is not None:
+        source.check_unchanged()
     return FilteredWindow(Window(0, acquisition.n_frames, True), result, 0)
 
 

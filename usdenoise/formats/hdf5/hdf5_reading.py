@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 
 from usdenoise.formats import uff, zea
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, guarded, stacks_of
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
@@ -28,7 +28,7 @@ _DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or
 
 @contextmanager
 def open_file(path: Path) -> Iterator[h5py.File]:
-    """Open an HDF5 file for reading.
+    """Open an HDF5 file for a context that does nothing but read it.
 
     Raises
     ------
@@ -40,6 +40,7 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
+@guarded(_DAMAGED)
 @contextmanager
 def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open an HDF5 file and list its contents.
@@ -58,7 +59,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     InputError
         If the file is truncated or corrupt, or if values are stored outside its folder and that is not allowed.
     """
-    with open_file(path) as file:
+    with h5py.File(path, "r") as file:
         found = datasets(file)
         add_other_files(file, found.values(), how.dataset, others)
         yield _contents(file, found, path, how.n_axes)

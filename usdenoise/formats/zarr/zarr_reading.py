@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.damage import claims_too_much, guard
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, guarded, stacks_of
+from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles, entries
 from usdenoise.formats.stored import Index, StoredArray
@@ -27,6 +27,7 @@ _MOST_VALUES = 1 << 22
 _DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
+@guarded(_DAMAGED)
 @contextmanager
 def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a Zarr group or a single Zarr array and list its contents.
@@ -47,40 +48,37 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     """
     others.check(_links(path))
     zarr = import_zarr(path)
-    with guard(path, _DAMAGED):
-        root = zarr.open(str(path), mode="r")
-        if isinstance(root, zarr.Array):
-            members = {"iq": root}
-        else:
-            members = {name: item for name, item in root.members(max_depth=8) if isinstance(item, zarr.Array)}
-        arrays = {name: _stored(path, item) for name, item in members.items()}
-        every = {name: describe_array(array) for name, array in arrays.items()}
+    root = zarr.open(str(path), mode="r")
+    if isinstance(root, zarr.Array):
+        members = {"iq": root}
+    else:
+        members = {name: item for name, item in root.members(max_depth=8) if isinstance(item, zarr.Array)}
+    arrays = {name: _stored(path, item) for name, item in members.items()}
+    every = {name: describe_array(array) for name, array in arrays.items()}
 
-        def check(parts: tuple[str, ...]) -> None:
-            for part in parts:
-                _check_stored(path, part, members[part])
+    def check(parts: tuple[str, ...]) -> None:
+        for part in parts:
+            _check_stored(path, part, members[part])
 
-        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            first = members[parts[0]]
-            names = _dimensions(first)
-            made = arranged(name, array, how.n_axes, layout=layout, check=lambda: check(parts))
-            if made is None:
-                return None
-            shape = made.array.shape
-            return replace(
-                made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape)
-            )
+    def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+        first = members[parts[0]]
+        names = _dimensions(first)
+        made = arranged(name, array, how.n_axes, layout=layout, check=lambda: check(parts))
+        if made is None:
+            return None
+        shape = made.array.shape
+        return replace(made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape))
 
-        made = stacks_of(arrays, lambda lower: _number(members, lower), stack)
-        stacks = tuple(one for one in made if one is not None)
+    made = stacks_of(arrays, lambda lower: _number(members, lower), stack)
+    stacks = tuple(one for one in made if one is not None)
 
-        def find(name: str) -> tuple[StoredArray, Found] | None:
-            if name not in arrays:
-                return None
-            check((name,))
-            return arrays[name], _nearby(root, name, members[name], members, None, ())
+    def find(name: str) -> tuple[StoredArray, Found] | None:
+        if name not in arrays:
+            return None
+        check((name,))
+        return arrays[name], _nearby(root, name, members[name], members, None, ())
 
-        yield Contents("Zarr", stacks, every, find=find)
+    yield Contents("Zarr", stacks, every, find=find)
 
 
 def _links(folder: Path) -> list[Path]:
