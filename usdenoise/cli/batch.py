@@ -1,6 +1,5 @@
 """``usdenoise batch``."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +8,9 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.batch_view import BatchView
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import Console, print_json, print_line, two_columns
+from usdenoise.cli.console import Console, print_json, print_line, two_columns, typed_command
 from usdenoise.cli.main import FAILED
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     metavar="PATH...",
 )
 @shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)
-@option(
+@flag_option(
     Group.INPUT,
     "--pattern",
     "patterns",
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     show_default="by their suffixes",
     help="Take only the files with such names from folders, e.g. '*.mat'. Repeat it for several patterns.",
 )
-@option(
+@flag_option(
     Group.BATCH,
     "--jobs",
     type=click.IntRange(1),
@@ -56,22 +55,24 @@ if TYPE_CHECKING:
     show_default="one for each processor",
     help="Scans to work on at a time, without --dask. Fewer run when memory is short.",
 )
-@option(
+@flag_option(
     Group.BATCH,
     "--dry-run",
     is_flag=True,
     help="Show what would be done with each scan, and why; write nothing.",
 )
-@option(
+@flag_option(
     Group.BATCH,
     "--retry-failed",
     is_flag=True,
     help="Also run scans that failed before with the same input and options. Without it they are skipped.",
 )
-@option(Group.BATCH, "--stop-on-error", is_flag=True, help="Start no more scans after the first failure.")
+@flag_option(
+    Group.BATCH, "--stop-on-error", is_flag=True, help="Start no more scans after the first failure."
+)
 @shared.job_options
 @config_option
-@option(
+@flag_option(
     Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
 )
 @shared.messages
@@ -122,7 +123,7 @@ def command(
         jobs=jobs,
         dask=dask,
         stop_on_error=stop_on_error,
-        command=["usdenoise", *sys.argv[1:]],
+        command=typed_command(),
         watcher=BatchView(console),
     )
     console.show({"summary": report.summary}, lambda: two_columns(_rows(report)))

@@ -1,15 +1,14 @@
 """``usdenoise compare``."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, columns
+from usdenoise.cli.console import Console, columns, typed_command
 from usdenoise.cli.main import FAILED
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.time_left import Clock
 from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
@@ -59,7 +58,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     ],
 )
 @click.argument("acquisition", type=click.Path(path_type=Path, readable=False))
-@option(
+@flag_option(
     Group.ESTIMATOR,
     "-m",
     "--method",
@@ -71,7 +70,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     help="Method to run. Repeat it for several methods.",
 )
 @shared.output_option(show_default="<stem>-comparison")
-@option(
+@flag_option(
     Group.ESTIMATOR,
     "--sampling",
     type=float,
@@ -80,20 +79,20 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     show_default="0.5",
     help="Fraction of the entries to sample, for methods that use a sample. Repeat it for several fractions.",
 )
-@option(
+@flag_option(
     Group.REGIONS,
     "--signal",
     metavar="REGION",
     help="Region of blood: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at the end, or a mask "
     "image.",
 )
-@option(
+@flag_option(
     Group.REGIONS,
     "--background",
     metavar="REGION",
     help="Region to compare the signal with, in the same forms.",
 )
-@option(
+@flag_option(
     Group.RARE,
     "--set",
     "parameters",
@@ -102,7 +101,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     callback=_parameters,
     help="Set a parameter of one method, e.g. highpass.cutoff_hz=60. Repeat it for several parameters.",
 )
-@option(
+@flag_option(
     Group.RARE,
     "--timeout",
     type=float,
@@ -150,7 +149,7 @@ def command(
         reading=shared.given(ReadOptions, values),
         display=Display(**shared.given(Display, values)),
         overwrite=overwrite,
-        command=["usdenoise", *sys.argv[1:]],
+        command=typed_command(),
         on_row=progress.row,
         on_start=progress.start,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from usdenoise.cli.option_groups import option
+from usdenoise.cli.option_groups import flag_option
 from usdenoise.options.declaration import Group
 from usdenoise.options.denoise_options import PRESETS
 
@@ -38,7 +38,7 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, path: Path | Non
     return path
 
 
-config_option = option(
+config_option = flag_option(
     Group.INPUT,
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -136,6 +136,11 @@ def print_json(value: Any) -> None:
     print_line(to_json(value))
 
 
+def typed_command() -> list[str]:
+    """Return the command line as the user typed it, for the record in the results."""
+    return ["usdenoise", *sys.argv[1:]]
+
+
 def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Return lines with names and values."""
     rows = list(rows)

@@ -1,13 +1,12 @@
 """``usdenoise expand``."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, shape_text, two_columns
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.console import Console, shape_text, two_columns, typed_command
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
 
@@ -27,7 +26,7 @@ from usdenoise.options.declaration import Group
 @shared.output_option(
     "File to write; its suffix .h5, .mat or .zarr sets the format.", "FILE", show_default="<stem>_expanded"
 )
-@option(
+@flag_option(
     Group.CUTOFFS,
     "--low-cutoff",
     "low",
@@ -35,7 +34,7 @@ from usdenoise.options.declaration import Group
     metavar="N",
     help="Remove the N largest components, instead of as many as the run did.",
 )
-@option(
+@flag_option(
     Group.CUTOFFS,
     "--high-cutoff",
     "high",
@@ -68,7 +67,7 @@ def command(
         high=high,
         allow_external=bool(allow_external),
         overwrite=overwrite,
-        command=["usdenoise", *sys.argv[1:]],
+        command=typed_command(),
     )
     rows = [
         ("stack", f"{report['dataset']}, {shape_text(report)}"),

@@ -36,7 +36,7 @@ class GroupedOption(click.Option):
         return extra
 
 
-def option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
+def flag_option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
     """Return the decorator that adds an option of a group to a command; settings are those of click.option."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 

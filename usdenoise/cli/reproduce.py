@@ -1,6 +1,5 @@
 """``usdenoise reproduce``."""
 
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, print_json, print_lines, two_columns
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
 
@@ -37,7 +36,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 )
 @click.argument("names", nargs=-1, metavar="[NAME...|all]", shell_complete=_experiments)
 @shared.output_option(default=Path("usdenoise-reproduce"), show_default=True)
-@option(
+@flag_option(
     Group.EXPERIMENTS,
     "--seeds",
     "n_seeds",
@@ -46,13 +45,13 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     show_default="10, or 2 with --quick",
     help="Number of random seeds for each 10 x 10 experiment.",
 )
-@option(
+@flag_option(
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
     help="Use fewer seeds, only the gradient of f(X), and a small phantom: all experiments take less than a minute.",
 )
-@option(
+@flag_option(
     Group.INPUT,
     "--acquisition",
     type=click.Path(path_type=Path),
@@ -116,7 +115,7 @@ def command(
             output,
             Setup(n_seeds, quick, acquisition, given, threads, console.say),
             overwrite=overwrite,
-            command=["usdenoise", *sys.argv[1:]],
+            command=typed_command(),
             on_done=advance,
         )
     except KeyboardInterrupt as error:

@@ -1,6 +1,5 @@
 """``usdenoise run``."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +7,8 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import DETAIL, Console, two_columns
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.console import DETAIL, Console, two_columns, typed_command
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import Clock, expected_seconds
 from usdenoise.options.declaration import Group
@@ -73,7 +72,7 @@ class _Narrator:
 )
 @click.argument("acquisition", is_eager=True, type=click.Path(path_type=Path, readable=False))
 @shared.output_option(show_default="<stem>-usdenoise")
-@option(
+@flag_option(
     Group.OUTPUTS,
     "--bids",
     metavar="ENTITIES",
@@ -116,7 +115,7 @@ def command(
         **arguments,
         bids=bids,
         overwrite=overwrite,
-        command=["usdenoise", *sys.argv[1:]],
+        command=typed_command(),
         watcher=_Narrator(console, arguments["options"].iterations, acquisition),
     )
     warnings = cautions(report)

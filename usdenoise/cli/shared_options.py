@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.option_groups import option
+from usdenoise.cli.option_groups import flag_option
 from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
 from usdenoise.options.declaration import Group, Option, Options
 from usdenoise.options.denoise_options import PRESETS, with_preset
@@ -87,13 +87,15 @@ def _flag_of(declared: Option) -> Decorator[Any]:
     """Return the decorator of an option. Its value is None unless given, so that a preset can tell."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
     if declared.is_switch:
-        return option(declared.group, declared.flag, name, is_flag=True, default=None, help=declared.help)
+        return flag_option(
+            declared.group, declared.flag, name, is_flag=True, default=None, help=declared.help
+        )
     words, several = (*declared.words, *declared.choice_texts), declared.kind is NAMES
     metavar, text = "|".join((*declared.words, declared.kind.metavar)), declared.help
     if declared.choices and not several:
         listed = f"[{'|'.join(words)}]"
         metavar, text = (listed, text) if len(listed) <= _SHORT else ("NAME", f"{text}  {listed}")
-    return option(
+    return flag_option(
         declared.group,
         declared.flag,
         name,
@@ -154,14 +156,14 @@ job_options = _stack(
     [
         reading_options,
         flags_of(DenoiseOptions),
-        option(
+        flag_option(
             Group.ESTIMATOR,
             "--preset",
             type=click.Choice(list(PRESETS)),
             help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
             "flags win over them.",
         ),
-        option(
+        flag_option(
             Group.ESTIMATOR,
             "--memory",
             type=TextType(read_size, "a size, for example 600M or 2.5G"),
@@ -170,7 +172,7 @@ job_options = _stack(
             help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of "
             "the results.",
         ),
-        option(
+        flag_option(
             Group.ESTIMATOR,
             "--dask",
             metavar="N|ADDRESS",
@@ -185,7 +187,7 @@ job_options = _stack(
 
 def threads_option(group: Group) -> Decorator[Any]:
     """Return the decorator that adds --threads to a command without an estimator."""
-    return option(
+    return flag_option(
         group,
         "--threads",
         type=click.IntRange(1),
@@ -199,11 +201,13 @@ def output_option(
 ) -> Decorator[Any]:
     """Return the decorator that adds --output to a command; settings are those of click.option."""
     path = click.Path(path_type=Path)
-    return option(Group.OUTPUTS, "-o", "--output", type=path, metavar=metavar, help=help_text, **settings)
+    return flag_option(
+        Group.OUTPUTS, "-o", "--output", type=path, metavar=metavar, help=help_text, **settings
+    )
 
 
-overwrite_option = option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
-json_option = option(
+overwrite_option = flag_option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
+json_option = flag_option(
     Group.MESSAGES,
     "--json",
     "as_json",
@@ -222,13 +226,15 @@ def messages(command: Callable[..., None]) -> Any:
 
     flags = (
         json_option,
-        option(
+        flag_option(
             Group.MESSAGES,
             "-q",
             "--quiet",
             count=True,
             help="Print no summary and no notes; twice, no warnings either.",
         ),
-        option(Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."),
+        flag_option(
+            Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."
+        ),
     )
     return _stack(flags)(with_console)

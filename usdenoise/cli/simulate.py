@@ -1,6 +1,5 @@
 """``usdenoise simulate``."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, shape_text, two_columns
-from usdenoise.cli.option_groups import GroupedCommand, option
+from usdenoise.cli.console import Console, shape_text, two_columns, typed_command
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.options import PhantomSettings
 from usdenoise.options.declaration import Group
 
@@ -31,7 +30,9 @@ from usdenoise.options.declaration import Group
 )
 @click.argument("out", type=click.Path(path_type=Path))
 @shared.flags_of(PhantomSettings)
-@option(Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack.")
+@flag_option(
+    Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack."
+)
 @shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
 @shared.messages
@@ -60,7 +61,7 @@ def command(
         terms=terms,
         threads=threads,
         overwrite=overwrite,
-        command=["usdenoise", *sys.argv[1:]],
+        command=typed_command(),
         on_frames=console.advance,
     )
     letters = "zxyt" if settings.is_volume else "zxt"

@@ -1,7 +1,7 @@
 """The table of products: what a job writes besides its main file, how it is drawn, and whether the page shows it.
 
 To add one, write a function that draws or encodes it, and a row of PRODUCTS. What a user asks for by --products is named in
-:class:`usdenoise.options.Output`; an image that needs more than the power is made in :mod:`usdenoise.images.flow`.
+:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.images.flow`.
 """
 
 from collections.abc import Callable, Mapping

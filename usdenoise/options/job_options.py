@@ -6,7 +6,7 @@ from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.kinds import LEVELS, NAMES, POSITIVE
 
-PRODUCTS = ("power", "blood", "directional", "signed", "velocity")
+PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity")
 
 COLOR_MAPS = ("inferno", "magma", "viridis", "cividis", "gray", "hot")
 """Colour maps for power, dark to bright, the default first. All but "hot" are perceptually uniform: equal steps in dB look
@@ -46,7 +46,7 @@ class Output(Options, group=Group.OUTPUTS):
         ("power", "blood"),
         "Pictures to make: power, blood, directional, signed, velocity.",
         kind=NAMES,
-        choices=PRODUCTS,
+        choices=PRODUCT_NAMES,
     )
     """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
     window: int | None = option(
