@@ -30,6 +30,13 @@ def failed() -> None:
     raise ArithmeticError("no number")
 
 
+class Heavy:
+    """A result for whose message there is no memory."""
+
+    def __reduce__(self) -> Any:
+        raise MemoryError
+
+
 def asking(number: int) -> Any:
     return ask({"number": number})
 
@@ -58,6 +65,7 @@ def test_each_call_is_made_elsewhere_and_may_ask() -> None:
         (killed, ProcessDiedError, "was ended by SIGKILL, as the system does when memory runs out"),
         (ended, ProcessDiedError, "was ended without a message"),
         (failed, ArithmeticError, "no number"),
+        (Heavy, MemoryError, "^$"),
     ],
 )
 def test_what_fails_fails_alone(function: Callable[[], None], error: type[Exception], says: str) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.reduction import ForkingPickler
 from threading import Event, Lock
 from types import FrameType, ModuleType
 from typing import Any
@@ -194,6 +195,8 @@ def _serve(pipe: Connection, call: Callable[[], Any]) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate_once)
     use_one_heap()
+    # Made now: later there may be no memory to make it.
+    out_of_memory = ForkingPickler.dumps((_RAISES, MemoryError()))
     try:
         # They were blocked until there were handlers.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL_ENDING)
@@ -203,7 +206,10 @@ def _serve(pipe: Connection, call: Callable[[], Any]) -> None:
             outcome = _RETURNS, call()
         except Exception as error:
             outcome = _RAISES, error
-        pipe.send(outcome)
+        try:
+            pipe.send(outcome)
+        except MemoryError:
+            pipe.send_bytes(out_of_memory)
     except (KeyboardInterrupt, OSError):
         # The parent asked this process to end, or has ended itself.
         return
