@@ -30,6 +30,13 @@ def noisy():
     return phantom, terms, truth, usdenoise.denoise(stack_of(terms), axes="zxt")
 
 
+@pytest.fixture(scope="module")
+def at_cutoff(noisy):
+    """The result where the low cutoff of `noisy` is given, and the options that give it."""
+    options = {"axes": "zxt", "low_cutoff": noisy[3].options.low_cutoff}
+    return usdenoise.denoise(stack_of(noisy[1]), **options), options
+
+
 def white(shape, seed, dtype=np.complex64):
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
@@ -58,17 +65,15 @@ def test_the_noise_map_is_the_noise(noisy):
     assert np.corrcoef(np.log(result.noise_power.ravel()), np.log(phantom.noise_power.ravel()))[0, 1] > 0.99
 
 
-def test_a_step_of_a_tenth_in_blood_power_reads_as_a_tenth(noisy):
-    _, terms, _, result = noisy
+def test_a_step_of_a_tenth_in_blood_power_reads_as_a_tenth(noisy, at_cutoff):
+    terms, (before, options) = noisy[1], at_cutoff
     gain = np.ones((80, 64))
     gain[:, :32] = 1.1
     louder = np.moveaxis(terms.tissue + terms.blood * np.sqrt(gain) + terms.noise, 0, -1)
-    cutoff = result.options.low_cutoff
-    changed = usdenoise.denoise(louder.astype(np.complex64), axes="zxt", low_cutoff=cutoff).blood_power
-    before = usdenoise.denoise(stack_of(terms), axes="zxt", low_cutoff=cutoff).blood_power
-    step = changed[:, :32].sum() / before[:, :32].sum()
-    assert 1.08 < step < 1.12
-    assert changed[:, 32:].sum() / before[:, 32:].sum() == pytest.approx(1.0, abs=0.02)
+    after = usdenoise.denoise(louder.astype(np.complex64), **options)
+    ratio = after.blood_power[:, :32].sum() / before.blood_power[:, :32].sum()
+    assert 1.08 < ratio < 1.12
+    assert after.blood_power[:, 32:].sum() / before.blood_power[:, 32:].sum() == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.float32])
@@ -85,12 +90,9 @@ def test_noise_alone_has_no_blood(dtype, shape, removed):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_map_scales_with_the_stack(noisy, scale):
-    _, terms, _, result = noisy
-    cutoff = result.options.low_cutoff
-    stack = stack_of(terms)
-    one = usdenoise.denoise(stack, axes="zxt", low_cutoff=cutoff)
-    scaled = usdenoise.denoise((scale * stack).astype(np.complex64), axes="zxt", low_cutoff=cutoff)
+def test_the_map_scales_with_the_stack(noisy, at_cutoff, scale):
+    one, options = at_cutoff
+    scaled = usdenoise.denoise((scale * stack_of(noisy[1])).astype(np.complex64), **options)
     assert relative_error(scaled.blood_power / scale**2, one.blood_power) < 1e-3
     assert relative_error(scaled.noise_power / scale**2, one.noise_power) < 1e-3
 

@@ -1,6 +1,5 @@
 """The library call speaks Python: defaults by None, types, names, masked arrays, and a result that shows itself."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -33,39 +32,39 @@ def test_numbers_of_numpy_are_numbers() -> None:
     ("options", "sentence"),
     [
         ({"rank": 1.5}, "rank 1.5 is not known; give rank auto or a whole number"),
-        ({"rank": 4.0}, "rank 4.0 is not known; give rank auto or a whole number"),
-        ({"rank": True}, "rank True is not known; give rank auto or a whole number"),
-        ({"rank": "many"}, "rank 'many' is not known; give rank auto or a whole number"),
+        ({"rank": 4.0}, "rank 4.0 is not known; give rank auto"),
+        ({"rank": True}, "rank True is not known; give rank auto"),
+        ({"rank": "many"}, "rank 'many' is not known; give rank auto"),
+        ({"rank": 49}, r"rank 49 is above min\(n_pixels, n_frames\) = 30; lower rank"),
+        ({"rank": 20}, "too few for rank 20; lower rank to"),
+        ({"rank": 2, "sampling": 0.01}, "no rank is determined"),
+        ({"low_cutoff": 40}, "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine"),
+        ({"high_cutoff": 25}, "high_cutoff 25 needs rank 25, and 1782 samples of 120 pixels x 30 frames determine"),
+        ({"method": "svd", "low_cutoff": 30}, "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels"),
         ({"seed": 0.5}, "seed 0.5 is not known; give seed a whole number"),
-        ({"seed": [1]}, "seed [1] is not known; give seed a whole number"),
+        ({"seed": [1]}, r"seed \[1\] is not known; give seed a whole number"),
         ({"high_cutoff": 2.5}, "high_cutoff 2.5 is not known; give high_cutoff rank, none or a whole number"),
-        (
-            {"high_cutoff": "auto"},
-            "high_cutoff 'auto' is not known; give high_cutoff rank, none or a whole number",
-        ),
+        ({"high_cutoff": "auto"}, "high_cutoff 'auto' is not known; give high_cutoff rank, none or"),
         ({"sampling": "0.5"}, "sampling '0.5' is not known; give sampling a number"),
         ({"ridge": "some"}, "ridge 'some' is not known; give ridge auto or a number"),
         ({"method": 3}, "method 3 is not known; choose one of eta-decay"),
-        (
-            {"axes": ("t", "z", "x")},
-            "axes must be a string of letters, for example 'tzx', not ('t', 'z', 'x')",
-        ),
-        (
-            {"start": [[1.0], [2.0]]},
-            "start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)",
-        ),
+        ({"preset": "magic"}, "preset 'magic' is not known"),
+        ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
+        ({"axes": None}, "give axes"),
+        ({"axes": ("t", "z", "x")}, r"axes must be a string of letters, .* 'tzx', not \('t', 'z', 'x'\)"),
+        ({"start": [[1.0], [2.0]]}, r"start must be .* arrays, U of \(n_pixels, r\) and V of \(n_frames, r\)"),
         ({"start": (np.ones(3), np.ones(3))}, "start must be a pair of arrays"),
-        (
-            {"options": DenoiseOptions(), "rank": 3},
-            "options holds all options; leave out rank, or set them in",
-        ),
+        ({"options": DenoiseOptions(), "rank": 3}, "options holds all options; leave out rank, or set them in"),
         ({"options": DenoiseOptions(), "preset": "paper"}, "options holds all options; leave out preset"),
         ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
         ({"rnak": 3}, "unknown option rnak; the options are method, rank, sampling"),
     ],
-)
-def test_wrong_types_are_refused_with_the_names_of_python(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(sentence)) as caught:
+    ids=str,
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_with_the_names_of_python(
+    options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(OptionError, match=sentence) as caught:
         usdenoise.denoise(STACK, **{"axes": "tzx", **options})
     assert "--" not in str(caught.value)
 
@@ -161,28 +160,6 @@ def test_the_public_names_are_there() -> None:
     assert usdenoise.metrics.correlation(image, 3 * image) == pytest.approx(1.0)
     with pytest.raises(AttributeError, match="module 'usdenoise' has no attribute 'denoize'"):
         getattr(usdenoise, "denoi" + "ze")
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (
-            {"low_cutoff": 40},
-            "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine at",
-        ),
-        (
-            {"high_cutoff": 25},
-            "high_cutoff 25 needs rank 25, and 1782 samples of 120 pixels x 30 frames determine at",
-        ),
-        (
-            {"method": "svd", "low_cutoff": 30},
-            "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels x 30",
-        ),
-    ],
-)
-def test_a_cutoff_beyond_the_sample_is_named(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(OptionError, match=sentence):
-        usdenoise.denoise(STACK, axes="tzx", **options)
 
 
 def test_one_component_is_not_called_free_of_clutter() -> None:
