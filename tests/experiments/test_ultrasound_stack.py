@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
+from tests.cli.shared import write
 from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.experiments.setup import LARGEST_SINGULAR_VALUE, Setup, search_rank
 from usdenoise.images.power_doppler import power_doppler
@@ -76,10 +76,7 @@ def test_the_unit_of_a_file_with_unobserved_entries_does_not_matter(tmp_path: Pa
     for scale in (1.0, 1e3):
         iq = scale * drawn[0].iq
         iq[::7, 3] = np.nan
-        path = tmp_path / f"{scale:g}.h5"
-        with h5py.File(path, "w") as file:
-            file.create_dataset("iq", data=iq).attrs.update(axes="zxt", frame_rate_hz=500.0)
-        paths.append(path)
+        paths.append(write(tmp_path / f"{scale:g}.h5", iq, axes="zxt", frame_rate_hz=500.0))
     first, second = (Setup(acquisition=path).stack for path in paths)
     assert np.allclose(first.acquisition.iq, second.acquisition.iq, rtol=1e-4, equal_nan=True)
     assert first.noise_free is None

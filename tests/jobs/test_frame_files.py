@@ -6,7 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.cli.shared import write
 from tests.conftest import all_frames
+from usdenoise import load
 from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -21,10 +23,7 @@ def scan(tmp_path_factory):
     stack = all_frames(PhantomSettings((32, 28, 120), frame_rate_hz=500.0, seed=4))[1].iq.copy()
     rng = np.random.default_rng(1)
     stack[BAD] += 3 * np.abs(stack).std() * (rng.standard_normal((3, 32, 28, 2)) @ [1, 1j])
-    path = tmp_path_factory.mktemp("frames") / "x.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("iq", data=stack).attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
-    return path
+    return write(tmp_path_factory.mktemp("frames") / "x.h5", stack, axes="tzx", frame_rate_hz=500.0)
 
 
 def test_numbers_are_written_as_bids_has_them():
@@ -47,8 +46,7 @@ def test_the_table_has_a_row_for_each_frame_and_the_sidecar_describes_its_column
     assert rows[0]["dvars"] == "n/a"
     assert float(rows[50]["time"]) == pytest.approx(0.1)
     assert [int(row["frame"]) for row in rows if row["left_out"] == "1"] == BAD
-    with h5py.File(scan) as file:
-        power = np.mean(np.abs(file["iq"][()]) ** 2, axis=(1, 2))
+    power = np.mean(np.abs(load(scan).iq) ** 2, axis=(1, 2))
     assert [float(row["intensity"]) for row in rows] == pytest.approx(power.tolist(), rel=1e-4)
     assert [bad["frame"] for bad in report["bad_frames"]] == BAD
     assert report["bad_frames"][0]["time_s"] == pytest.approx(9 / 500)
@@ -77,12 +75,10 @@ def test_bad_frames_of_windows_are_counted_from_the_first_frame_of_the_file(scan
 
 
 def test_a_window_that_is_mostly_bad_is_marked(scan, tmp_path):
-    path = tmp_path / "y.h5"
-    with h5py.File(scan) as source, h5py.File(path, "w") as file:
-        stack = source["iq"][()]
-        rng = np.random.default_rng(2)
-        stack[60:75] += 3 * np.abs(stack).std() * (rng.standard_normal((15, 32, 28, 2)) @ [1, 1j])
-        file.create_dataset("iq", data=stack).attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
+    stack = load(scan).iq
+    rng = np.random.default_rng(2)
+    stack[60:75] += 3 * np.abs(stack).std() * (rng.standard_normal((15, 32, 28, 2)) @ [1, 1j])
+    path = write(tmp_path / "y.h5", stack, axes="tzx", frame_rate_hz=500.0)
     report = run(path, tmp_path / "out", output=Output(window=60))
     with h5py.File(tmp_path / "out/y_sequence.h5") as file:
         assert file["bad"][()].tolist() == [0, 1]

@@ -29,7 +29,7 @@ def test_help_of_load_names_its_options() -> None:
     named = set(inspect.signature(load).parameters)
     assert {"dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external"} <= named
     assert set(ReadOptions.__dataclass_fields__) <= named
-    with pytest.raises(OptionError, match="frame_rate"):
+    with pytest.raises(OptionError, match="unknown option frame_rte_hz; the options are dataset, axes"):
         load(SAMPLE, frame_rte_hz=3.0)
 
 
@@ -107,19 +107,10 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
     ("given", "says"),
     [
         ({"window": 1}, "window 1 must be at least 2; change window"),
-        (
-            {"window": 20, "stride": 21},
-            "stride 21 must be from 1 to the window of 20 frames, .*; change stride",
-        ),
+        ({"window": 20, "stride": 21}, "stride 21 must be from 1 to the window of 20 .*; change stride"),
         ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
-        (
-            {"window": 20, "reading": {"frames": None}},
-            "reading is for a file; leave it out, or give the path",
-        ),
-        (
-            {"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3},
-            "options holds all options; leave out",
-        ),
+        ({"window": 20, "reading": {"frames": None}}, "reading is for a file; leave it out"),
+        ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options holds all options"),
     ],
 )
 def test_what_a_sequence_refuses(given: dict[str, Any], says: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray
 
-from tests.formats.test_neighbours import N_FRAMES, N_X, N_Y, N_Z, TURNED, saved, voxel_data
+from tests.formats.test_neighbours import N_X, N_Y, N_Z, TURNED, saved, voxel_data
 from usdenoise import axial_velocity, denoise, load, power_doppler
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
@@ -35,8 +35,8 @@ def test_images_have_the_labels_of_the_input(n_slices: int, matrix: Any) -> None
     data = voxel_data(n_slices, matrix)
     before = data.copy(deep=True)
     result = denoise(data, **OPTIONS)
-    plain = denoise(data.values.reshape(N_FRAMES, -1, N_X, 1)[..., 0].reshape(data.values[:, 0].shape)
-                    if n_slices == 1 else data.values, axes="tzx" if n_slices == 1 else "tyzx", **OPTIONS)  # fmt: skip
+    values, axes = (data.values[:, 0], "tzx") if n_slices == 1 else (data.values, "tyzx")
+    plain = denoise(values, axes=axes, **OPTIONS)
     for name in ("power_doppler", "blood_power", "noise_power"):
         image = getattr(result, name)
         assert isinstance(image, xarray.DataArray)

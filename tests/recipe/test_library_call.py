@@ -126,13 +126,6 @@ def test_an_array_without_a_time_axis_is_refused(image: Any) -> None:
         image(STACK.astype(np.complex64), axes="tz")
 
 
-def test_load_names_its_options() -> None:
-    with pytest.raises(
-        OptionError, match="unknown option foo; the options are dataset, axes, frames, frame_rate"
-    ):
-        usdenoise.load("absent.h5", foo=1)
-
-
 def test_a_result_shows_itself_in_twelve_lines() -> None:
     result = usdenoise.denoise(STACK, axes="tzx", rank=3, low_cutoff=1)
     lines = repr(result).splitlines()
