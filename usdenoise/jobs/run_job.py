@@ -1,7 +1,8 @@
 """Run a job: an acquisition file in, a folder of results out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     files = {main: f"{main}{suffix}"}
     for product in PRODUCTS:
         files |= product.files(job)
-    with OutputFolder(job.folder, overwrite) as folder, ThreadPoolExecutor(1) as drawing:
+    with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
         results = Results(job, files, folder)
         watcher.stage("load")
         check_address_space(job)
@@ -163,6 +164,17 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         report = report_of(series, results, input_record, clock, peak)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     return report
+
+
+@contextmanager
+def _drawing_thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as drawing:
+        try:
+            yield drawing
+        except BaseException:
+            # Nobody waits for the pictures of a job that has failed or was interrupted.
+            drawing.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _prepare_writing() -> None:
