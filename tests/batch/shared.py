@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
+from tests.stacks import low_rank, write_stack
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1")
@@ -20,18 +19,21 @@ QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1")
 
 def write_scan(path: Path, seed: int = 0, shape: tuple[int, ...] = (24, 12, 10)) -> Path:
     """A stack, time first, about which nothing has to be assumed: three components over noise."""
-    rng = np.random.default_rng(seed)
+    return write_stack(path, low_rank(shape, seed=seed), axes="tzxy"[: len(shape)], frame_rate_hz=500.0)
 
-    def draw(*size: int) -> Any:
-        return rng.standard_normal(size) + 1j * rng.standard_normal(size)
 
-    n_pixels = int(np.prod(shape[1:]))
-    matrix = draw(shape[0], 3) * [300, 30, 10] @ draw(3, n_pixels) + draw(shape[0], n_pixels)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(path, "w") as file:
-        dataset = file.create_dataset("iq", data=matrix.reshape(shape).astype(np.complex64))
-        dataset.attrs.update({"axes": "tzxy"[: len(shape)], "frame_rate_hz": 500.0})
-    return path
+class Told:
+    """A watcher of a batch that keeps what it is told: the name of the method and its arguments."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        return lambda *told: self.calls.append((method, told))
+
+    def told(self, method: str) -> list[tuple[Any, ...]]:
+        """Arguments of all calls of a method."""
+        return [told for name, told in self.calls if name == method]
 
 
 def environment(**extra: str) -> dict[str, str]:

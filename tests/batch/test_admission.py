@@ -4,15 +4,14 @@ import os
 import resource
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.io
 
 import usdenoise
-from tests.batch.shared import write_scan
-from usdenoise.batch import Scan, run_batch
+from tests.batch.shared import Told, write_scan
+from usdenoise.batch import run_batch
 from usdenoise.batch.admission import Admission
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -89,24 +88,14 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(memory, "available_bytes", lambda: 0)
     for name in ("one", "other"):
         write_scan(tmp_path / f"scans/{name}.h5")
-    told: list[str] = []
-
-    class Told:
-        """Keeps the order in which scans work and end."""
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *told: None
-
-        def progress(self, scan: Scan, text: str) -> None:
-            told.append(scan.name)
-
+    watcher = Told()
     options = DenoiseOptions(rank=3, iterations=1, low_cutoff=1)
     report = run_batch(
-        tmp_path / "scans", tmp_path / "out", arguments={"options": options}, jobs=2, watcher=Told()
+        tmp_path / "scans", tmp_path / "out", arguments={"options": options}, jobs=2, watcher=watcher
     )
     assert report.all_done
     # Those of the second scan come after those of the first.
-    assert len([name for name, _ in groupby(told)]) == 2
+    assert len([name for name, _ in groupby(scan.name for scan, _ in watcher.told("progress"))]) == 2
 
 
 def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 
@@ -30,6 +29,7 @@ from tests.batch.shared import (
     wait_for_line,
     write_scan,
 )
+from tests.stacks import write_stack
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -63,12 +63,22 @@ def scans(tmp_path: Path) -> Path:
     return tmp_path / "scans"
 
 
-def standing_still(folder: Path, message: tuple[str, Any]) -> dict[str, str]:
-    """The environment in which the job on scan2 stands still after a message; at "write", before files get names."""
-    (folder / "slow").mkdir()
-    (folder / "slow/sitecustomize.py").write_text(SLOW.format(message=message))
+def start_and_stop(
+    scans: Path, out: Path, message: tuple[str, Any], jobs: int = 1
+) -> "tuple[subprocess.Popen[str], int]":
+    """A batch whose job on scan2 stands still after a message, at "write" before files get names; and its process."""
+    slow = scans.parent / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(SLOW.format(message=message))
     inherited = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": f"{folder / 'slow'}{os.pathsep + inherited if inherited else ''}"}
+    path = f"{slow}{os.pathsep + inherited if inherited else ''}"
+    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", jobs, PYTHONPATH=path)
+    worker = int(wait_for_line(process, r"start    scan2.h5  \(process (\d+)\)")[1])
+    if message[1] == "write":
+        wait_for(lambda: half_written(out / "scan2"))
+    else:
+        wait_for_line(process, "{} {} scan2".format(*message))
+    return process, worker
 
 
 def run_doing(action: str, at: str, scan: Path, out: Path) -> "subprocess.CompletedProcess[str]":
@@ -137,10 +147,7 @@ def test_batch_told_to_stop(
     message: tuple[str, Any], number: signal.Signals, scans: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, message))
-    wait_for_line(process, "{} {} scan2".format(*message))
-    if message[1] == "write":
-        wait_for(lambda: half_written(out / "scan2"))
+    process, _ = start_and_stop(scans, out, message)
     # A terminal's Ctrl-C reaches every process.
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     done = finish(process)
@@ -170,10 +177,7 @@ def wait_for(condition: Any, patience_s: float = 30.0) -> None:
 
 def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    slow = standing_still(tmp_path, ("stage", "write"))
-    process = start("batch", scans, "-o", out, *QUICK, "-v", "--jobs", 2, **slow)
-    worker = int(wait_for_line(process, r"start    scan2.h5  \(process (\d+)\)")[1])
-    wait_for(lambda: half_written(out / "scan2"))
+    process, worker = start_and_stop(scans, out, ("stage", "write"), jobs=2)
     os.kill(worker, signal.SIGKILL)
     assert finish(process).returncode == 1
     assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "failed"}
@@ -190,11 +194,7 @@ def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) 
 
 def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = start(
-        "batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, ("stage", "write"))
-    )
-    wait_for_line(process, "stage write scan2")
-    wait_for(lambda: half_written(out / "scan2"))
+    process, _ = start_and_stop(scans, out, ("stage", "write"))
     process.kill()
     finish(process)
     assert [name for name in temporary(out) if name != ".usdenoise-batch.lock"] == []
@@ -209,10 +209,7 @@ def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> 
 
 def test_a_second_batch_says_who_holds_the_folder(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = start(
-        "batch", scans, "-o", out, *QUICK, "-v", "--jobs", 1, **standing_still(tmp_path, ("stage", "load"))
-    )
-    wait_for_line(first, "stage load scan2")
+    first, _ = start_and_stop(scans, out, ("stage", "load"))
     only_ones(
         shell("batch", scans, "-o", out, *QUICK),
         1,
@@ -307,13 +304,9 @@ def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_pa
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stack of 100 MB. Read only."""
-    path = tmp_path_factory.mktemp("large") / "large.h5"
     frame = np.random.default_rng(0).standard_normal((256, 512)).view(np.complex128)
-    with h5py.File(path, "w") as file:
-        file.create_dataset(
-            "iq", data=np.tile(frame.astype(np.complex64), (200, 2, 1)).reshape(200, 512, 256)
-        )
-    return path
+    stack = np.tile(frame.astype(np.complex64), (200, 2, 1)).reshape(200, 512, 256)
+    return write_stack(tmp_path_factory.mktemp("large") / "large.h5", stack)
 
 
 @pytest.mark.parametrize("megabytes", [300, 650])

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.batch.shared import write_scan
+from tests.batch.shared import Told, write_scan
 from tests.pictures.reports import EVIL, Page
 from usdenoise.batch import index_page
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.outliers import outliers
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.run_batch import Watcher, run_batch
+from usdenoise.batch.run_batch import run_batch
 from usdenoise.batch.table import Failure, Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.tiff import tiff
@@ -206,17 +206,13 @@ def test_four_scans_are_too_few_to_say_which_is_unusual() -> None:
     assert outliers([*NIGHT[:4], row("odd.h5", low_cutoff=90)])["odd.h5"] != []
 
 
-class _Looks:
-    """A watcher that keeps what the page says when a scan is finished."""
+class Looks(Told):
+    """A watcher that keeps what the page says each time something has to be done regularly."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.seen: list[list[str | None]] = []
         self._folder = folder
-
-    def planned(self, decisions: Any) -> None: ...
-    def started(self, scan: Scan, pid: int | None) -> None: ...
-    def progress(self, scan: Scan, text: str) -> None: ...
-    def finished(self, row: Row) -> None: ...
 
     def tick(self) -> None:
         self.seen.append(values(shown(self._folder), "Status"))
@@ -227,10 +223,9 @@ def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(index_page, "SHARE", math.inf)
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
-    watcher = _Looks(tmp_path / "out")
+    watcher = Looks(tmp_path / "out")
     arguments = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
-    began: Watcher = watcher
-    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1, watcher=began)
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1, watcher=watcher)
     assert watcher.seen[0] in (["running", "waiting"], ["done", "waiting"])
     page = shown(tmp_path / "out")
     assert values(page, "Status") == ["done", "failed"]

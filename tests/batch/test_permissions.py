@@ -89,7 +89,7 @@ def unreadable_files(tmp_path: Path) -> dict[str, Path]:
     )
     chunk = next(path for path in sorted((group / "iq/c").rglob("*")) if path.is_file())
     chunk.chmod(0)
-    next(iter(sorted(parts.glob("bf*")))).chmod(0)
+    min(parts.glob("bf*")).chmod(0)
     (tmp_path / "echo/ScanParameters.mat").chmod(0)
     plain = write_scan(tmp_path / "plain.h5")
     plain.chmod(0)

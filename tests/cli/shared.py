@@ -13,6 +13,7 @@ import numpy as np
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
+from tests.stacks import write_stack
 from usdenoise.cli import main
 
 _RNG = np.random.default_rng(4)
@@ -26,9 +27,7 @@ REPORT_KEYS = {
 
 
 def write(path: Path, values: NDArray[Any] = IQ, **attributes: Any) -> Path:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("iq", data=values).attrs.update(attributes)
-    return path
+    return write_stack(path, values, **attributes)
 
 
 def write_two(path: Path) -> Path:

@@ -4,11 +4,13 @@ import csv
 import json
 import re
 
+import h5py
 import imageio.v3 as iio
 import numpy as np
 import pytest
 
 from tests.cli.shared import cli
+from tests.stacks import write_stack
 
 FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
 COMMON = ("--low-cutoff", "12", "--rank", "20")
@@ -86,11 +88,8 @@ def test_json_is_one_object_on_stdout(phantom_file, tmp_path):
 
 
 def test_regions_give_contrast_where_there_is_no_truth(phantom_file, tmp_path):
-    import h5py
-
-    with h5py.File(phantom_file) as source, h5py.File(tmp_path / "bare.h5", "w") as bare:
-        stack = bare.create_dataset("iq", data=source["iq"][:, :20])
-        stack.attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
+    with h5py.File(phantom_file) as source:
+        write_stack(tmp_path / "bare.h5", source["iq"][:, :20], axes="tzx", frame_rate_hz=500.0)
         power = source["truth/blood_power"][:20]
     signal = power > np.quantile(power, 0.9)
     np.save(tmp_path / "signal.npy", signal)
@@ -111,7 +110,6 @@ def test_where_every_method_fails_the_table_says_so_without_pictures(phantom_fil
         "compare", phantom_file, "-o", tmp_path, "-m", "highpass", "--set", "highpass.cutoff_hz=600", *COMMON
     )
     assert result.exit_code == 1
-    assert "warning: highpass failed: the high-pass cutoff is 1.2 of the frame rate" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.csv", "comparison.json"]
 
 

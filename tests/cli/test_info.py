@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 import scipy.io
 
@@ -76,12 +75,3 @@ def test_the_layout_and_every_source_are_named(key: str, tmp_path: Path) -> None
         assert f"({value['chosen']['layout']})  <- read" in table.stdout
     for name, source in value["metadata"]["sources"].items():
         assert re.search(rf"^{name} .*\({re.escape(source)}\)$", table.stdout, re.MULTILINE)
-
-
-def test_power_doppler_is_told_from_a_stack(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.scan", np.ones((5, 4, 3), np.float32))
-    for command in ("run", "info"):
-        result = cli(command, path)
-        assert result.exit_code == 1
-        assert re.fullmatch(r"usdenoise: 'iq' in .*power Doppler already.*--dataset.*\n", result.stderr)
-    assert "power Doppler already" in parse(cli("info", path, "--json").stdout)["problem"]

@@ -9,9 +9,9 @@ import h5py
 import imageio.v3 as iio
 import numpy as np
 import pytest
-import scipy.io
 
 from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, shell, write
+from tests.stacks import write_stack
 from usdenoise import __version__, load
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
@@ -153,30 +153,11 @@ def test_the_default_folder_is_in_the_current_one(
     assert sorted(os.listdir("x-usdenoise")) == sorted(OUTPUTS.values())
 
 
-def test_matlab_in_matlab_out(tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": IQ.transpose(1, 2, 0)})
-    report = parse(cli("run", tmp_path / "x.mat", "-o", tmp_path / "out", *QUICK, "--json").stdout)
-    assert Path(report["output"]["denoised"]).name == "x_denoised.mat"
-    assert report["input"]["axes"] == "zxt"
-
-
 def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
+    path = write_stack(tmp_path / "x.h5", IQ.transpose(1, 0, 2), "b/c")
+    with h5py.File(path, "r+") as file:
         file["a"] = IQ
-        file["b/c"] = IQ.transpose(1, 0, 2)
-    options = (
-        "--dataset",
-        "b/c",
-        "--axes",
-        "ztx",
-        "--frames",
-        "4:34:2",
-        "--frame-rate",
-        250,
-        "--spacing",
-        "0.1,0.2",
-    )
+    options = ["--dataset=b/c", "--axes=ztx", "--frames=4:34:2", "--frame-rate=250", "--spacing=0.1,0.2"]
     report = parse(cli("run", path, "-o", tmp_path / "out", *QUICK, "--json", *options).stdout)
     assert report["input"]["dataset"] == "b/c"
     assert report["input"]["shape"] == [12, 15, 10]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 N_FRAMES, N_Z, N_X, N_Y = 12, 5, 4, 3
 RATE, FREQUENCY, SPEED = 500.0, 15e6, 1500.0
 SPACING = {"z": 0.05, "x": 0.1, "y": 0.2}
+SCALES = {"frame_rate_hz": RATE, "spacing_mm": [SPACING["z"], SPACING["x"]]}
 _RNG = np.random.default_rng(5)
 
 
@@ -123,19 +124,24 @@ def put_v73(group: h5py.Group, name: str, value: Any) -> h5py.Dataset:
     return dataset
 
 
-def v73(fill: Callable[[h5py.File], None]) -> Callable[[Path], Path]:
-    """A file of MATLAB 7.3."""
+def v73(fill: Callable[[h5py.File], None] | None = None, **variables: Any) -> Callable[[Path], Path]:
+    """A file of MATLAB 7.3 with the scales of PALA, and what is filled in; a list of arrays is a cell."""
 
     def write(folder: Path) -> Path:
         path = folder / "x.mat"
         with h5py.File(path, "w", userblock_size=512) as file:
-            fill(file)
-            put_v73(file, "speed_of_sound", SPEED)
+            for name, value in {**variables, "speed_of_sound": SPEED}.items():
+                if isinstance(value, list):
+                    put_cell(file, name, *value)
+                else:
+                    put_v73(file, name, value)
             for struct_name, members in (("UF", UF), ("PData", PDATA)):
                 group = file.create_group(struct_name)
                 group.attrs["MATLAB_class"] = np.bytes_("struct")
                 for member, value in members.items():
                     put_v73(group, member, value)
+            if fill is not None:
+                fill(file)
         with path.open("r+b") as raw:
             raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
         return path
@@ -152,26 +158,6 @@ def put_cell(file: h5py.File, name: str, *elements: NDArray[Any]) -> None:
     file.create_dataset(name, data=references, dtype=h5py.ref_dtype).attrs["MATLAB_class"] = np.bytes_("cell")
 
 
-def put_cells(**cells: Any) -> Callable[[h5py.File], None]:
-    """Several cells of 7.3."""
-
-    def fill(file: h5py.File) -> None:
-        for name, elements in cells.items():
-            put_cell(file, name, *elements)
-
-    return fill
-
-
-def put_all(**variables: Any) -> Callable[[h5py.File], None]:
-    """Several variables of 7.3."""
-
-    def fill(file: h5py.File) -> None:
-        for name, value in variables.items():
-            put_v73(file, name, value)
-
-    return fill
-
-
 # ---------------------------------------------------------------- HDF5
 
 
@@ -183,6 +169,18 @@ def hdf5(attributes: dict[str, Any], **datasets: Any) -> Callable[[Path], Path]:
             file.attrs.update(attributes)
             for name, value in datasets.items():
                 file[name.replace("__", "/")] = value
+        return folder / "x.h5"
+
+    return write
+
+
+def in_chunks(**how: Any) -> Callable[[Path], Path]:
+    """A dataset in chunks, with filters."""
+
+    def write(folder: Path) -> Path:
+        with h5py.File(folder / "x.h5", "w") as file:
+            file.attrs.update(SCALES)
+            file.create_dataset("group/iq", data=IQ, chunks=(4, 5, 4), **how)
         return folder / "x.h5"
 
     return write
@@ -349,60 +347,46 @@ def npz(compress: bool, **arrays: Any) -> Callable[[Path], Path]:
     return write
 
 
-SCALES = {"frame_rate_hz": RATE, "spacing_mm": [SPACING["z"], SPACING["x"]]}
 _PALA: dict[str, Any] = {"frame_rate": RATE, "frequency": FREQUENCY}
 _ALL: dict[str, Any] = {
     "frame_rate": RATE, "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED,
 }  # fmt: skip
 _V5, _V73 = "MATLAB before 7.3", "MATLAB 7.3 (HDF5)"
-_HALVES = (ZXT[..., :7], ZXT[..., 7:])
+_HALVES = [ZXT[..., :7], ZXT[..., 7:]]
+_UFF: dict[str, Any] = {
+    "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED, "name": "b_data",
+}  # fmt: skip
+
+IQDATA_V5 = {
+    "IQData v5 compressed": v5_compressed(IQData=ZXT),
+    "IQData v5, singletons": v5(IQData=ZXT[:, :, None, None, :]),
+    "IQData v5, cell": v5(IQData=cell(*_HALVES)),
+    "IQData v5 compressed, cell": v5_compressed(IQData=cell(*_HALVES)),
+    "IQData v5, cell of one": v5(IQData=cell(ZXT)),
+    "IQData v5, cell of frames": v5(IQData=cell(*(ZXT[..., t] for t in range(N_FRAMES)))),
+    "IData, QData v5": v5(IData=ZXT.real, QData=ZXT.imag),
+    "IData, QData v5, singletons": v5(IData=ZXT.real[:, :, None], QData=ZXT.imag[:, :, None]),
+}
+IQDATA_V73 = {
+    "IQData v7.3": v73(IQData=ZXT),
+    "IQData v7.3, singletons": v73(IQData=ZXT[:, :, None, None, :]),
+    "IQData v7.3, cell": v73(IQData=_HALVES),
+    "IQData v7.3, cell of singletons": v73(IQData=[half[:, :, None, None] for half in _HALVES]),
+    "IData, QData v7.3": v73(IData=ZXT.real, QData=ZXT.imag),
+    "IData, QData v7.3, int16": v73(IData=ZXT.real.astype("i2"), QData=ZXT.imag.astype("i2")),
+    "IData, QData v7.3, cells": v73(IData=[h.real for h in _HALVES], QData=[h.imag for h in _HALVES]),
+}
 
 LAYOUTS: dict[str, Layout] = {
     "PALA v5": Layout(v5(IQ=ZXT, UF=UF), "zxt", _V5, name="IQ", **_PALA),
     "PALA v5 with PData": Layout(
         v5(IQ=ZXT, UF=UF, PData=PDATA, speed_of_sound=SPEED), "zxt", _V5, name="IQ", **_ALL
     ),
-    "PALA v7.3": Layout(
-        v73(put_all(IQ=ZXT)), "zxt", _V73, name="IQ", **_ALL
-    ),
-    "IQData v5 compressed": Layout(v5_compressed(IQData=ZXT), "zxt", _V5, name="IQData"),
-    "IQData v5, singletons": Layout(v5(IQData=ZXT[:, :, None, None, :]), "zxt", _V5, name="IQData"),
-    "IQData v5, cell": Layout(v5(IQData=cell(*_HALVES)), "zxt", _V5, name="IQData"),
-    "IQData v5 compressed, cell": Layout(
-        v5_compressed(IQData=cell(*_HALVES)), "zxt", _V5, name="IQData"
-    ),
-    "IQData v5, cell of one": Layout(v5(IQData=cell(ZXT)), "zxt", _V5, name="IQData"),
-    "IQData v5, cell of frames": Layout(
-        v5(IQData=cell(*(ZXT[..., t] for t in range(N_FRAMES)))), "zxt", _V5, name="IQData"
-    ),
+    "PALA v7.3": Layout(v73(IQ=ZXT), "zxt", _V73, name="IQ", **_ALL),
+    **{key: Layout(write, "zxt", _V5, name="IQData") for key, write in IQDATA_V5.items()},
+    **{key: Layout(write, "zxt", _V73, name="IQData", **_ALL) for key, write in IQDATA_V73.items()},
     "IQData v5, in a struct": Layout(v5(Bf={"IQ": ZXT}), "zxt", _V5, name="Bf/IQ"),
-    "IData, QData v5": Layout(v5(IData=ZXT.real, QData=ZXT.imag), "zxt", _V5, name="IQData"),
-    "IData, QData v5, singletons": Layout(
-        v5(IData=ZXT.real[:, :, None], QData=ZXT.imag[:, :, None]), "zxt", _V5, name="IQData"
-    ),
-    "IQData v7.3": Layout(v73(put_all(IQData=ZXT)), "zxt", _V73, name="IQData", **_ALL),
-    "IQData v7.3, singletons": Layout(
-        v73(put_all(IQData=ZXT[:, :, None, None, :])), "zxt", _V73, name="IQData", **_ALL
-    ),
-    "IQData v7.3, cell": Layout(
-        v73(put_cells(IQData=_HALVES)), "zxt", _V73, name="IQData", **_ALL
-    ),
-    "IQData v7.3, cell of singletons": Layout(
-        v73(put_cells(IQData=[half[:, :, None, None] for half in _HALVES])),
-        "zxt", _V73, name="IQData", **_ALL,
-    ),
-    "IQ v7.3, in a struct": Layout(v73(put_all(**{"Bf/IQ": ZXT})), "zxt", _V73, name="Bf/IQ", **_ALL),
-    "IData, QData v7.3": Layout(
-        v73(put_all(IData=ZXT.real, QData=ZXT.imag)), "zxt", _V73, name="IQData", **_ALL
-    ),
-    "IData, QData v7.3, int16": Layout(
-        v73(put_all(IData=ZXT.real.astype("i2"), QData=ZXT.imag.astype("i2"))),
-        "zxt", _V73, name="IQData", **_ALL,
-    ),
-    "IData, QData v7.3, cells": Layout(
-        v73(put_cells(IData=[h.real for h in _HALVES], QData=[h.imag for h in _HALVES])),
-        "zxt", _V73, name="IQData", **_ALL,
-    ),
+    "IQ v7.3, in a struct": Layout(v73(**{"Bf/IQ": ZXT}), "zxt", _V73, name="Bf/IQ", **_ALL),
     "h5py": Layout(hdf5(SCALES, iq=IQ), "tzx", "HDF5", RATE, ("z", "x")),
     "h5py, real and imag swapped": Layout(
         hdf5(SCALES, iq=pairs(IQ.imag + 1j * IQ.real, ("imag", "real"))), "tzx", "HDF5", RATE, ("z", "x")
@@ -424,15 +408,9 @@ LAYOUTS: dict[str, Layout] = {
         hdf5({}, a__rIQ=IQ.real.astype("i2"), a__iIQ=IQ.imag.astype("i2")), "tzx", "HDF5", name="a/IQ"
     ),
     "real, imag": Layout(hdf5({}, bf__real=IQ.real, bf__imag=IQ.imag), "tzx", "HDF5", name="bf"),
-    "UFF": Layout(
-        uff(), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
-    ),
-    "UFF without single axes": Layout(
-        uff(single=False), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
-    ),
-    "UFF, native complex": Layout(
-        uff(apart=False), "txz", "USTB UFF (HDF5)", None, ("z", "x"), FREQUENCY, SPEED, name="b_data"
-    ),
+    "UFF": Layout(uff(), "txz", "USTB UFF (HDF5)", **_UFF),
+    "UFF without single axes": Layout(uff(single=False), "txz", "USTB UFF (HDF5)", **_UFF),
+    "UFF, native complex": Layout(uff(apart=False), "txz", "USTB UFF (HDF5)", **_UFF),
     "zea": Layout(
         zea(IQ, True), "tzx", "zea (HDF5)", RATE, ("z", "x"), FREQUENCY, SPEED,
         name="data/beamformed_data/values",

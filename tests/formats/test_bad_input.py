@@ -8,7 +8,7 @@ import time
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ import scipy.io
 from click.testing import CliRunner
 
 import usdenoise
+from tests.formats.layouts import autc, echoframe, in_chunks, v5, v5_compressed
 from tests.fuzz.reading import ChildReader
-from usdenoise import Acquisition, denoise, load
+from tests.stacks import write_stack
+from usdenoise import denoise, load
 from usdenoise.cli import main
 from usdenoise.comparison.compare_file import compare_file
 from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
@@ -33,19 +35,6 @@ _RNG = np.random.default_rng(8)
 IQ = (_RNG.standard_normal((9, 4, 3)) + 1j * _RNG.standard_normal((9, 4, 3))).astype(np.complex64)
 MATLAB_IQ = IQ.transpose(1, 2, 0)
 UF = {"FrameRateUF": 500.0, "TwFreq": 15.0}
-
-
-def write_hdf5(path: Path, **datasets: Any) -> Path:
-    with h5py.File(path, "w") as file:
-        for name, values in datasets.items():
-            file.create_dataset(name, data=values)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ChildReader]:
-    with ChildReader() as server:
-        yield server
 
 
 # ---------------------------------------------------------------- the wrong file, or nothing to read in it
@@ -79,7 +68,7 @@ TARGETS: dict[str, Callable[[Path, str], Any]] = {
 @pytest.mark.parametrize("key", TARGETS)
 def test_a_nul_in_the_path_of_the_results(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     with pytest.raises(
         OutputError, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"
     ):
@@ -89,7 +78,7 @@ def test_a_nul_in_the_path_of_the_results(key: str, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("frames", [3, "0:4", (0, 4), slice(0, 4.0), slice("0", None)], ids=repr)
 def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     for read in (load, describe):
         with pytest.raises(
             OptionError,
@@ -101,28 +90,11 @@ def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["half", "", np.float32, np.zeros(2), 64], ids=repr)
 def test_a_precision_that_is_not_known(dtype: Any, tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     with pytest.raises(
         OptionError, match=rf"^dtype is {re.escape(repr(dtype))}, and must be 'single', 'double' or None$"
     ):
         load(path, dtype=dtype)
-
-
-@pytest.mark.parametrize("suffix", [".h5", ".mat"])
-def test_several_candidates_are_listed(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"x{suffix}"
-    if suffix == ".mat":
-        scipy.io.savemat(path, {"A": MATLAB_IQ, "B": MATLAB_IQ})
-    else:
-        write_hdf5(path, A=MATLAB_IQ, B=MATLAB_IQ)
-    with pytest.raises(InputError, match="several stacks: A 4 x 3 x 9, B 4 x 3 x 9; pick one with dataset"):
-        load(path)
-    assert describe(path).chosen is None
-    assert [candidate.name for candidate in describe(path).candidates] == ["A", "B"]
-    for command in ("run", "info"):
-        result = CliRunner().invoke(main, [command, str(path)])
-        assert result.exit_code == 1
-        assert re.search("several stacks: A .*, B .*--dataset", result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +117,14 @@ def test_arrays_are_checked_as_files_are(
 
 
 def test_an_attribute_that_numpy_lacks_is_left_out(tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     with h5py.File(path, "r+") as file:
         h5py.h5a.create(file["iq"].id, b"gain", odd_float(), h5py.h5s.create(h5py.h5s.SCALAR))
     assert np.array_equal(load(path).iq, IQ)
 
 
 def test_axes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     with h5py.File(path, "r+") as file:
         file["iq"].attrs["axes"] = np.bytes_(b"\x80\xff")
     assert "--axes" in load(path).assumptions[0]
@@ -160,7 +132,7 @@ def test_axes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", ["abc", "tz"])
 def test_info_refuses_the_axes_that_run_refuses(axes: str, tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     result = CliRunner().invoke(main, ["info", str(path), "--axes", axes])
     assert result.exit_code == 1
     assert f"axes '{axes}'" in result.stderr
@@ -184,14 +156,6 @@ def hdf5(edit: Callable[[h5py.File], Any] = lambda file: None, user_block: int =
     return write
 
 
-def matlab(**variables: Any) -> Write:
-    def write(folder: Path) -> Path:
-        scipy.io.savemat(folder / "x.mat", variables)
-        return folder / "x.mat"
-
-    return write
-
-
 def raw(name: str, content: bytes = b"") -> Write:
     def write(folder: Path) -> Path:
         (folder / name).write_bytes(content)
@@ -200,13 +164,47 @@ def raw(name: str, content: bytes = b"") -> Write:
     return write
 
 
-def truncated(write: Write, left: int) -> Write:
+def truncated(write: Write, left: float) -> Write:
+    """The same without its end; what is left is a number of bytes, or a fraction."""
+
     def cut(folder: Path) -> Path:
         path = write(folder)
-        path.write_bytes(path.read_bytes()[:left])
+        content = path.read_bytes()
+        path.write_bytes(content[: left if isinstance(left, int) else int(left * len(content))])
         return path
 
     return cut
+
+
+def edited(write: Write, old: bytes, new: bytes) -> Write:
+    """The same with other bytes in the place of some that it holds once."""
+
+    def edit(folder: Path) -> Path:
+        path = write(folder)
+        content = path.read_bytes()
+        assert content.count(old) == 1
+        path.write_bytes(content.replace(old, new))
+        return path
+
+    return edit
+
+
+def v5_of_shape(*shape: int) -> Write:
+    """A file of MATLAB before 7.3 whose header gives IQ another shape than it has."""
+    headers = [struct.pack("<II3i", 5, 12, *sizes) for sizes in (MATLAB_IQ.shape, shape)]
+    return edited(v5(IQ=MATLAB_IQ), *headers)
+
+
+def autc_of_frames(n_frames: int) -> Write:
+    """An AUTC file whose second block claims so many frames, and has 3."""
+    headers = [struct.pack("<5i", 2, 60, 5, 4, n) for n in (3, n_frames)]
+    return edited(autc(1), *headers)
+
+
+def echoframe_of_blocks(n_blocks: int) -> Write:
+    """An EchoFrame file of 3 blocks whose header claims another number."""
+    headers = [struct.pack("<4Q", 1, 48, n, 80) for n in (3, n_blocks)]
+    return edited(echoframe(), *headers)
 
 
 def odd_float() -> h5py.h5t.TypeFloatID:
@@ -256,23 +254,6 @@ def npz_that_claims(path: Path, shape: tuple[int, ...]) -> Path:
     return path
 
 
-def dat_of_autc(path: Path, n_frames: int) -> Path:
-    """An AUTC file whose second block claims so many frames, and has 3."""
-    with path.open("wb") as file:
-        for index, claimed in ((1, 3), (2, n_frames)):
-            file.write(struct.pack("<10i", index, 60, 5, 4, claimed, 0, 0, 0, 0, 0) + bytes(60 * 8))
-    return path
-
-
-def dat_of_echoframe(path: Path, n_blocks: int) -> Path:
-    """An EchoFrame file of 2 blocks whose header claims another number."""
-    with h5py.File(path.parent / "ScanParameters.mat", "w") as file:
-        file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = np.arange(4.0), np.arange(5.0)
-        file["ReceiveSpec/nRepeats"] = [3]
-    path.write_bytes(struct.pack("<5Q", 1, 40, n_blocks, 60, 0) + bytes(2 * 60 * 8))
-    return path
-
-
 def zarr_that_claims(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Path:
     """A Zarr array of that shape with one chunk of a few bytes."""
     import zarr
@@ -296,27 +277,14 @@ def hdf5_with_one_chunk(path: Path) -> Path:
     return path
 
 
-def patched_v5(shape: tuple[int, int, int]) -> Write:
-    """A version 5 file whose header gives IQ another shape than it has."""
-
-    def write(folder: Path) -> Path:
-        path = matlab(IQ=MATLAB_IQ)(folder)
-        written, content = struct.pack("<II3i", 5, 12, *MATLAB_IQ.shape), path.read_bytes()
-        assert content.count(written) == 1
-        path.write_bytes(content.replace(written, struct.pack("<II3i", 5, 12, *shape)))
-        return path
-
-    return write
-
-
 def echoframe_with(**parameters: int) -> Write:
     """An EchoFrame file with other parameters, or without any."""
 
     def write(folder: Path) -> Path:
-        path = dat_of_echoframe(folder / "x.dat", 2)
+        path = echoframe()(folder)
         (folder / "ScanParameters.mat").unlink()
         if parameters:
-            write_hdf5(folder / "ScanParameters.mat", **parameters)
+            hdf5(**parameters)(folder).rename(folder / "ScanParameters.mat")
         return path
 
     return write
@@ -384,7 +352,7 @@ HUGE = (10**6, 1000, 1250)
 _RANDOM = np.random.default_rng(0).bytes
 _LETTERS = "must be distinct letters of z, x, y and t.*axes"
 _CONTENT = "; usdenoise reads HDF5, MATLAB, .*Zarr: check the path, or convert the stack to HDF5"
-_CUT_DAT = r"x\.dat (is truncated.*copy it again|has unknown content)"
+_CUT_DAT = r"\.dat (is truncated.*copy it again|has unknown content)"
 _CLAIM = "claims 10000000000000 bytes"
 
 BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
@@ -405,7 +373,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         hdf5(first=IQ, second=IQ, picture=IQ[0]), {"dataset": "third"}, "no dataset 'third'.*candidates are: first, second$"
     ),
     "no such variable": (
-        matlab(A=MATLAB_IQ, B=MATLAB_IQ), {"dataset": "C"}, "no dataset 'C'.*candidates are: A, B$"
+        v5(A=MATLAB_IQ, B=MATLAB_IQ), {"dataset": "C"}, "no dataset 'C'.*candidates are: A, B$"
     ),
     "no such dataset, and no candidate": (
         hdf5(picture=IQ[0]), {"dataset": "iq"}, "no dataset 'iq'.*candidates are: none"
@@ -414,7 +382,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         hdf5(**{"a/iq": IQ, "b/IQ": IQ}), {}, "several stacks: a/iq .*, b/IQ .*dataset"
     ),
     "nothing in HDF5": (hdf5(), {}, "holds no stack.*the file holds nothing"),
-    "nothing in MATLAB": (matlab(), {}, "holds no stack.*the file holds nothing"),
+    "nothing in MATLAB": (v5(), {}, "holds no stack.*the file holds nothing"),
     "links that lead nowhere": (hdf5(dead_links, other=IQ[0]), {}, "holds no stack"),
     "floats that NumPy lacks": (
         hdf5(lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))),
@@ -423,7 +391,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     ),
     **{
         f"{kind} in {file}{', by name' * bool(options)}": (write(IQ=values), options, sentence.format(what))
-        for file, write, table in (("HDF5", hdf5, NOT_A_STACK), ("MATLAB", matlab, NO_STACK_OF_MATLAB))
+        for file, write, table in (("HDF5", hdf5, NOT_A_STACK), ("MATLAB", v5, NO_STACK_OF_MATLAB))
         for kind, (values, what) in table.items()
         for options, sentence in (
             ({}, "holds no stack.*numeric with 3 axes.*IQ .{}.*right file"),
@@ -441,7 +409,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     },
     **{
         f"axes {axes!r} of {shape}": (write(iq=values), {"axes": axes}, says.format(shape))
-        for write, values, shape in ((hdf5, IQ, "9 x 4 x 3"), (matlab, MATLAB_IQ, "4 x 3 x 9"))
+        for write, values, shape in ((hdf5, IQ, "9 x 4 x 3"), (v5, MATLAB_IQ, "4 x 3 x 9"))
         for axes, says in (
             ("abc", f"axes 'abc' {_LETTERS}"),
             ("TZX", f"axes 'TZX' {_LETTERS}"),
@@ -463,7 +431,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     },
     **{
         f"frames {frames} of {file}": (write(iq=values), {"frames": frames}, says)
-        for write, values, file in ((hdf5, IQ, "HDF5"), (matlab, MATLAB_IQ, "MATLAB"))
+        for write, values, file in ((hdf5, IQ, "HDF5"), (v5, MATLAB_IQ, "MATLAB"))
         for frames, says in (
             (slice(0, 1), "frames leaves 1 of 9 frames.*at least two; widen frames"),
             (slice(8, None), "frames leaves 1 of 9 frames"),
@@ -484,16 +452,26 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         hdf5(half_recorded), {}, f"claims {IQ.nbytes} bytes.*holds {IQ[:5].nbytes} of them"
     ),
     **{
-        f"a header of MATLAB with {shape}": (patched_v5(shape), {}, "corrupt|holds no stack")
+        f"a header of MATLAB with {shape}": (v5_of_shape(*shape), {}, "corrupt|holds no stack")
         for shape in ((4, 3, 10), (4, 3, 8), (40, 30, 90), (-4, -3, 9), (0, 3, 9))
     },
     **{
-        f"{left} bytes of AUTC": (truncated(lambda folder: dat_of_autc(folder / "x.dat", 3), left), {}, _CUT_DAT)
-        for left in (10, 41, 500, 561, 1039)
+        f"{left} bytes of AUTC": (truncated(autc(1), left), {}, _CUT_DAT)
+        for left in (10, 41, 500, 561, 2079)
     },
     **{
-        f"{left} bytes of EchoFrame": (truncated(lambda folder: dat_of_echoframe(folder / "x.dat", 2), left), {}, _CUT_DAT)
-        for left in (10, 41, 500, 999)
+        f"{left} bytes of EchoFrame": (truncated(echoframe(), left), {}, _CUT_DAT)
+        for left in (10, 49, 500, 1967)
+    },
+    **{
+        f"{left:.0%} of {what}": (truncated(write, left), {}, r"x\.h5 is truncated or corrupt.*copy or write it again")
+        for what, write in (("HDF5", hdf5(iq=IQ)), ("HDF5 in chunks", in_chunks(compression="gzip")))
+        for left in (0.05, 0.5, 0.99)
+    },
+    **{
+        f"{left:.0%} of {what}": (truncated(write, left), {}, r"x\.mat (is truncated or corrupt|holds no stack)")
+        for what, write in (("MATLAB", v5(UF=UF, IQ=MATLAB_IQ)), ("MATLAB, compressed", v5_compressed(UF=UF, IQ=MATLAB_IQ)))
+        for left in (0.3, 0.6, 0.99)
     },
     "EchoFrame without parameters": (
         echoframe_with(), {}, r"looks like a file of EchoFrame.*ScanParameters\.mat.*put it there"
@@ -535,12 +513,12 @@ CLAIMS: dict[str, tuple[Write, str]] = {
     "npy": (lambda folder: npy_that_claims(folder / "x.npy", HUGE), f"{_CLAIM}.*holds 512"),
     "npz": (lambda folder: npz_that_claims(folder / "x.npz", HUGE), _CLAIM),
     "AUTC": (
-        lambda folder: dat_of_autc(folder / "x.dat", 2**30),
+        autc_of_frames(2**30),
         "is truncated: block 2 of 4 x 5 x 1073741824",
     ),
     "EchoFrame": (
-        lambda folder: dat_of_echoframe(folder / "x.dat", 2**31),
-        "is truncated: 2147483648 blocks .*holds 1000; copy it again",
+        echoframe_of_blocks(2**31),
+        "is truncated: 2147483648 blocks .*holds 1968; copy it again",
     ),
     "Zarr": (
         lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, (1, 1000, 1250)),
@@ -552,8 +530,8 @@ CLAIMS: dict[str, tuple[Write, str]] = {
     ),
     "HDF5 in chunks": (reserved(HUGE, (1, 1000, 1250)), f"{_CLAIM}.*holds 0 of them.*write it again"),
     "HDF5": (reserved(HUGE), f"{_CLAIM}.*holds 0 of them.*write it again"),
-    "MATLAB": (patched_v5((10**5, 10**4, 10**3)), _FAR_MORE),
-    "MATLAB, as much as a header can claim": (patched_v5((2**31 - 1,) * 3), _FAR_MORE),
+    "MATLAB": (v5_of_shape(10**5, 10**4, 10**3), _FAR_MORE),
+    "MATLAB, as much as a header can claim": (v5_of_shape(*(2**31 - 1,) * 3), _FAR_MORE),
     "HDF5 in one chunk": (lambda folder: hdf5_with_one_chunk(folder / "x.h5"), "claims 4000000000 bytes"),
 }
 
@@ -598,8 +576,9 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", ["link", "way/iq", "way/way/iq"])
 def test_a_soft_link_is_followed_when_it_is_asked_for(wanted: str, tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "x.h5", **{"deep/iq": IQ, "deep/other": IQ + 1})
+    path = write_stack(tmp_path / "x.h5", IQ, "deep/iq")
     with h5py.File(path, "r+") as file:
+        file["deep/other"] = IQ + 1
         file["link"] = h5py.SoftLink("/deep/iq")
         file["way"] = h5py.SoftLink("/deep")
         file["deep/way"] = h5py.SoftLink("/deep")
@@ -614,9 +593,9 @@ POWER = (np.abs(IQ) ** 2).astype(np.float32)
 @pytest.mark.parametrize(
     "write",
     [
-        lambda folder: write_hdf5(folder / "x.scan", Data=POWER),
-        lambda folder: write_hdf5(folder / "x.h5", power=(POWER * 10).astype(np.uint16)),
-        lambda folder: write_hdf5(folder / "x.h5", image=np.where(POWER > 1, np.nan, POWER)),
+        lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
+        lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
+        lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
     ],
 )
 def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
@@ -630,9 +609,9 @@ def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_pat
 
 
 def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
-    tmp_path: Path, server: ChildReader
+    tmp_path: Path, child_reader: ChildReader
 ) -> None:
-    path = write_hdf5(tmp_path / "x.h5", iq=IQ)
+    path = write_stack(tmp_path / "x.h5", IQ)
     with h5py.File(path, "r+") as file:
         file.attrs["note"] = "a note of variable length" * 4
         file["iq"].attrs["axes"] = np.bytes_("tzx")
@@ -640,68 +619,7 @@ def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
     heap = raw.index(b"GCOL")
     raw[heap + 16 : heap + 4096] = bytes(len(raw[heap + 16 : heap + 4096]))
     path.write_bytes(raw)
-    assert server.outcome(path) == "loaded"
-
-
-# ---------------------------------------------------------------- damaged files
-
-
-def contiguous(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        # Fixed-length text: a damaged heap of variable-length text can make the HDF5 library hang.
-        attributes = {"axes": np.bytes_("tzx"), "frame_rate_hz": 500.0, "spacing_mm": [0.1, 0.2]}
-        file.create_dataset("iq", data=IQ).attrs.update(attributes)
-        file["center_frequency"] = 15e6
-
-
-def chunked(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("group/iq", data=IQ, chunks=(4, 4, 3), compression="gzip")
-
-
-DAMAGED: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "HDF5": ("x.h5", contiguous),
-    "HDF5 in chunks": ("x.h5", chunked),
-    "v5": ("x.mat", lambda path: scipy.io.savemat(path, {"UF": UF, "IQ": MATLAB_IQ})),
-    "v5 compressed": (
-        "x.mat",
-        lambda path: scipy.io.savemat(path, {"UF": UF, "IQ": MATLAB_IQ}, do_compression=True),
-    ),
-}
-
-
-def valid_bytes(key: str, folder: Path) -> bytes:
-    name, write = DAMAGED[key]
-    write(folder / name)
-    return (folder / name).read_bytes()
-
-
-@pytest.mark.parametrize("key", DAMAGED)
-def test_the_files_to_be_damaged_are_sound(key: str, tmp_path: Path, server: ChildReader) -> None:
-    valid_bytes(key, tmp_path)
-    path = tmp_path / DAMAGED[key][0]
-    assert server.outcome(path) == "loaded"
-    assert isinstance(load(path), Acquisition)
-
-
-@pytest.mark.parametrize("left", [0.05, 0.2, 0.5, 0.8, 0.99, -1])
-@pytest.mark.parametrize("key", ["HDF5", "HDF5 in chunks"])
-def test_truncated_hdf5(key: str, left: float, tmp_path: Path) -> None:
-    raw = valid_bytes(key, tmp_path)
-    path = tmp_path / DAMAGED[key][0]
-    path.write_bytes(raw[: -1 if left == -1 else int(left * len(raw))])
-    with pytest.raises(InputError, match=r"x\.h5 is truncated or corrupt.*copy or write it again"):
-        load(path)
-
-
-@pytest.mark.parametrize("key", ["v5", "v5 compressed"])
-def test_truncated_v5(key: str, tmp_path: Path) -> None:
-    raw = valid_bytes(key, tmp_path)
-    path = tmp_path / DAMAGED[key][0]
-    for length in [*range(128, len(raw), 37), len(raw) - 1]:
-        path.write_bytes(raw[:length])
-        with pytest.raises(InputError, match=r"x\.mat (is truncated or corrupt|holds no stack)"):
-            load(path)
+    assert child_reader.outcome(path) == "loaded"
 
 
 @pytest.mark.parametrize(
@@ -709,7 +627,7 @@ def test_truncated_v5(key: str, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("place", ["values", "name"])
 def test_a_data_type_that_v5_does_not_have(
-    kind: bytes, place: str, tmp_path: Path, server: ChildReader
+    kind: bytes, place: str, tmp_path: Path, child_reader: ChildReader
 ) -> None:
     path = tmp_path / "x.mat"
     scipy.io.savemat(path, {"IQ": MATLAB_IQ})
@@ -719,14 +637,4 @@ def test_a_data_type_that_v5_does_not_have(
     start = raw.index(tags[place])
     raw[start : start + 4] = kind
     path.write_bytes(raw)
-    assert server.outcome(path) == "refused"
-
-
-def test_a_compressed_v5_with_another_content(tmp_path: Path, server: ChildReader) -> None:
-    raw = valid_bytes("v5 compressed", tmp_path)
-    path = tmp_path / "x.mat"
-    for position in range(128, len(raw), 11):
-        damaged = bytearray(raw)
-        damaged[position] ^= 0xFF
-        path.write_bytes(damaged)
-        assert server.outcome(path) in ("loaded", "refused")
+    assert child_reader.outcome(path) == "refused"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from tests.formats.layouts import put_all, put_cell, v73
+from tests.formats.layouts import v73
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
@@ -70,22 +70,23 @@ def test_those_of_a_file_of_version_7_3_come_along(
     limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(file: h5py.File) -> None:
-        put_all(IQ=ZXT, weights=np.arange(6.0).reshape(2, 3) + 1j, counts=np.arange(4, dtype=np.int16)[None])(
-            file
-        )
-        put_cell(file, "labels", np.arange(3.0)[None], np.arange(5.0)[None])
         flags = file.create_dataset("mask", data=np.array([[1, 0, 1]], np.uint8).T)
         flags.attrs["MATLAB_class"] = np.bytes_("logical")
         text = file.create_dataset(
             "note", data=np.frombuffer("übung".encode("utf-16-le"), np.uint16)[:, None]
         )
         text.attrs["MATLAB_class"] = np.bytes_("char")
-        put_all(**{"Probe/pitch": 0.1})(file)
         for name in ("f", "Probe/callback"):
             handle = file.create_dataset(name, data=np.zeros((1, 1)))
             handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
 
-    path = v73(fill)(tmp_path)
+    others = {
+        "weights": np.arange(6.0).reshape(2, 3) + 1j,
+        "counts": np.arange(4, dtype=np.int16)[None],
+        "labels": [np.arange(3.0)[None], np.arange(5.0)[None]],
+        "Probe/pitch": 0.1,
+    }
+    path = v73(fill, IQ=ZXT, **others)(tmp_path)
     if limit == "v73":
         monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 1000)
     written = run(path)

@@ -3,7 +3,6 @@
 This is the short version; more cases on demand: ``python -m tests.fuzz``.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,29 +14,23 @@ CASES = 40
 COMPRESSED = ("HDF5", "MATLAB 7.3", "MATLAB 5", "UFF", "zea", "EchoFrame", "NumPy npz", "Zarr 3", "Zarr 2")
 
 
-@pytest.fixture(scope="module")
-def child() -> Iterator[ChildReader]:
-    with ChildReader() as child:
-        yield child
-
-
 def expected(reader: str, number: int) -> str:
     """What comes of an original: the last one of MATLAB is of version 4, which can hold no stack."""
     return "refused" if (reader, number) == ("MATLAB 5", len(READERS["MATLAB 5"]) - 1) else "loaded"
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_the_files_to_be_mutated_are_sound(reader: str, child: ChildReader, tmp_path: Path) -> None:
+def test_the_files_to_be_mutated_are_sound(reader: str, child_reader: ChildReader, tmp_path: Path) -> None:
     for number, (files, name) in enumerate(originals(reader)):
         for place, content in files.items():
             (tmp_path / str(number) / place).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / str(number) / place).write_bytes(content)
-        assert child.outcome(tmp_path / str(number) / name) == expected(reader, number), number
+        assert child_reader.outcome(tmp_path / str(number) / name) == expected(reader, number), number
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_mutated_file_is_loaded_or_refused(reader: str, child: ChildReader) -> None:
-    found = list(outcomes(child, reader, 0, range(CASES)))
+def test_a_mutated_file_is_loaded_or_refused(reader: str, child_reader: ChildReader) -> None:
+    found = list(outcomes(child_reader, reader, 0, range(CASES)))
     assert [str(one) for one in found if not one.is_sound] == []
     # Mutations that harm nothing, or that no file survives, would prove little.
     n_refused = sum(one.outcome == "refused" for one in found)
@@ -45,7 +38,7 @@ def test_a_mutated_file_is_loaded_or_refused(reader: str, child: ChildReader) ->
 
 
 @pytest.mark.parametrize("reader", COMPRESSED)
-def test_what_expands_to_gigabytes_is_refused(reader: str, child: ChildReader) -> None:
-    found = list(outcomes(child, reader, 0, range(max(6, len(READERS[reader]))), "expanding"))
+def test_what_expands_to_gigabytes_is_refused(reader: str, child_reader: ChildReader) -> None:
+    found = list(outcomes(child_reader, reader, 0, range(max(6, len(READERS[reader]))), "expanding"))
     assert [str(one) for one in found if not one.is_sound] == []
     assert any(one.outcome == "refused" for one in found)

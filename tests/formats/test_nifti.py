@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from confusius.bids import validate_metadata
 
 from tests.formats.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
-from tests.formats.test_results import write
+from tests.stacks import write_stack
 from usdenoise.cli import main
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats import bids
@@ -76,7 +76,7 @@ def test_nibabel_sees_lateral_depth_and_elevation_in_mm(tmp_path: Path) -> None:
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     iq = rng.standard_normal((40, 9, 7)) + 1j * rng.standard_normal((40, 9, 7))
-    out = run(write(tmp_path / "x.h5", "iq", iq, axes="tzx"))
+    out = run(write_stack(tmp_path / "x.h5", iq, axes="tzx"))
     sidecar = json.loads(out["nifti_json"].read_text())
     assert sidecar["PixelPitchUnknown"] == ["z", "x", "y"]
     assert not {"SliceThickness", "Depth", "TransmitFrequency", "VolumeTiming"} & set(sidecar)

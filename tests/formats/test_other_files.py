@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import usdenoise
 from tests.formats.layouts import LAYOUTS
+from tests.stacks import low_rank, write_stack
 from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import InputError
@@ -26,13 +27,6 @@ IQ = np.concatenate(PARTS)
 NAMES = ["part_0.h5", "part_1.h5", "part_2.h5"]
 
 
-def write_part(path: Path, values: Any, name: str = "iq") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(path, "w") as file:
-        file[name] = values
-    return path
-
-
 def write_virtual(path: Path, names: list[str], inner: str = "iq") -> Path:
     """A virtual dataset of parts under any names."""
     layout = h5py.VirtualLayout((9, 5, 4), "c8")
@@ -43,6 +37,17 @@ def write_virtual(path: Path, names: list[str], inner: str = "iq") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "a") as file:
         file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    return path
+
+
+def write_whole(
+    path: Path, source: str, inner: str = "iq", shape: tuple[int, ...] = IQ.shape, name: str = "iq"
+) -> Path:
+    """Add a virtual dataset that is taken whole from another one."""
+    layout = h5py.VirtualLayout(shape, "c8")
+    layout[...] = h5py.VirtualSource(source, inner, shape)
+    with h5py.File(path, "a") as file:
+        file.create_virtual_dataset(name, layout).attrs["axes"] = "tzx"
     return path
 
 
@@ -72,8 +77,8 @@ def write_external(path: Path, *stores: tuple[str, int, int]) -> Path:
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of three parts, with another folder next to it; the current folder is a third one."""
     for name, values in zip(NAMES, PARTS, strict=True):
-        write_part(tmp_path / "in" / name, values)
-        write_part(tmp_path / "out" / name, values)
+        write_stack(tmp_path / "in" / name, values)
+        write_stack(tmp_path / "out" / name, values)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "in"
@@ -124,10 +129,7 @@ def test_sources_in_a_subfolder_and_in_turn(parts: Path) -> None:
         (parts / "sub").mkdir(exist_ok=True)
         (parts / name).rename(parts / "sub" / name)
     write_virtual(parts / "sub/all.h5", NAMES)
-    whole = h5py.VirtualLayout((9, 5, 4), "c8")
-    whole[...] = h5py.VirtualSource("sub/all.h5", "iq", (9, 5, 4))
-    with h5py.File(parts / "top.h5", "w") as file:
-        file.create_virtual_dataset("iq", whole).attrs["axes"] = "tzx"
+    write_whole(parts / "top.h5", "sub/all.h5")
     assert np.array_equal(load(parts / "top.h5").iq, IQ)
     assert other_files(parts / "top.h5") == ["sub/all.h5", *(f"sub/{name}" for name in NAMES)]
     (parts / "sub/part_1.h5").unlink()
@@ -135,12 +137,7 @@ def test_sources_in_a_subfolder_and_in_turn(parts: Path) -> None:
 
 
 def test_a_source_in_the_same_file(parts: Path) -> None:
-    path = parts / "own.h5"
-    with h5py.File(path, "w") as file:
-        file["raw"] = IQ
-        layout = h5py.VirtualLayout((9, 5, 4), "c8")
-        layout[...] = h5py.VirtualSource(".", "raw", (9, 5, 4))
-        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    path = write_whole(write_stack(parts / "own.h5", IQ, "raw"), ".", "raw")
     assert np.array_equal(load(path, dataset="iq").iq, IQ)
     assert other_files(path) == []
     with h5py.File(path, "r+") as file:
@@ -160,7 +157,7 @@ def test_numbered_sources(parts: Path) -> None:
     fails(r"is read from part_%b.h5 too, which a number \(%b\) or a prefix", path)
     assert np.array_equal(load(path, allow_external=True).iq, IQ)
     assert sorted(other_files(path, {"allow_external": True})) == NAMES
-    write_part(parts / "part_3.h5", PARTS[0])
+    write_stack(parts / "part_3.h5", PARTS[0])
     assert load(path, allow_external=True).iq.shape == (12, 5, 4)
 
 
@@ -182,11 +179,11 @@ def test_a_missing_source_is_named(parts: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another dataset": (
-        lambda path: write_part(path, PARTS[1], "rf"),
+        lambda path: write_stack(path, PARTS[1], "rf"),
         r"is read from the dataset 'iq' of \S+part_1.h5, which is missing there",
     ),
     "too short": (
-        lambda path: write_part(path, PARTS[1][:2]),
+        lambda path: write_stack(path, PARTS[1][:2]),
         r"needs 60 values of 'iq' in \S+part_1.h5, which holds 2 x 5 x 4",
     ),
     "no HDF5 file": (
@@ -206,7 +203,7 @@ def test_a_source_that_does_not_hold_its_part(key: str, parts: Path) -> None:
 
 def test_a_source_that_is_too_short_for_a_selection(parts: Path) -> None:
     path = write_virtual(parts / "all.h5", NAMES)
-    write_part(parts / "part_0.h5", PARTS[0][:, :, :3])
+    write_stack(parts / "part_0.h5", PARTS[0][:, :, :3])
     fails(r"needs 3 x 5 x 4 values of 'iq' in \S+part_0.h5, which holds 3 x 5 x 3", path)
 
 
@@ -218,11 +215,8 @@ def test_a_source_that_was_not_written_to_its_end(parts: Path) -> None:
 
 
 def test_sources_in_a_circle(parts: Path) -> None:
-    for name, other in (("a.h5", "b.h5"), ("b.h5", "a.h5")):
-        layout = h5py.VirtualLayout((9, 5, 4), "c8")
-        layout[...] = h5py.VirtualSource(other, "iq", (9, 5, 4))
-        with h5py.File(parts / name, "w") as file:
-            file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    write_whole(parts / "a.h5", "b.h5")
+    write_whole(parts / "b.h5", "a.h5")
     fails("is a virtual dataset whose sources lead in a circle; write it again", parts / "a.h5")
 
 
@@ -243,13 +237,12 @@ def test_a_source_that_is_found_through_the_environment(parts: Path, monkeypatch
 
 
 def test_a_source_outside_of_a_dataset_that_is_not_the_stack(parts: Path) -> None:
-    path = write_part(parts / "x.h5", IQ, "iq")
+    path = write_stack(parts / "x.h5", IQ, axes="tzx")
+    write_stack(parts.parent / "out/rate.h5", np.float32([123]), "rate")
     layout = h5py.VirtualLayout((1,), "f4")
     layout[...] = h5py.VirtualSource("../out/rate.h5", "rate", (1,))
-    write_part(parts.parent / "out/rate.h5", np.float32([123]), "rate")
     with h5py.File(path, "r+") as file:
         file.create_virtual_dataset("frame_rate", layout)
-        file["iq"].attrs["axes"] = "tzx"
     refused(path, parts.parent / "out/rate.h5")
     assert load(path, allow_external=True).frame_rate_hz == 123
     (parts.parent / "out/rate.h5").unlink()
@@ -301,7 +294,7 @@ def test_a_system_file_is_not_read_as_numbers(parts: Path) -> None:
 
 
 def test_a_link_within_the_folder_is_followed(parts: Path) -> None:
-    write_part(parts / "whole.h5", IQ, "data/iq")
+    write_stack(parts / "whole.h5", IQ, "data/iq")
     with h5py.File(parts / "x.h5", "w") as file:
         file["link"] = h5py.ExternalLink("whole.h5", "/data")
         file["soft"] = h5py.SoftLink("/link/iq")
@@ -313,7 +306,7 @@ def test_a_link_within_the_folder_is_followed(parts: Path) -> None:
 
 @pytest.mark.parametrize("name", ["link/iq", "soft", "far"])
 def test_a_link_that_leads_out_of_the_folder_is_refused(name: str, parts: Path) -> None:
-    out = write_part(parts.parent / "out/whole.h5", IQ, "data/iq")
+    out = write_stack(parts.parent / "out/whole.h5", IQ, "data/iq")
     with h5py.File(parts / "between.h5", "w") as file:
         file["on"] = h5py.ExternalLink("../out/whole.h5", "data/iq")
     with h5py.File(parts / "x.h5", "w") as file:
@@ -324,11 +317,10 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(name: str, parts: Path) 
 
 
 def test_metadata_are_not_taken_from_other_files(parts: Path) -> None:
-    write_part(parts.parent / "out/uf.h5", 250.0, "UF/FrameRateUF")
-    path = write_part(parts / "x.h5", IQ)
+    write_stack(parts.parent / "out/uf.h5", 250.0, "UF/FrameRateUF")
+    path = write_stack(parts / "x.h5", IQ, axes="tzx")
     with h5py.File(path, "r+") as file:
         file["UF"] = h5py.ExternalLink("../out/uf.h5", "UF")
-        file["iq"].attrs["axes"] = "tzx"
     assert load(path).frame_rate_hz is None
     assert other_files(path) == []
 
@@ -376,26 +368,17 @@ def test_links_within_a_zarr_group_and_to_it_are_followed(tmp_path: Path) -> Non
     assert np.array_equal(load(tmp_path / "link.zarr").iq, layout.expected)
 
 
-def test_a_link_out_of_a_folder_of_parts_is_refused(tmp_path: Path) -> None:
-    layout = LAYOUTS["AUTC in parts"]
+@pytest.mark.parametrize(
+    ("key", "name"), [("AUTC in parts", "bf0part001.dat"), ("EchoFrame", "ScanParameters.mat")]
+)
+def test_a_link_out_of_a_folder_of_binary_files_is_refused(key: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    path = layout.write(tmp_path / "in")
-    part = path / "bf0part001.dat"
-    part.rename(tmp_path / "far.dat")
-    part.symlink_to(tmp_path / "far.dat")
-    fails(rf"in is read from {tmp_path}/far.dat too, which is outside the folder {path}", path)
-    assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
-
-
-def test_a_link_to_the_parameters_of_echoframe_is_refused(tmp_path: Path) -> None:
-    layout = LAYOUTS["EchoFrame"]
-    (tmp_path / "in").mkdir()
-    path = layout.write(tmp_path / "in")
-    (path.parent / "ScanParameters.mat").rename(tmp_path / "far.mat")
-    (path.parent / "ScanParameters.mat").symlink_to(tmp_path / "far.mat")
-    fails(rf"x.dat is read from {tmp_path}/far.mat too, which is outside the folder", path)
-    assert np.array_equal(load(path, allow_external=True).iq, layout.expected)
-    assert other_files(path) == ["ScanParameters.mat"]
+    path = LAYOUTS[key].write(tmp_path / "in")
+    (tmp_path / "in" / name).rename(tmp_path / "far")
+    (tmp_path / "in" / name).symlink_to(tmp_path / "far")
+    fails(rf"{path} is read from {tmp_path}/far too, which is outside the folder {tmp_path}/in", path)
+    assert np.array_equal(load(path, allow_external=True).iq, LAYOUTS[key].expected)
+    assert other_files(path) == ([name] if key == "EchoFrame" else [])
 
 
 def test_links_that_are_no_part_of_an_acquisition_do_not_count(tmp_path: Path) -> None:
@@ -424,14 +407,9 @@ def test_a_subfolder_of_a_zarr_group_that_cannot_be_read(
 
 
 def test_factors_and_configuration_files(parts: Path) -> None:
-    rng = np.random.default_rng(0)
-    stack = 50 * np.multiply.outer(rng.standard_normal(40), rng.standard_normal((12, 10)))
-    out = write_part(parts.parent / "out/whole.h5", stack + rng.standard_normal((40, 12, 10)))
-    path = parts / "x.h5"
-    layout = h5py.VirtualLayout((40, 12, 10), "f8")
-    layout[...] = h5py.VirtualSource("../out/whole.h5", "iq", (40, 12, 10))
-    with h5py.File(path, "w") as file:
-        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
+    shape = (40, 12, 10)
+    out = write_stack(parts.parent / "out/whole.h5", low_rank(shape))
+    path = write_whole(parts / "x.h5", "../out/whole.h5", shape=shape)
     run = ["run", str(path), "--rank=3", "--low-cutoff=1", "--high-cutoff=rank", "--keep-factors"]
     (parts / "usdenoise.toml").write_text("allow-external = true\n")
     assert CliRunner().invoke(main, [*run, "-o", "result"]).exit_code == 0
@@ -452,5 +430,5 @@ def test_factors_and_configuration_files(parts: Path) -> None:
     assert CliRunner().invoke(main, ["expand", str(result), "--allow-external"]).exit_code == 0
     with pytest.raises(InputError, match="give allow_external"):
         usdenoise.expand(result)
-    assert usdenoise.expand(result, allow_external=True).iq.shape == (40, 12, 10)
+    assert usdenoise.expand(result, allow_external=True).iq.shape == shape
     assert out.exists()

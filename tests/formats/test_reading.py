@@ -11,6 +11,7 @@ import scipy.io
 from numpy.typing import NDArray
 
 from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, in_order, pairs
+from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.formats import describe
 from usdenoise.formats.description import guess_axes
@@ -21,14 +22,6 @@ from usdenoise.stack.casorati import casorati
 
 REAL = IQ.real.copy()
 FAST = DenoiseOptions(rank=2, iterations=2)
-
-
-def hdf5(name: str, values: Any, **attributes: Any) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        with h5py.File(path, "w") as file:
-            file.create_dataset(name, data=values).attrs.update(attributes)
-
-    return write
 
 
 TYPES: dict[str, tuple[NDArray[Any], NDArray[Any], str]] = {
@@ -78,31 +71,24 @@ def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -
 
 @pytest.mark.parametrize("axes", ["tzxy", "zxyt", "ytxz"])
 def test_volumes_in_any_order_give_one_casorati_matrix(axes: str, tmp_path: Path) -> None:
-    path = tmp_path / "volumes.h5"
     values = in_order(axes, VOLUMES, "tzxy")
-    hdf5("iq", values, axes=axes)(path)
-    acquisition = load(path)
-    assert acquisition.axes == axes
-    assert np.array_equal(acquisition.iq, values)
-    matrix = casorati(acquisition)
-    assert np.array_equal(matrix, VOLUMES.reshape(N_FRAMES, -1).T)
-    assert np.shares_memory(matrix, acquisition.iq)
-
-
-def test_volumes_of_matlab(tmp_path: Path) -> None:
-    values = in_order("zxyt", VOLUMES, "tzxy")
+    write_stack(tmp_path / "stack.h5", values, axes=axes)
     scipy.io.savemat(tmp_path / "v5.mat", {"IQ": values})
     write_v73(tmp_path / "v73.mat", {"IQ": values})
-    for name in ("v5.mat", "v73.mat"):
-        acquisition = load(tmp_path / name)
-        assert acquisition.axes == "zxyt"
+    for name in ("stack.h5", "v5.mat", "v73.mat"):
+        # Without axes, MATLAB's are guessed.
+        acquisition = load(tmp_path / name, axes=None if axes == "zxyt" else axes)
+        assert acquisition.axes == axes
         assert np.array_equal(acquisition.iq, values)
+        matrix = casorati(acquisition)
+        assert np.array_equal(matrix, VOLUMES.reshape(N_FRAMES, -1).T)
+        assert np.shares_memory(matrix, acquisition.iq)
 
 
 @pytest.mark.parametrize(("precision", "dtypes"), [("single", ("c8", "f4")), ("double", ("c16", "f8"))])
 def test_precision_converts_on_reading(precision: str, dtypes: tuple[str, str], tmp_path: Path) -> None:
     for values, dtype in zip((IQ.astype("c16"), REAL.astype("i2")), dtypes, strict=True):
-        hdf5("iq", values)(tmp_path / "stack.h5")
+        write_stack(tmp_path / "stack.h5", values)
         acquisition = load(tmp_path / "stack.h5", dtype=precision)
         assert acquisition.iq.dtype == np.dtype(dtype)
         assert acquisition.stored_dtype == values.dtype
@@ -120,52 +106,31 @@ def test_dataset_in_a_group(wanted: str, tmp_path: Path) -> None:
     assert np.array_equal(acquisition.iq, 2 * IQ)
 
 
-def test_dataset_of_matlab(tmp_path: Path) -> None:
-    path = tmp_path / "stack.mat"
-    scipy.io.savemat(path, {"IQ": in_order("zxt"), "other": 2 * in_order("zxt")})
-    assert np.array_equal(load(path, dataset="other").iq, 2 * in_order("zxt"))
-
-
-@pytest.mark.parametrize("axes", ["ztx", "txz", "xzt", "tzx"])
-def test_axes_option_names_the_axes_of_the_file(axes: str, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", in_order(axes))(path)
-    acquisition = load(path, axes=axes)
-    assert acquisition.axes == axes
-    assert np.array_equal(acquisition.iq, in_order(axes))
-    assert np.array_equal(casorati(acquisition), IQ.reshape(N_FRAMES, -1).T)
-
-
-def test_axes_option_is_in_matlab_order_for_its_files(tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "v5.mat", {"IQ": in_order("ztx")})
-    write_v73(tmp_path / "v73.mat", {"IQ": in_order("ztx")})
-    for name in ("v5.mat", "v73.mat"):
-        acquisition = load(tmp_path / name, axes="ztx")
-        assert np.array_equal(acquisition.iq, in_order("ztx"))
-        assert np.array_equal(casorati(acquisition), IQ.reshape(N_FRAMES, -1).T)
-
-
 @pytest.mark.parametrize(
-    "frames", [slice(2, 9), slice(None, None, 3), slice(1, 11, 4), slice(-5, None), slice(3, 999)], ids=str
+    "frames",
+    [slice(None), slice(2, 9), slice(None, None, 3), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
+    ids=str,
 )
-@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt"])
-def test_frames_option(frames: slice, axes: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt", "txz", "xzt"])
+def test_axes_in_the_order_of_the_file_and_frames(frames: slice, axes: str, tmp_path: Path) -> None:
     expected = in_order(axes, IQ[frames])
-    hdf5("iq", in_order(axes))(tmp_path / "stack.h5")
+    write_stack(tmp_path / "stack.h5", in_order(axes))
     scipy.io.savemat(tmp_path / "v5.mat", {"IQ": in_order(axes)})
     write_v73(tmp_path / "v73.mat", {"IQ": in_order(axes)})
     for name in ("stack.h5", "v5.mat", "v73.mat"):
         acquisition = load(tmp_path / name, axes=axes, frames=frames)
+        assert acquisition.axes == axes
         assert np.array_equal(acquisition.iq, expected)
-        assert np.shares_memory(casorati(acquisition), acquisition.iq)
+        matrix = casorati(acquisition)
+        assert np.array_equal(matrix, IQ[frames].reshape(len(IQ[frames]), -1).T)
+        assert np.shares_memory(matrix, acquisition.iq)
 
 
 @pytest.mark.parametrize(
     "alias", ["frame_rate_hz", "frame_rate", "framerate", "compound_sampling_frequency", "FrameRateUF"]
 )
 def test_frame_rate_from_an_attribute(alias: str, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", IQ, **{alias: 750.0})(path)
+    path = write_stack(tmp_path / "stack.h5", IQ, **{alias: 750.0})
     assert load(path).frame_rate_hz == 750.0
     assert load(path, frame_rate_hz=80.0).frame_rate_hz == 80.0
 
@@ -184,23 +149,20 @@ def test_of_several_frame_rates_the_nearest_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("spacing_mm", [0.1, 0.2]), ("pixel_spacing_mm", (0.1, 0.2))])
 def test_spacing_from_an_attribute_is_in_the_order_of_the_file(name: str, value: Any, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", in_order("xtz"), axes="xtz", **{name: value})(path)
+    path = write_stack(tmp_path / "stack.h5", in_order("xtz"), axes="xtz", **{name: value})
     assert load(path).spacing_mm == {"x": 0.1, "z": 0.2}
     assert load(path, spacing_mm=(0.3, 0.4)).spacing_mm == {"x": 0.3, "z": 0.4}
     assert load(path, spacing_mm=(0.5,)).spacing_mm == {"x": 0.5, "z": 0.5}
 
 
 def test_one_spacing_is_for_every_axis(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", VOLUMES, axes="tzxy", spacing_mm=0.1)(path)
+    path = write_stack(tmp_path / "stack.h5", VOLUMES, axes="tzxy", spacing_mm=0.1)
     assert load(path).spacing_mm == {"z": 0.1, "x": 0.1, "y": 0.1}
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "fast", [], [1.0] * 9])
 def test_a_scale_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", IQ, frame_rate=value, spacing_mm=value)(path)
+    path = write_stack(tmp_path / "stack.h5", IQ, frame_rate=value, spacing_mm=value)
     acquisition = load(path)
     assert acquisition.frame_rate_hz is None
     assert acquisition.spacing_mm == {}
@@ -208,15 +170,14 @@ def test_a_scale_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("value", ["L22-14v", [], np.nan, -15.0])
 def test_a_transmit_frequency_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> None:
-    hdf5("iq", IQ, TwFreq=value)(tmp_path / "stack.h5")
+    write_stack(tmp_path / "stack.h5", IQ, TwFreq=value)
     scipy.io.savemat(tmp_path / "stack.mat", {"IQ": in_order("zxt"), "UF": {**UF, "TwFreq": value}})
     for name in ("stack.h5", "stack.mat"):
         assert load(tmp_path / name).center_frequency_hz is None
 
 
 def test_sources_say_where_each_piece_comes_from(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", IQ, frame_rate=500.0)(path)
+    path = write_stack(tmp_path / "stack.h5", IQ, frame_rate=500.0)
     sources = describe(path, spacing_mm=(0.1,)).metadata.sources
     assert sources["axes"] == "assumed"
     assert sources["spacing_mm"] == "option"
@@ -261,8 +222,7 @@ def test_guessed_axes_are_an_assumption(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", ["ztx", np.bytes_("ztx")])
 def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", in_order("ztx"), axes=axes)(path)
+    path = write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes)
     acquisition = load(path)
     assert acquisition.assumptions == ()
     assert acquisition.axes == "ztx"
@@ -284,6 +244,7 @@ def test_the_variable_called_iq_is_preferred(tmp_path: Path) -> None:
     path = tmp_path / "stack.mat"
     scipy.io.savemat(path, {"A": 2 * in_order("zxt"), "IQ": in_order("zxt"), "Z": 3 * in_order("zxt")})
     assert load(path).name == "IQ"
+    assert np.array_equal(load(path, dataset="A").iq, 2 * in_order("zxt"))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +291,7 @@ def test_our_results_are_read_back_without_a_name(
     if suffix == ".mat":
         scipy.io.savemat(path, {name: values, "UF": UF})
     else:
-        hdf5(name, values)(path)
+        write_stack(path, values, name)
     acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
     assert (acquisition.name, acquisition.axes) == (name, axes)
     assert acquisition.iq.shape == values.shape
@@ -371,8 +332,7 @@ def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None
 
 
 def test_reading_again_gives_an_array_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    hdf5("iq", IQ)(path)
+    path = write_stack(tmp_path / "stack.h5", IQ)
     first, second = load(path), load(str(path))
     first.iq[...] = 0
     assert np.array_equal(second.iq, IQ)

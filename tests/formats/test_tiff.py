@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from tests.formats.test_results import OPTIONS, write
+from tests.formats.test_results import OPTIONS
+from tests.stacks import write_stack
 from usdenoise.formats.tiff import read_tiff, tiff
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -44,7 +45,7 @@ def test_an_unknown_pixel_size_is_not_written(spacing: dict[str, float] | None) 
 def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
     shape = (30, 6, 5, 4)
     values = np.random.default_rng(0).standard_normal(shape)
-    path = write(tmp_path / "x.h5", "rf", values, axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
+    path = write_stack(tmp_path / "x.h5", values, "rf", axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
     for output in (Output(), Output(window=15)):
         report = job.run(path, tmp_path / "out", options=OPTIONS, output=output, overwrite=True)
         for name in ("power_doppler_tif", "blood_power_tif"):

@@ -6,27 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import scipy.io
 
-from tests.formats.layouts import IQ, LAYOUTS, SCALES, ZXT
+from tests.formats.layouts import IQ, LAYOUTS, ZXT, in_chunks
 
 Files = dict[str, bytes]
 """Content of each file by its path in a folder."""
 
 Write = Callable[[Path], Path]
 """Writes an acquisition into a folder, and returns the path by which it is loaded."""
-
-
-def _hdf5_in_chunks(**how: Any) -> Write:
-    def write(folder: Path) -> Path:
-        with h5py.File(folder / "x.h5", "w") as file:
-            file.attrs.update(SCALES)
-            file.create_dataset("group/iq", data=IQ, chunks=(4, 5, 4), **how)
-        return folder / "x.h5"
-
-    return write
 
 
 def _zarr(version: int, codec: str, shards: bool = False) -> Write:
@@ -66,9 +55,9 @@ READERS: Mapping[str, tuple[Write, ...]] = {
             LAYOUTS[name].write
             for name in ("h5py", "h5py, int16 members", "(t, z, x, 2)", "rIQ, iIQ, normValue")
         ),
-        _hdf5_in_chunks(compression="gzip"),
-        _hdf5_in_chunks(compression="gzip", shuffle=True, fletcher32=True),
-        _hdf5_in_chunks(compression="lzf"),
+        in_chunks(compression="gzip"),
+        in_chunks(compression="gzip", shuffle=True, fletcher32=True),
+        in_chunks(compression="lzf"),
     ),
     "MATLAB 7.3": tuple(
         LAYOUTS[name].write for name in ("PALA v7.3", "IQData v7.3, cell", "IData, QData v7.3, cells")

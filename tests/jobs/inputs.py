@@ -8,18 +8,15 @@ from typing import Any
 import h5py
 import numpy as np
 
+from tests.stacks import low_rank
+
 SHAPE = (24, 12, 10)
 """Frames, lateral and axial pixels of the stacks."""
 
 
 def stack(seed: int = 0) -> Any:
     """Three components over noise, time first."""
-    rng = np.random.default_rng(seed)
-    matrix = sum(
-        scale * np.multiply.outer(rng.standard_normal(SHAPE[0]), rng.standard_normal(SHAPE[1:]))
-        for scale in (300, 30, 10)
-    )
-    return (matrix + rng.standard_normal(SHAPE) + 1j * rng.standard_normal(SHAPE)).astype(np.complex64)
+    return low_rank(SHAPE, seed=seed)
 
 
 def write_npy(folder: Path, seed: int = 0) -> Path:

@@ -12,10 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tests.batch.shared import in_session
-from tests.soak.scans import write_stack
+from tests.soak.scans import write_container
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def replace_an_input(target: Target) -> None:
     try:
         match target.random.choice(("another", "half", "nothing")):
             case "another":
-                write_stack(scan, np.random.default_rng(0))
+                write_container(scan, 0)
             case "half" if aside.is_file():
                 content = aside.read_bytes()
                 scan.write_bytes(content[: len(content) // 2])

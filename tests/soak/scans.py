@@ -10,38 +10,28 @@ import scipy.io
 import zarr
 
 from tests.batch.shared import files
+from tests.stacks import low_rank, write_stack
 
 SUFFIXES = ("h5", "mat", "npy", "zarr", "npz", "hdf5")
 
 
 def write_scans(folder: Path, number: int, seed: int) -> list[Path]:
-    """Stacks of three components over noise in four subfolders, each in the next container."""
-    rng = np.random.default_rng(seed)
+    """Stacks in four subfolders, each in the next container."""
     places = []
     for i in range(number):
         suffix = SUFFIXES[i % len(SUFFIXES)]
         place = folder / f"day{i % 4}" / f"scan{i}.{suffix}"
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_stack(place, rng)
+        write_container(place, 1000 * seed + i)
         places.append(place)
     return places
 
 
-def write_stack(
-    place: Path, rng: np.random.Generator, n_frames: int = 40, sides: tuple[int, int] = (24, 20)
-) -> None:
+def write_container(place: Path, seed: int) -> None:
     """Write a stack in the container of a suffix."""
-
-    def draw(*size: int) -> Any:
-        return rng.standard_normal(size) + 1j * rng.standard_normal(size)
-
-    n_pixels = sides[0] * sides[1]
-    matrix = draw(n_frames, 3) * [300, 30, 10] @ draw(3, n_pixels) + draw(n_frames, n_pixels)
-    stack = matrix.reshape(n_frames, *sides).astype(np.complex64)
+    stack = low_rank((40, 24, 20), seed=seed)
     if place.suffix in (".h5", ".hdf5"):
-        with h5py.File(place, "w") as file:
-            file["iq"] = stack
-            file["iq"].attrs["axes"] = "tzx"
+        write_stack(place, stack, axes="tzx")
     elif place.suffix == ".mat":
         scipy.io.savemat(place, {"IQ": stack.transpose(1, 2, 0)})
     elif place.suffix == ".npy":
@@ -50,7 +40,7 @@ def write_stack(
         np.savez(place, iq=stack)
     else:
         group = zarr.open_group(place, mode="w")
-        group.create_array("iq", data=stack, chunks=(16, *sides), dimension_names=("time", "z", "x"))
+        group.create_array("iq", data=stack, chunks=(16, 24, 20), dimension_names=("time", "z", "x"))
 
 
 def differences(one: Path, other: Path) -> list[str]:
