@@ -78,40 +78,22 @@ def test_a_path_that_may_not_be_read_is_one_sentence(
         assert not (tmp_path / "out").exists()
 
 
-def unreadable_files(tmp_path: Path) -> dict[str, Path]:
-    """Scans of which one file may not be read."""
-    (tmp_path / "autc").mkdir()
-    (tmp_path / "echo").mkdir()
-    group, parts, echo = (
-        layouts.confusius(layouts.IQ)(tmp_path),
-        layouts.autc(2)(tmp_path / "autc"),
-        layouts.echoframe()(tmp_path / "echo"),
-    )
-    chunk = next(path for path in sorted((group / "iq/c").rglob("*")) if path.is_file())
-    chunk.chmod(0)
-    min(parts.glob("bf*")).chmod(0)
-    (tmp_path / "echo/ScanParameters.mat").chmod(0)
-    plain = write_scan(tmp_path / "plain.h5")
-    plain.chmod(0)
-    return {"zarr": group, "autc": parts, "hdf5": plain, "echoframe": echo}
-
-
-@pytest.mark.parametrize("kind", ["zarr", "autc", "hdf5", "echoframe"])
-def test_a_part_that_may_not_be_read_is_one_sentence(kind: str, tmp_path: Path) -> None:
-    path = unreadable_files(tmp_path)[kind]
+@pytest.mark.parametrize(
+    ("layout", "part"),
+    [
+        ("h5py", "x.h5"),
+        ("ConfUSIus", "x.zarr/iq/c/0/0/0/0"),
+        ("AUTC in parts", "bf0part000.dat"),
+        ("EchoFrame", "ScanParameters.mat"),
+    ],
+)
+def test_a_part_that_may_not_be_read_is_one_sentence(layout: str, part: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = layouts.LAYOUTS[layout].write(tmp_path / "in")
+    (tmp_path / "in" / part).chmod(0)
     process = shell("run", path, "-o", tmp_path / "out", *QUICK, before=powerless)
     only_ones(process, 1, rf"\S+ {DENIED}")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_that_may_be_read_again_is_run_again(tmp_path: Path) -> None:
-    path, out = write_scan(tmp_path / "scan.h5"), tmp_path / "out"
-    path.chmod(0)
-    command: Any = ("batch", path, "-o", out, *QUICK)
-    assert shell(*command, before=powerless).returncode == 1
-    assert rows(out) == {"scan.h5": "unreadable"}
-    path.chmod(0o644)
-    assert shell(*command, before=powerless).returncode == 0
 
 
 def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> None:

@@ -37,29 +37,33 @@ def test_a_file_beside_the_scan_is_found_and_said(scan: Path) -> None:
     assert found["spacing_mm"] == {"z": 0.1, "x": 0.2}
 
 
-def test_flags_win(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text("rank = 4\nlow-cutoff = 2\n")
-    found = parameters(scan, "--rank", 3)
-    assert (found["rank"], found["low_cutoff"]) == (3, 2)
-
-
-def test_a_flag_wins_over_its_rival(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text("rank = 3\nlow-cutoff = 1\nalpha = 100.0\n")
-    found = parameters(scan, "--step", 0.25)
-    assert (found["step"], found["alpha"]) == (0.25, None)
-    assert parameters(scan)["alpha"] == 100
-
-
-def test_a_preset_as_a_flag_wins_over_what_it_sets(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text("sampling = 0.9\nseed = 3\nrank = 7\niterations = 2\n")
-    found = parameters(scan, "--preset", "paper", "--rank", 2, "--alpha", 1000)
-    assert (found["rank"], found["sampling"], found["seed"], found["iterations"]) == (2, 0.5, 3, 30)
-
-
-def test_a_preset_in_the_file_gives_way_to_its_other_lines(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text('preset = "paper"\nrank = 2\nalpha = 1e3\n')
-    found = parameters(scan)
-    assert (found["rank"], found["alpha"], found["iterations"], found["db_factor"]) == (2, 1e3, 30, 20.0)
+@pytest.mark.parametrize(
+    ("text", "flags", "expected"),
+    [
+        ("rank = 4\nlow-cutoff = 2", ("--rank", 3), {"rank": 3, "low_cutoff": 2}),
+        ("rank = 3\nlow-cutoff = 1\nalpha = 100.0", (), {"alpha": 100}),
+        # A flag wins over its rival.
+        ("rank = 3\nlow-cutoff = 1\nalpha = 100.0", ("--step", 0.25), {"step": 0.25, "alpha": None}),
+        # A preset as a flag wins over what it sets, and one in the file gives way to its other lines.
+        (
+            "sampling = 0.9\nseed = 3\nrank = 7\niterations = 2",
+            ("--preset", "paper", "--rank", 2, "--alpha", 1000),
+            {"rank": 2, "sampling": 0.5, "seed": 3, "iterations": 30},
+        ),
+        (
+            'preset = "paper"\nrank = 2\nalpha = 1e3',
+            (),
+            {"rank": 2, "alpha": 1e3, "iterations": 30, "db_factor": 20.0},
+        ),
+        ("rank = 5\ncutoff-figure = true", (), {"cutoff_figure": True}),
+    ],
+)
+def test_flags_win_over_the_file(
+    text: str, flags: tuple[Any, ...], expected: dict[str, Any], scan: Path
+) -> None:
+    (scan.parent / "usdenoise.toml").write_text(text)
+    found = parameters(scan, *flags)
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_config_names_another_file(scan: Path, tmp_path: Path) -> None:
@@ -77,11 +81,6 @@ def test_a_table_of_a_project_beside_the_scan(scan: Path) -> None:
     assert parameters(scan)["rank"] == 5
     (scan.parent / "usdenoise.toml").write_text("rank = 4\nlow-cutoff = 1\n")
     assert parameters(scan)["rank"] == 4
-
-
-def test_switches(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text("rank = 5\ncutoff-figure = true\n")
-    assert parameters(scan)["cutoff_figure"] is True
 
 
 def test_a_batch_takes_the_file_of_its_folder(scan: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 import struct
 import sys
-import time
 import tracemalloc
 import zipfile
 import zlib
@@ -544,11 +543,9 @@ def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Pat
         load(path)
     # Once more, now that modules are loaded.
     tracemalloc.start()
-    began = time.perf_counter()
     try:
         with pytest.raises(InputError, match=says):
             load(path)
-        assert time.perf_counter() - began < 1
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()

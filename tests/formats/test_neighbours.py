@@ -14,6 +14,7 @@ import xarray
 import zarr
 from confusius.xarray import create_voxeldata
 
+from tests.stacks import write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError
 from usdenoise.formats import describe
@@ -265,9 +266,7 @@ def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> No
     data = voxel_data(N_Y)
     iq = data.values
     saved(tmp_path, data)
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["iq"] = iq
-        file["iq"].attrs["axes"] = "tyzx"
+    write_stack(tmp_path / "x.h5", iq, axes="tyzx")
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": iq.transpose(2, 3, 1, 0)})
     powers = []
     for name in ("x.zarr", "x.h5", "x.mat"):
@@ -278,12 +277,9 @@ def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> No
 
 
 def test_hdf5_results_open_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["data/iq"] = voxel_data(N_Y).values
-        file["data/iq"].attrs.update(
-            {"axes": "tyzx", "spacing_mm": [0.4, 0.05, 0.1], "frame_rate_hz": 500.0, "unit": "V"}
-        )
-    out = denoised(tmp_path / "x.h5", products=("power", "velocity"), keep_factors=True)
+    scales = {"spacing_mm": [0.4, 0.05, 0.1], "frame_rate_hz": 500.0, "unit": "V"}
+    path = write_stack(tmp_path / "x.h5", voxel_data(N_Y).values, "data/iq", axes="tyzx", **scales)
+    out = denoised(path, products=("power", "velocity"), keep_factors=True)
     with xarray.open_dataset(out, engine="h5netcdf") as file:
         for name in ("power_doppler", "blood_power", "noise_power", "axial_velocity"):
             image = file[name]
@@ -310,10 +306,9 @@ def test_hdf5_results_open_in_xarray_with_positions_and_units(tmp_path: Path) ->
 
 
 def test_an_hdf5_sequence_opens_in_xarray_with_its_times(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        # The name of an axis as the name of the stack.
-        file["x"] = voxel_data(1).values[:, 0]
-        file["x"].attrs.update({"axes": "tzx", "spacing_mm": [0.05, 0.1], "frame_rate_hz": 500.0})
+    scales = {"spacing_mm": [0.05, 0.1], "frame_rate_hz": 500.0}
+    # The name of an axis as the name of the stack.
+    write_stack(tmp_path / "x.h5", voxel_data(1).values[:, 0], "x", axes="tzx", **scales)
     with xarray.open_dataset(denoised(tmp_path / "x.h5", window=20), engine="h5netcdf") as file:
         assert file["power_doppler"].dims == ("time", "z", "x")
         assert file["power_doppler"].attrs["axes"] == "tzx"
@@ -327,8 +322,7 @@ def test_an_hdf5_sequence_opens_in_xarray_with_its_times(tmp_path: Path) -> None
 
 
 def test_without_scales_the_axes_of_hdf5_count_pixels(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["iq"] = voxel_data(1).values[:, 0]
+    write_stack(tmp_path / "x.h5", voxel_data(1).values[:, 0])
     with xarray.open_dataset(denoised(tmp_path / "x.h5"), engine="h5netcdf") as file:
         assert (file["z"].attrs["units"], file["time"].attrs["units"]) == ("pixel", "frame")
         np.testing.assert_array_equal(file["z"], np.arange(N_Z))

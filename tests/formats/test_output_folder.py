@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.stacks import low_rank
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
@@ -104,11 +105,21 @@ DAY = 24 * 3600
 
 
 @pytest.mark.parametrize(("age_s", "kept"), [(DAY - 600, True), (DAY + 600, False)])
-def test_files_of_another_host_are_kept_for_a_day(age_s: float, kept: bool, tmp_path: Path) -> None:
-    left_by("another", tmp_path, age_s)
-    remove_leftovers(tmp_path)
+@pytest.mark.parametrize("host", ["another", os.uname().nodename])
+def test_where_no_lock_tells_files_are_kept_for_a_day(
+    host: str, age_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    if host != "another":
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    left_by(host, tmp_path, age_s)
+    with OutputFolder(tmp_path) as outputs:
+        outputs.reserve("a").write_text("a")
+        outputs.commit()
     left = [".ab12-partial-mark", ".ab12-partial-x.h5"] if kept else []
-    assert sorted(os.listdir(tmp_path)) == left
+    assert sorted(os.listdir(tmp_path)) == [*left, "a"]
 
 
 def test_one_new_file_of_another_host_keeps_the_others(tmp_path: Path) -> None:
@@ -116,22 +127,6 @@ def test_one_new_file_of_another_host_keeps_the_others(tmp_path: Path) -> None:
     os.utime(tmp_path / ".ab12-partial-x.h5")
     remove_leftovers(tmp_path)
     assert len(os.listdir(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(("age_s", "kept"), [(DAY - 600, True), (DAY + 600, False)])
-def test_without_locks_the_age_decides(
-    age_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(descriptor: int, how: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    left_by(os.uname().nodename, tmp_path, age_s)
-    with OutputFolder(tmp_path) as outputs:
-        outputs.reserve("a").write_text("a")
-        outputs.commit()
-    left = [".ab12-partial-mark", ".ab12-partial-x.h5"] if kept else []
-    assert sorted(os.listdir(tmp_path)) == [*left, "a"]
 
 
 def test_a_new_mark_that_is_taken_for_a_dead_one_is_given_up(
@@ -201,10 +196,8 @@ def test_of_two_threads_that_may_not_overwrite_one_is_refused(tmp_path: Path) ->
 @pytest.fixture
 def scan(tmp_path: Path) -> Path:
     """A small Zarr group. Its results are x_denoised.zarr and three files."""
-    rng = np.random.default_rng(0)
-    stack = rng.standard_normal((20, 12, 10)) + 1j * rng.standard_normal((20, 12, 10))
     group = zarr.open_group(tmp_path / "x.zarr", mode="w")
-    group.create_array("iq", data=stack.astype(np.complex64), dimension_names=("time", "z", "x"))
+    group.create_array("iq", data=low_rank((20, 12, 10)), dimension_names=("time", "z", "x"))
     return tmp_path / "x.zarr"
 
 
@@ -212,17 +205,10 @@ def run(scan: Path, **more: Any) -> dict[str, Any]:
     return job.run(scan, scan.parent / "out", options=OPTIONS, **more)
 
 
-PICTURES = ["x_power_doppler.png", "x_power_doppler.tif"]
-FRAMES = ["x_frames.json", "x_frames.tsv"]
 RESULTS = [
-    "x_blood_power.png",
-    "x_blood_power.tif",
-    "x_denoised.zarr",
-    *FRAMES,
-    *PICTURES,
-    "x_report.html",
-    "x_report.json",
-]
+    "x_blood_power.png", "x_blood_power.tif", "x_denoised.zarr", "x_frames.json", "x_frames.tsv",
+    "x_power_doppler.png", "x_power_doppler.tif", "x_report.html", "x_report.json",
+]  # fmt: skip
 
 
 def test_our_own_group_is_replaced(scan: Path) -> None:
@@ -295,17 +281,12 @@ def test_a_link_is_replaced_itself(name: str, scan: Path) -> None:
         assert zarr.open_group(result, mode="r")["iq"].shape == (20, 1, 12, 10)
 
 
-def test_a_link_to_nothing_is_a_result_that_exists(scan: Path) -> None:
+def test_a_link_to_nothing_and_a_file_for_a_group_are_results_that_exist(scan: Path) -> None:
     (scan.parent / "out").mkdir()
     (scan.parent / "out/x_report.json").symlink_to("nowhere")
     with pytest.raises(OutputError, match=r"x_report\.json exists; give overwrite"):
         run(scan)
-    run(scan, overwrite=True)
-    assert sorted(os.listdir(scan.parent / "out")) == RESULTS
-
-
-def test_a_file_under_the_name_of_a_group_is_replaced(scan: Path) -> None:
-    (scan.parent / "out").mkdir()
     (scan.parent / "out/x_denoised.zarr").write_text("a file")
     run(scan, overwrite=True)
     assert sorted(os.listdir(scan.parent / "out")) == RESULTS
+    assert zarr.open_group(scan.parent / "out/x_denoised.zarr", mode="r")["iq"].shape == (20, 1, 12, 10)

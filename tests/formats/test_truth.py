@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import usdenoise
+from tests.stacks import write_stack
 from usdenoise.errors import InputError
 from usdenoise.formats.truth import read_truth
 
@@ -17,16 +18,14 @@ def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(phantom_file, small_
 
 
 def test_a_file_without_truth_has_none(tmp_path):
-    stack = np.ones((5, 4, 3), np.complex64)
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_dataset("iq", data=stack).attrs["axes"] = "tzx"
-    assert read_truth(tmp_path / "x.h5", usdenoise.load(tmp_path / "x.h5")) is None
+    path = write_stack(tmp_path / "x.h5", np.ones((5, 4, 3), np.complex64), axes="tzx")
+    assert read_truth(path, usdenoise.load(path)) is None
 
 
 def test_truth_of_another_shape_is_refused(tmp_path):
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_dataset("iq", data=np.ones((5, 4, 3), np.complex64)).attrs["axes"] = "tzx"
+    path = write_stack(tmp_path / "x.h5", np.ones((5, 4, 3), np.complex64), axes="tzx")
+    with h5py.File(path, "r+") as file:
         file["truth/blood_power"] = np.ones((2, 2))
         file["truth/vessel_mask"] = np.ones((2, 2))
     with pytest.raises(InputError, match=r"the truth in .* has shape \(2, 2\) and the images \(4, 3\)"):
-        read_truth(tmp_path / "x.h5", usdenoise.load(tmp_path / "x.h5"))
+        read_truth(path, usdenoise.load(path))
