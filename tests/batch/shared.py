@@ -112,6 +112,14 @@ def nobody_left(session: int, patience_s: float = 20.0) -> bool:
     return True
 
 
+def wait_for(condition: Callable[[], bool], patience_s: float = 60.0) -> None:
+    """Wait until a condition holds; on a busy machine that may take long."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> "re.Match[str]":
     """Read stderr up to a line that holds the pattern."""
     assert process.stderr is not None

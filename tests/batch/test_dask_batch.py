@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import usdenoise
+from tests.batch.shared import wait_for
 from usdenoise.batch import executors
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -156,9 +156,7 @@ def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturb
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
     line = [sys.executable, "-m", "usdenoise", command, source, "-o", out, "--dask", "2"]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while not list(out.rglob(".*partial*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: bool(list(out.rglob(".*partial*"))), 120)
     os.killpg(process.pid, signal.SIGINT)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 130, error

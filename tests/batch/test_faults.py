@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.batch.shared import (
     shell,
     start,
     temporary,
+    wait_for,
     wait_for_line,
     write_scan,
 )
@@ -163,13 +163,6 @@ def test_batch_told_to_stop(
 
 def half_written(folder: Path) -> bool:
     return any(name.endswith("_denoised.h5") for name in temporary(folder))
-
-
-def wait_for(condition: Any, patience_s: float = 30.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # ---------------------------------------------------------------- killed

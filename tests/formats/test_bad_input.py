@@ -377,6 +377,12 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "no such dataset, and no candidate": (
         hdf5(picture=IQ[0]), {"dataset": "iq"}, "no dataset 'iq'.*candidates are: none"
     ),
+    **{
+        f"several in {file}": (
+            write(A=MATLAB_IQ, B=MATLAB_IQ), {}, "several stacks: A 4 x 3 x 9, B 4 x 3 x 9; pick one with dataset"
+        )
+        for write, file in ((hdf5, "HDF5"), (v5, "MATLAB"))
+    },
     "several called iq": (
         hdf5(**{"a/iq": IQ, "b/IQ": IQ}), {}, "several stacks: a/iq .*, b/IQ .*dataset"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.batch.shared import environment
+from tests.batch.shared import environment, wait_for
 from usdenoise.system.processes import ProcessDiedError, ProcessExecutor, ask
 
 
@@ -105,8 +105,7 @@ def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
 def test_calls_end_with_the_executor_and_clean_up(tmp_path: Path) -> None:
     with ProcessExecutor(1) as executor:
         running, queued = executor.submit(waiting, tmp_path / "place"), executor.submit(divmod, 17, 5)
-        while not (tmp_path / "place").exists():
-            time.sleep(0.01)
+        wait_for((tmp_path / "place").exists)
     # A process that had to be killed would have left it.
     assert not (tmp_path / "place").exists()
     with pytest.raises(ProcessDiedError):
@@ -131,12 +130,8 @@ def test_a_script_is_not_run_again_and_its_calls_end_when_it_is_killed(tmp_path:
     script.write_text(SCRIPT)
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen([sys.executable, script, place], env=environment(PYTHONPATH=root))
-    while not place.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_for(lambda: place.exists() or process.poll() is not None)
+    assert process.poll() is None
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
-    while place.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not place.exists()
+    wait_for(lambda: not place.exists())
