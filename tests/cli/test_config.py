@@ -66,6 +66,17 @@ def test_flags_win_over_the_file(
     assert {name: found[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_a_wrong_value_is_told_with_its_file(scan: Path, command: str) -> None:
+    place = scan.parent / "usdenoise.toml"
+    place.write_text("rank = 0\n")
+    result = cli(command, scan, "-o", scan.parents[1] / "out")
+    assert result.exit_code == 1
+    note, error = result.stderr.splitlines()
+    assert note == f"note: options are taken from {place}"
+    assert error.startswith("usdenoise: --rank 0 must be at least 1")
+
+
 def test_config_names_another_file(scan: Path, tmp_path: Path) -> None:
     (scan.parent / "usdenoise.toml").write_text("rank = 4\n")
     (tmp_path / "other.toml").write_text("[tool.usdenoise]\nrank = 5\nlow_cutoff = 1\n")

@@ -50,7 +50,7 @@ def test_one_field_gives_a_flag_a_key_a_check_and_help(tmp_path: Path) -> None:
     typed = call(tmp_path, "--strength", "3", "--no-haze", "--marks", "b,a").stdout
     assert typed == "More(strength_db=3.0, haze=False, marks=('b', 'a'))\n"
     assert (
-        call(tmp_path, "--strength", "10").stdout == "strength_db 10 must be from 0 to 9; change --strength\n"
+        call(tmp_path, "--strength", "10").stdout == "--strength 10 must be from 0 to 9; change --strength\n"
     )
     for wrong in ("--strength=much", "--marks=c"):
         assert call(tmp_path, wrong).exit_code == 2

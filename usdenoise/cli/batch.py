@@ -96,6 +96,8 @@ def command(
     run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
     """
+    if config is not None:
+        console.say(f"note: options are taken from {config}")
     arguments = shared.job_arguments(flags_first(values))
     dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {
@@ -106,8 +108,6 @@ def command(
     }
     from usdenoise.batch import plan_batch, run_batch
 
-    if config is not None:
-        console.say(f"note: options are taken from {config}")
     if dry_run:
         for scan, decision in plan_batch(paths, output, **selection).items():
             if console.as_json:

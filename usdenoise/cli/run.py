@@ -98,6 +98,8 @@ def command(
     its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
+    if config is not None:
+        console.say(f"note: options are taken from {config}")
     arguments = shared.job_arguments(flags_first(values))
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
@@ -107,8 +109,6 @@ def command(
     use_one_heap()
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    if config is not None:
-        console.say(f"note: options are taken from {config}")
     report = run(
         acquisition,
         output,

@@ -143,7 +143,7 @@ class Option:
             )
             raise OptionError(f"{self.name} {value!r} is not known; {way_out}") from None
         if self.range and not isinstance(accepted, str) and not self._is_in_range(accepted):
-            raise OptionError(f"{self.name} {accepted:g} must be {self.range}; change {self.flag}")
+            raise OptionError(f"{self.flag} {accepted:g} must be {self.range}; change {self.flag}")
         return accepted
 
     def _accepted(self, value: Any) -> Any:
