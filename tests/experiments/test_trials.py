@@ -9,6 +9,7 @@ from usdenoise.completion.stopping import StopReason
 from usdenoise.experiments.conventions import ALL, STARTS, Convention, Start
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.problems import PlantedProblem
+from usdenoise.experiments.sensing import MEASUREMENTS, NOISY_DECAY, RANK, SCALES, SIGMA, STEP
 from usdenoise.experiments.trials import (
     LOST,
     Descent,
@@ -124,8 +125,6 @@ def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_t
 
 
 def test_eta_decay_reaches_the_noise_floor_from_the_spectral_start():
-    from usdenoise.experiments.sensing import MEASUREMENTS, NOISY_DECAY, RANK, SCALES, SIGMA, STEP
-
     draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS, sigma=SIGMA)
     setting = Setting("x", draw, [eta_decay(NOISY_DECAY)], STEP, 100, noisy=True)
     found = panels(setting, range(10), OF_X)[0]

@@ -7,6 +7,7 @@ from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.frames import frame_curves as frame_curves_module
 from usdenoise.frames.filling import interpolated
 from usdenoise.frames.frame_curves import frame_curves, frame_sample
+from usdenoise.linalg.low_rank import LowRank
 
 
 @pytest.mark.parametrize("frames_a_block", [7, 128])
@@ -67,8 +68,6 @@ def test_without_clutter_everything_is_outside():
 
 
 def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
-    from usdenoise.linalg.low_rank import LowRank
-
     right = np.zeros((6, 1), np.complex64)
     right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
     model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)

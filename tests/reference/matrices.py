@@ -27,3 +27,11 @@ def casorati_matrix(values: Any, missing: Any = None) -> ArrayRows:
     if missing is None:
         return ArrayRows(values, None, SERIAL)
     return ArrayRows(np.where(missing, 0, values).astype(values.dtype), pack(~missing), SERIAL)
+
+
+def with_gaps(stack: Any, seed: int) -> Any:
+    """A stack, time first, with a tenth of the entries missing in blocks of 8 pixels and 20 frames."""
+    n_frames, height, width = stack.shape
+    missing = np.random.default_rng(seed).random((height, width // 8, n_frames // 20)) < 0.1
+    holes = missing.repeat(8, axis=1).repeat(20, axis=2).transpose(2, 0, 1)
+    return np.where(holes, np.nan, stack).astype(np.complex64)
