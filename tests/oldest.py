@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _OLD_WARNINGS = ("-W", "default::DeprecationWarning", "-W", "default::PendingDeprecationWarning")
-_BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
+_BOUND = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[a-z,]+\])?>=([0-9.]+)")
 
 
 _TOO_NEW = "confusius"
