@@ -1,6 +1,5 @@
 """Rebuild a filtered stack from its stored factors."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +132,5 @@ def _rebuilt(stored: StoredFactors, low: int, high: int) -> Acquisition:
     scaled = stored.left[:, low:high] * stored.singular_values[low:high].astype(stored.left.real.dtype)
     matrix = scaled @ stored.right[:, low:high].conj().T
     axes = stored.values["axes"]
-    canonical = canonical_axes(axes)
-    values: Mapping[str, Any] = stored.values
-    return Acquisition(
-        spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical, axes),
-        axes,
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
-        name=stored.name,
-    )
+    iq = spatial_order(matrix.reshape(*stored.spatial_shape, -1), canonical_axes(axes), axes)
+    return Acquisition(iq, **stored.values, name=stored.name)

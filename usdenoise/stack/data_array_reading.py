@@ -76,15 +76,10 @@ def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
     ('tzx', 500.0)
     """
     about = describe_data_array(data, axes)
-    values = about.values
     iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
     return Acquisition(
         iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
-        values["axes"],
-        frame_rate_hz=values.get("frame_rate_hz"),
-        spacing_mm=values.get("spacing_mm", {}),
-        center_frequency_hz=values.get("center_frequency_hz"),
-        sound_speed_m_s=values.get("sound_speed_m_s"),
+        **about.values,
         name=str(data.name) if data.name is not None else "iq",
         attributes=about.attributes,
         coordinates=about.coordinates,

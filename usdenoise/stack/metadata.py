@@ -20,7 +20,7 @@ class Metadata:
     ----------
     values : mapping
         Any of "axes" (str), "frame_rate_hz", "center_frequency_hz", "sound_speed_m_s" (float) and
-        "spacing_mm" (axis letter -> pixel pitch in mm).
+        "spacing_mm" (axis letter -> pixel pitch in mm): fields of :class:`usdenoise.Acquisition`.
     sources : mapping
         Name of each of these values -> "file: …", "option" or "assumed".
     attributes : mapping
