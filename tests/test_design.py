@@ -126,7 +126,7 @@ BUDGETS = {
     "completion": 870,
     "components": 480,
     "experiments": 1510,
-    "formats": 3700,
+    "formats": 3730,
     "frames": 490,
     "images": 200,
     "jobs": 1500,
@@ -136,7 +136,7 @@ BUDGETS = {
     "pictures": 1220,
     "recipe": 590,
     "stack": 1540,
-    "system": 400,
+    "system": 410,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
 
