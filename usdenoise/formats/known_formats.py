@@ -1,4 +1,8 @@
-"""Recognition of the format of a file by its first bytes, and by its name only for formats without a signature."""
+"""Recognition of the format of a file by its first bytes, and by its name only for formats without a signature.
+
+To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.formats.contents.Contents` of
+a file, and give it a line in :func:`opener`, a suffix in SUFFIXES, and its name in the sentence on unknown content.
+"""
 
 import errno
 import os

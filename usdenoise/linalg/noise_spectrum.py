@@ -1,4 +1,7 @@
-"""Singular values of a noise matrix: their largest, their distribution, and the noise level that follows."""
+"""Singular values of a noise matrix: their largest, their distribution, and the noise level that follows.
+
+The noise map, one number for each pixel, is in :mod:`usdenoise.blood.noise_map`.
+"""
 
 import math
 
