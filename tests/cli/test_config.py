@@ -131,6 +131,31 @@ def test_a_bad_file_is_wrong_usage(text: str, says: str, scan: Path) -> None:
     assert not (scan.parents[1] / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["run", "batch"])
+@pytest.mark.parametrize("line", ["dask = '0'", "allow_external = true"])
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("usdenoise.toml", ""), ("pyproject.toml", "[tool.usdenoise]\n")],
+    ids=["own", "project"],
+)
+def test_only_a_file_that_was_asked_for_reaches_beyond_the_scans(
+    command: str, line: str, name: str, table: str, scan: Path
+) -> None:
+    place, out = scan.parent / name, scan.parents[1] / "out"
+    place.write_text(f"{table}{line}\n")
+    result = cli(command, scan, "-o", out)
+    flag = "--" + line.split(" ")[0].replace("_", "-")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[-1] == (
+        f"Error: {place} sets {flag}, which only a file that --config names may do; give --config {place} if you trust "
+        "it, or remove the line"
+    )
+    assert not out.exists()
+    asked = cli(command, scan, "-o", out, "--config", place)
+    assert asked.exit_code == ("dask" in line)
+    assert "which only a file" not in asked.stderr
+
+
 def test_a_file_that_is_not_there_is_wrong_usage(scan: Path) -> None:
     result = cli("run", scan, "--config", "absent.toml")
     assert result.exit_code == 2

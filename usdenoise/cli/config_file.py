@@ -26,15 +26,17 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, path: Path | Non
     """Take the defaults of the options from the file of --config, or from one next to the scans."""
     if ctx.resilient_parsing:
         return None
-    path = path or _config_beside(ctx)
+    is_named, path = path is not None, path or _config_beside(ctx)
     if path is not None:
         texts = _read(path, ctx)
-        ctx.default_map = {
-            str(known.name): _as_typed(known, texts[key])
-            for known in ctx.command.params
-            for key in _keys(known)
-            if key in texts
-        }
+        found = {known: texts[key] for known in ctx.command.params for key in _keys(known) if key in texts}
+        for known in found:
+            if not is_named and getattr(known, "asked_only", False):
+                ctx.fail(
+                    f"{path} sets {known.opts[0]}, which only a file that --config names may do; give --config {path} if "
+                    "you trust it, or remove the line"
+                )
+        ctx.default_map = {str(known.name): _as_typed(known, value) for known, value in found.items()}
     return path
 
 

@@ -21,11 +21,13 @@ class GroupedOption(click.Option):
         The same as for click.Option. `show_default` is the default as the help shows it.
     group : Group
         Heading under which the help page shows the option.
+    asked_only : bool
+        Whether a configuration file may set it only if the user named that file.
     """
 
-    def __init__(self, *names: Any, group: Group, **settings: Any) -> None:
+    def __init__(self, *names: Any, group: Group, asked_only: bool = False, **settings: Any) -> None:
         super().__init__(*names, **settings)
-        self.group = group
+        self.group, self.asked_only = group, asked_only
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         """Return what follows the text: the default without brackets of click's own around it."""

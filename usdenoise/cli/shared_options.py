@@ -86,21 +86,18 @@ def flags_of(options: type[Options], *names: str) -> Decorator[Any]:
 def _flag_of(declared: Option) -> Decorator[Any]:
     """Return the decorator of an option. Its value is None unless given, so that a preset can tell."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
+    made = functools.partial(
+        flag_option, declared.group, declared.flag, name, default=None, asked_only=declared.asked_only
+    )
     if declared.is_switch:
-        return flag_option(
-            declared.group, declared.flag, name, is_flag=True, default=None, help=declared.help
-        )
+        return made(is_flag=True, help=declared.help)
     words, several = (*declared.words, *declared.choice_texts), declared.kind is NAMES
     metavar, text = "|".join((*declared.words, declared.kind.metavar)), declared.help
     if declared.choices and not several:
         listed = f"[{'|'.join(words)}]"
         metavar, text = (listed, text) if len(listed) <= _SHORT else ("NAME", f"{text}  {listed}")
-    return flag_option(
-        declared.group,
-        declared.flag,
-        name,
+    return made(
         type=TextType(declared.read, declared.form(), words, several),
-        default=None,
         metavar=declared.metavar or metavar,
         show_default=declared.default_text or False,
         help=text,
@@ -176,6 +173,7 @@ job_options = _stack(
             Group.ESTIMATOR,
             "--dask",
             metavar="N|ADDRESS",
+            asked_only=True,
             help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, "
             "which see the same files.",
         ),

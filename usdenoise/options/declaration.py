@@ -60,6 +60,9 @@ class Option:
         Flag of the command line; by default the name without its unit, and --no-NAME for what is on by default.
     shown : str
         Default as the help shows it, where it is not the value itself.
+    asked_only : bool
+        Whether a configuration file may set it only if the user named that file: the option lets a job reach beyond the
+        folder of the scans.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Option:
     most: float | None = None
     flag: str = ""
     shown: str = ""
+    asked_only: bool = False
 
     @property
     def is_switch(self) -> bool:
