@@ -38,7 +38,7 @@ def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
     place = tmp_path / name
     assert batch(path).status == Status.DONE
     assert (decision(path).action, decision(path).reason) == (Action.SKIP, "whole")
-    report = json.loads((tmp_path / "out/scan/scan_report.json").read_text())
+    report = json.loads((tmp_path / "out/x/x_report.json").read_text())
     assert report["input"]["bytes"] == sum(
         file.stat().st_size
         for file in {path, *path.rglob("*"), place, *tmp_path.glob("part*")}
@@ -56,7 +56,7 @@ def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
     write(tmp_path, seed=1)
     assert batch(path).status == Status.DONE
     before = report["input"]["sha256"]
-    report = json.loads((tmp_path / "out/scan/scan_report.json").read_text())
+    report = json.loads((tmp_path / "out/x/x_report.json").read_text())
     assert report["input"]["sha256"] != before
     place.unlink()
     assert (decision(path).action, decision(path).reason) == (Action.RUN, "the input changed")
@@ -89,7 +89,7 @@ def test_the_columns_of_the_table_stay(tmp_path: Path) -> None:
     assert header[-2:] == ["input_bytes", "input_mtime_ns"]
     assert list(row)[-2:] == ["input_files", "input_other_files"]
     assert row["input_other_files"][0] == "part0.hdf"
-    assert row["input_bytes"] == sum((tmp_path / name).stat().st_size for name in ("scan.h5", "part0.hdf"))
+    assert row["input_bytes"] == sum((tmp_path / name).stat().st_size for name in ("x.h5", "part0.hdf"))
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -27,7 +27,7 @@ def scans(tmp_path: Path) -> Iterator[Path]:
         # What would be the result of an earlier run.
         write_scan(folder / name / "x_denoised.h5", 3)
         (folder / name / "groups").mkdir()
-        layouts.confusius(layouts.IQ)(folder / name / "groups").rename(folder / name / "z.zarr")
+        layouts.confusius()(folder / name / "groups").rename(folder / name / "z.zarr")
         (folder / name / "groups").rmdir()
         (folder / name).chmod(mode)
     yield folder

@@ -1,15 +1,20 @@
-"""One small acquisition, written in every layout that users hold their stacks in."""
+"""One small acquisition, written in every layout that users hold their stacks in; the writers take any other stack too."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec
 
 import h5py
 import numpy as np
 import scipy.io
 from numpy.typing import NDArray
+
+P = ParamSpec("P")
+Write = Callable[[Path], Path]
+"""Writes an acquisition into a folder, and returns the path by which it is loaded."""
 
 N_FRAMES, N_Z, N_X, N_Y = 12, 5, 4, 3
 RATE, FREQUENCY, SPEED = 500.0, 15e6, 1500.0
@@ -40,7 +45,7 @@ ZXT = in_order("zxt")
 class Layout:
     """A way to store the stack, and what has to come back from it."""
 
-    write: Callable[[Path], Path]
+    write: Write
     axes: str
     container: str
     frame_rate: float | None = None
@@ -62,10 +67,19 @@ class Layout:
         return in_order(self.axes, stack[frames], own)
 
 
-def axis(letter: str, unit: float = 1.0) -> NDArray[np.float64]:
-    """Coordinates of the pixels along an axis."""
-    n = {"z": N_Z, "x": N_X, "y": N_Y}[letter]
-    return (3.0 + np.arange(n) * SPACING[letter]) * unit
+def axes_of(stack: NDArray[Any], unit: float = 1.0) -> dict[str, NDArray[np.float64]]:
+    """Coordinates of the pixels along each axis of a stack, time first."""
+    sizes = zip("zxy", stack.shape[1:], strict=False)
+    return {letter: (3.0 + np.arange(n) * SPACING[letter]) * unit for letter, n in sizes}
+
+
+def writer(write: Callable[Concatenate[Path, P], Path]) -> Callable[P, Write]:
+    """Turn a function of a folder and of what is written there into one that returns a function of the folder."""
+
+    def what(*arguments: P.args, **settings: P.kwargs) -> Write:
+        return lambda folder: write(folder, *arguments, **settings)
+
+    return what
 
 
 # ---------------------------------------------------------------- MATLAB
@@ -75,24 +89,18 @@ UF = {"FrameRateUF": RATE, "TwFreq": FREQUENCY / 1e6, "NbFrames": float(N_FRAMES
 PDATA = {"PDelta": np.array([[1.0, 0.0, 0.5]]), "Size": np.array([[5.0, 4.0, 1.0]])}
 
 
-def v5(**variables: Any) -> Callable[[Path], Path]:
+@writer
+def v5(folder: Path, **variables: Any) -> Path:
     """A file of MATLAB before 7.3."""
-
-    def write(folder: Path) -> Path:
-        scipy.io.savemat(folder / "x.mat", variables)
-        return folder / "x.mat"
-
-    return write
+    scipy.io.savemat(folder / "x.mat", variables)
+    return folder / "x.mat"
 
 
-def v5_compressed(**variables: Any) -> Callable[[Path], Path]:
+@writer
+def v5_compressed(folder: Path, **variables: Any) -> Path:
     """The same with compressed variables."""
-
-    def write(folder: Path) -> Path:
-        scipy.io.savemat(folder / "x.mat", variables, do_compression=True)
-        return folder / "x.mat"
-
-    return write
+    scipy.io.savemat(folder / "x.mat", variables, do_compression=True)
+    return folder / "x.mat"
 
 
 def cell(*elements: NDArray[Any]) -> NDArray[Any]:
@@ -124,29 +132,25 @@ def put_v73(group: h5py.Group, name: str, value: Any) -> h5py.Dataset:
     return dataset
 
 
-def v73(fill: Callable[[h5py.File], None] | None = None, **variables: Any) -> Callable[[Path], Path]:
+@writer
+def v73(folder: Path, fill: Callable[[h5py.File], None] = lambda file: None, **variables: Any) -> Path:
     """A file of MATLAB 7.3 with the scales of PALA, and what is filled in; a list of arrays is a cell."""
-
-    def write(folder: Path) -> Path:
-        path = folder / "x.mat"
-        with h5py.File(path, "w", userblock_size=512) as file:
-            for name, value in {**variables, "speed_of_sound": SPEED}.items():
-                if isinstance(value, list):
-                    put_cell(file, name, *value)
-                else:
-                    put_v73(file, name, value)
-            for struct_name, members in (("UF", UF), ("PData", PDATA)):
-                group = file.create_group(struct_name)
-                group.attrs["MATLAB_class"] = np.bytes_("struct")
-                for member, value in members.items():
-                    put_v73(group, member, value)
-            if fill is not None:
-                fill(file)
-        with path.open("r+b") as raw:
-            raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
-        return path
-
-    return write
+    path = folder / "x.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, value in {**variables, "speed_of_sound": SPEED}.items():
+            if isinstance(value, list):
+                put_cell(file, name, *value)
+            else:
+                put_v73(file, name, value)
+        for struct_name, members in (("UF", UF), ("PData", PDATA)):
+            group = file.create_group(struct_name)
+            group.attrs["MATLAB_class"] = np.bytes_("struct")
+            for member, value in members.items():
+                put_v73(group, member, value)
+        fill(file)
+    with path.open("r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
 
 
 def put_cell(file: h5py.File, name: str, *elements: NDArray[Any]) -> None:
@@ -161,190 +165,187 @@ def put_cell(file: h5py.File, name: str, *elements: NDArray[Any]) -> None:
 # ---------------------------------------------------------------- HDF5
 
 
-def hdf5(attributes: dict[str, Any], **datasets: Any) -> Callable[[Path], Path]:
+@writer
+def hdf5(
+    folder: Path,
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+    fill: Callable[[h5py.File], Any] = lambda file: None,
+    user_block: int = 0,
+    **datasets: Any,
+) -> Path:
     """A file of an h5py user; the attributes are those of the root."""
-
-    def write(folder: Path) -> Path:
-        with h5py.File(folder / "x.h5", "w") as file:
-            file.attrs.update(attributes)
-            for name, value in datasets.items():
-                file[name.replace("__", "/")] = value
-        return folder / "x.h5"
-
-    return write
+    with h5py.File(folder / "x.h5", "w", userblock_size=user_block) as file:
+        file.attrs.update(attributes)
+        for name, value in datasets.items():
+            file[name.replace("__", "/")] = value
+        fill(file)
+    return folder / "x.h5"
 
 
-def in_chunks(**how: Any) -> Callable[[Path], Path]:
+@writer
+def in_chunks(folder: Path, **how: Any) -> Path:
     """A dataset in chunks, with filters."""
-
-    def write(folder: Path) -> Path:
-        with h5py.File(folder / "x.h5", "w") as file:
-            file.attrs.update(SCALES)
-            file.create_dataset("group/iq", data=IQ, chunks=(4, 5, 4), **how)
-        return folder / "x.h5"
-
-    return write
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.attrs.update(SCALES)
+        file.create_dataset("group/iq", data=IQ, chunks=(4, 5, 4), **how)
+    return folder / "x.h5"
 
 
-def uff(apart: bool = True, single: bool = True) -> Callable[[Path], Path]:
+def virtual(
+    path: Path, names: Sequence[str], part: tuple[int, ...], inner: str = "iq", name: str = "iq"
+) -> Path:
+    """Add a virtual dataset of parts of that shape under any names, one after the other."""
+    layout = h5py.VirtualLayout((len(names) * part[0], *part[1:]), "c8")
+    for number, source_name in enumerate(names):
+        source = h5py.VirtualSource(source_name, inner, part)
+        rows = slice(number * part[0], (number + 1) * part[0])
+        # The first of several parts is taken through a selection, the others as wholes.
+        layout[rows] = source[: part[0]] if number == 0 and len(names) > 1 else source
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "a") as file:
+        file.create_virtual_dataset(name, layout).attrs["axes"] = "tzx"
+    return path
+
+
+def external(path: Path, shape: tuple[int, ...], *stores: tuple[str, int, int]) -> Path:
+    """A dataset of plain numbers in other files: their names, offsets and sizes."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset("iq", shape, "c8", external=list(stores)).attrs["axes"] = "tzx"
+    return path
+
+
+@writer
+def uff(folder: Path, apart: bool = True, single: bool = True) -> Path:
     """USTB's UFF: (frame, wave, channel, pixel), pixels down the columns."""
-
-    def write(folder: Path) -> Path:
-        pixels = in_order("txz").reshape(N_FRAMES, -1)
-        pixels = pixels[:, None, None, :] if single else pixels
-        with h5py.File(folder / "x.uff", "w") as file:
-            file.attrs["version"] = np.bytes_("v1.2.0")
-            group = file.create_group("b_data")
-            group.attrs["class"] = np.bytes_("uff.beamformed_data")
-            if apart:
-                data = group.create_group("data")
-                data["real"], data["imag"] = pixels.real, pixels.imag
-            else:
-                group["data"] = pixels
-            scan = group.create_group("scan")
-            scan.attrs["class"] = np.bytes_("uff.linear_scan")
-            scan["x_axis"], scan["z_axis"] = axis("x", 1e-3)[None], axis("z", 1e-3)[None]
-            group["frame_rate"] = [[20.0]]
-            group["modulation_frequency"] = [[FREQUENCY]]
-            group["sequence/sequence_0001/sound_speed"] = [[SPEED]]
-        return folder / "x.uff"
-
-    return write
+    pixels, axes = in_order("txz").reshape(N_FRAMES, -1), axes_of(IQ, 1e-3)
+    pixels = pixels[:, None, None, :] if single else pixels
+    with h5py.File(folder / "x.uff", "w") as file:
+        file.attrs["version"] = np.bytes_("v1.2.0")
+        group = file.create_group("b_data")
+        group.attrs["class"] = np.bytes_("uff.beamformed_data")
+        if apart:
+            data = group.create_group("data")
+            data["real"], data["imag"] = pixels.real, pixels.imag
+        else:
+            group["data"] = pixels
+        scan = group.create_group("scan")
+        scan.attrs["class"] = np.bytes_("uff.linear_scan")
+        scan["x_axis"], scan["z_axis"] = axes["x"][None], axes["z"][None]
+        group["frame_rate"] = [[20.0]]
+        group["modulation_frequency"] = [[FREQUENCY]]
+        group["sequence/sequence_0001/sound_speed"] = [[SPEED]]
+    return folder / "x.uff"
 
 
-def zea(stack: NDArray[Any], new: bool) -> Callable[[Path], Path]:
+@writer
+def zea(folder: Path, stack: NDArray[Any], new: bool) -> Path:
     """Files of zea, with positions in m for the newer ones."""
-
-    def write(folder: Path) -> Path:
-        values = np.stack([stack.real, stack.imag], -1).astype(np.float32)
-        letters = "zxy"[: stack.ndim - 1]
-        with h5py.File(folder / "x.hdf5", "w") as file:
-            place = "data/beamformed_data"
-            file[f"{place}/values" if new else place] = values
-            if new:
-                grid = dict(zip(letters, np.meshgrid(*(axis(letter, 1e-3) for letter in letters), indexing="ij"),
-                                strict=True))  # fmt: skip
-                zero = np.zeros(stack.shape[1:])
-                positions = [grid.get(letter, zero) for letter in "xyz"]
-                file[f"{place}/coordinates"] = np.stack(positions, -1).astype(np.float32)
-                file[f"{place}/labels"] = np.array([b"I", b"Q"])
-            file["scan/center_frequency"], file["scan/sound_speed"] = FREQUENCY, np.float32(SPEED)
-            file["scan/time_to_next_transmit"] = np.full((N_FRAMES, 4), 1 / RATE / 4)
-            file["scan/n_frames"] = N_FRAMES
-        return folder / "x.hdf5"
-
-    return write
+    values = np.stack([stack.real, stack.imag], -1).astype(np.float32)
+    with h5py.File(folder / "x.hdf5", "w") as file:
+        place = "data/beamformed_data"
+        file[f"{place}/values" if new else place] = values
+        if new:
+            axes = axes_of(stack, 1e-3)
+            grid = dict(zip(axes, np.meshgrid(*axes.values(), indexing="ij"), strict=True))
+            positions = [grid.get(letter, np.zeros(stack.shape[1:])) for letter in "xyz"]
+            file[f"{place}/coordinates"] = np.stack(positions, -1).astype(np.float32)
+            file[f"{place}/labels"] = np.array([b"I", b"Q"])
+        file["scan/center_frequency"], file["scan/sound_speed"] = FREQUENCY, np.float32(SPEED)
+        file["scan/time_to_next_transmit"] = np.full((N_FRAMES, 4), 1 / RATE / 4)
+        file["scan/n_frames"] = N_FRAMES
+    return folder / "x.hdf5"
 
 
 # ---------------------------------------------------------------- binary files
 
 
-def echoframe(padding: int = 0, crop: bool = False) -> Callable[[Path], Path]:
+@writer
+def echoframe(folder: Path, padding: int = 0, crop: bool = False, stack: NDArray[Any] = IQ) -> Path:
     """EchoFrame: (volumes, x, 1, z) in blocks, the rest in ScanParameters.mat."""
-
-    def write(folder: Path) -> Path:
-        n_blocks, header_size = 3, 48
-        blocks = in_order("txz").reshape(n_blocks, -1, N_X, 1, N_Z)
-        with (folder / "x.dat").open("wb") as raw:
-            raw.write(
-                struct.pack("<5Q", 1, header_size, n_blocks, blocks[0].size, padding).ljust(header_size)
-            )
-            for block in blocks:
-                raw.write(block.tobytes() + b"\xee" * padding)
-        with h5py.File(folder / "ScanParameters.mat", "w") as file:
-            file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = axis("x"), axis("z")
-            if crop:
-                del file["ReconSpec/xAxis"]
-                file["ReconSpec/xAxis"] = np.concatenate([axis("x") - 0.4, axis("x")])
-                file["ReconSpec/cropBF"] = [1]
-                file["ReconSpec/croppingROI"] = [1.0, N_Z, N_X + 1, 2 * N_X]
-            file["ReconSpec/c0"] = [SPEED]
-            file["ProbeSpec/Fc"] = [FREQUENCY]
-            file["ReceiveSpec/nRepeats"] = np.array([N_FRAMES // n_blocks], np.int32)
-            file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
-            file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
-        return folder / "x.dat"
-
-    return write
+    n_blocks, header_size, axes = 3, 48, axes_of(stack)
+    (n_frames, n_z, n_x), x_axis = stack.shape, axes["x"]
+    blocks = in_order("txz", stack).reshape(n_blocks, -1, n_x, 1, n_z)
+    with (folder / "x.dat").open("wb") as raw:
+        raw.write(struct.pack("<5Q", 1, header_size, n_blocks, blocks[0].size, padding).ljust(header_size))
+        for block in blocks:
+            raw.write(block.tobytes() + b"\xee" * padding)
+    with h5py.File(folder / "ScanParameters.mat", "w") as file:
+        if crop:
+            x_axis = np.concatenate([x_axis - 0.4, x_axis])
+            file["ReconSpec/cropBF"] = [1]
+            file["ReconSpec/croppingROI"] = [1.0, n_z, n_x + 1, 2 * n_x]
+        file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = x_axis, axes["z"]
+        file["ReconSpec/c0"] = [SPEED]
+        file["ProbeSpec/Fc"] = [FREQUENCY]
+        file["ReceiveSpec/nRepeats"] = np.array([n_frames // n_blocks], np.int32)
+        file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
+        file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
+    return folder / "x.dat"
 
 
-def autc(parts: int) -> Callable[[Path], Path]:
+@writer
+def autc(folder: Path, parts: int, stack: NDArray[Any] = IQ) -> Path:
     """AUTC: blocks of 3 frames, each behind its header; parts are written last one first."""
-
-    def write(folder: Path) -> Path:
-        blocks = [in_order("xzt")[..., start : start + 3] for start in range(0, N_FRAMES, 3)]
-        names = [folder / f"bf0part{part:03d}.dat" for part in range(parts)]
-        for path, some in zip(names[::-1], np.array_split(np.arange(len(blocks)), parts), strict=True):
-            with path.open("wb") as raw:
-                for number in some:
-                    raw.write(struct.pack("<10i", number + 1, blocks[0].size, N_Z, N_X, 3, 0, 0, 0, 0, 0))
-                    raw.write(np.ascontiguousarray(blocks[number]).tobytes())
-        return names[0] if parts == 1 else folder
-
-    return write
+    n_frames, n_z, n_x = stack.shape
+    blocks = [in_order("xzt", stack)[..., start : start + 3] for start in range(0, n_frames, 3)]
+    names = [folder / f"bf0part{part:03d}.dat" for part in range(parts)]
+    for path, some in zip(names[::-1], np.array_split(np.arange(len(blocks)), parts), strict=True):
+        with path.open("wb") as raw:
+            for number in some:
+                raw.write(struct.pack("<10i", number + 1, blocks[0].size, n_z, n_x, 3, 0, 0, 0, 0, 0))
+                raw.write(np.ascontiguousarray(blocks[number]).tobytes())
+    return names[0] if parts == 1 else folder
 
 
 # ---------------------------------------------------------------- Zarr and NumPy
 
 
-def confusius(stack: NDArray[Any], version: int = 3, long_names: bool = True) -> Callable[[Path], Path]:
+@writer
+def confusius(folder: Path, stack: NDArray[Any] = IQ, version: int = 3, long_names: bool = True) -> Path:
     """A Zarr group of ConfUSIus: time, z (elevation), y (depth), x (lateral)."""
+    import zarr
 
-    def write(folder: Path) -> Path:
-        import zarr
+    values = stack[:, None] if stack.ndim == 3 else stack.transpose(0, 3, 1, 2)
+    root = zarr.open_group(folder / "x.zarr", mode="w", zarr_format=version)
 
-        values = stack[:, None] if stack.ndim == 3 else stack.transpose(0, 3, 1, 2)
-        dimensions = ("time", "z", "y", "x")
-        root = zarr.open_group(folder / "x.zarr", mode="w", zarr_format=version)
+    def put(name: str, data: NDArray[Any], names: tuple[str, ...], chunks: tuple[int, ...]) -> Any:
+        named = {"dimension_names": names} if version == 3 else {}
+        array = root.create_array(name, shape=data.shape, chunks=chunks, dtype=data.dtype, **named)
+        array[...] = data
+        if version == 2:
+            array.attrs["_ARRAY_DIMENSIONS"] = list(names)
+        return array
 
-        def put(name: str, data: NDArray[Any], names: tuple[str, ...], chunks: tuple[int, ...]) -> Any:
-            array = root.create_array(
-                name, shape=data.shape, chunks=chunks, dtype=data.dtype,
-                **({"dimension_names": names} if version == 3 else {}),
-            )  # fmt: skip
-            array[...] = data
-            if version == 2:
-                array.attrs["_ARRAY_DIMENSIONS"] = list(names)
-            return array
-
-        iq = put("iq", values, dimensions, (5, *values.shape[1:]))
-        iq.attrs.update({"transmit_frequency": FREQUENCY, "beamforming_sound_velocity": SPEED})
-        if version == 3:
-            iq.attrs["compound_sampling_frequency"] = RATE
-        elevation = np.array([0.0]) if stack.ndim == 3 else axis("y")
-        for name, data, long_name in (
-            ("time", 2.0 + np.arange(N_FRAMES) / RATE, "Time"),
-            ("z", elevation, "Elevation"),
-            ("y", axis("z"), "Depth"),
-            ("x", axis("x"), "Lateral"),
-        ):
-            coordinate = put(name, data, (name,), data.shape)
-            coordinate.attrs["units"] = "s" if name == "time" else "mm"
-            if long_names:
-                coordinate.attrs["long_name"] = long_name
-        return folder / "x.zarr"
-
-    return write
+    iq = put("iq", values, ("time", "z", "y", "x"), (5, *values.shape[1:]))
+    iq.attrs.update({"transmit_frequency": FREQUENCY, "beamforming_sound_velocity": SPEED})
+    if version == 3:
+        iq.attrs["compound_sampling_frequency"] = RATE
+    axes = axes_of(stack)
+    for name, data, long_name in (
+        ("time", 2.0 + np.arange(len(stack)) / RATE, "Time"),
+        ("z", axes.get("y", np.array([0.0])), "Elevation"),
+        ("y", axes["z"], "Depth"),
+        ("x", axes["x"], "Lateral"),
+    ):
+        coordinate = put(name, data, (name,), data.shape)
+        coordinate.attrs["units"] = "s" if name == "time" else "mm"
+        if long_names:
+            coordinate.attrs["long_name"] = long_name
+    return folder / "x.zarr"
 
 
-def npy(values: NDArray[Any]) -> Callable[[Path], Path]:
+@writer
+def npy(folder: Path, values: NDArray[Any]) -> Path:
     """A bare array."""
-
-    def write(folder: Path) -> Path:
-        np.save(folder / "x.npy", values)
-        return folder / "x.npy"
-
-    return write
+    np.save(folder / "x.npy", values)
+    return folder / "x.npy"
 
 
-def npz(compress: bool, **arrays: Any) -> Callable[[Path], Path]:
+@writer
+def npz(folder: Path, compress: bool, **arrays: Any) -> Path:
     """Several arrays."""
-
-    def write(folder: Path) -> Path:
-        (np.savez_compressed if compress else np.savez)(folder / "x.npz", **arrays)
-        return folder / "x.npz"
-
-    return write
+    (np.savez_compressed if compress else np.savez)(folder / "x.npz", **arrays)
+    return folder / "x.npz"
 
 
 _PALA: dict[str, Any] = {"frame_rate": RATE, "frequency": FREQUENCY}
@@ -427,8 +428,8 @@ LAYOUTS: dict[str, Layout] = {
     "EchoFrame, cropped": Layout(echoframe(padding=3, crop=True), "txz", "EchoFrame .dat", **_ALL),
     "AUTC": Layout(autc(1), "xzt", "AUTC .dat"),
     "AUTC in parts": Layout(autc(3), "xzt", "AUTC .dat"),
-    "ConfUSIus": Layout(confusius(IQ), "tzx", "Zarr", **_ALL),
-    "ConfUSIus, Zarr 2": Layout(confusius(IQ, version=2, long_names=False), "tzx", "Zarr", **_ALL),
+    "ConfUSIus": Layout(confusius(), "tzx", "Zarr", **_ALL),
+    "ConfUSIus, Zarr 2": Layout(confusius(version=2, long_names=False), "tzx", "Zarr", **_ALL),
     "ConfUSIus, volumes": Layout(
         confusius(VOLUMES), "tyzx", "Zarr", RATE, ("z", "x", "y"), FREQUENCY, SPEED, volumes=True
     ),

@@ -15,10 +15,12 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import zarr
 from click.testing import CliRunner
 
 import usdenoise
-from tests.formats.layouts import autc, echoframe, in_chunks, v5, v5_compressed
+from tests.conftest import SMALL
+from tests.formats.layouts import Write, autc, echoframe, hdf5, in_chunks, v5, v5_compressed, writer
 from tests.fuzz.reading import ChildReader
 from tests.stacks import write_stack
 from usdenoise import denoise, load
@@ -28,7 +30,6 @@ from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseErro
 from usdenoise.formats import describe
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
-from usdenoise.phantom import PhantomSettings
 
 _RNG = np.random.default_rng(8)
 IQ = (_RNG.standard_normal((9, 4, 3)) + 1j * _RNG.standard_normal((9, 4, 3))).astype(np.complex64)
@@ -39,39 +40,26 @@ UF = {"FrameRateUF": 500.0, "TwFreq": 15.0}
 # ---------------------------------------------------------------- the wrong file, or nothing to read in it
 
 
-ATTEMPTS: dict[str, Callable[[str], Any]] = {
-    "load": load,
-    "describe": describe,
-    "expand": usdenoise.expand,
-    "run": run,
-    "compare_file": lambda path: compare_file(path, methods=["svd"]),
-    "run_batch": lambda path: usdenoise.run_batch([path], "out"),
+NUL: dict[str, tuple[type[UsdenoiseError], Callable[[Path, str], Any]]] = {
+    "load": (InputError, lambda scan, path: load(path)),
+    "describe": (InputError, lambda scan, path: describe(path)),
+    "expand": (InputError, lambda scan, path: usdenoise.expand(path)),
+    "run": (InputError, lambda scan, path: run(path)),
+    "compare_file": (InputError, lambda scan, path: compare_file(path, methods=["svd"])),
+    "run_batch": (InputError, lambda scan, path: usdenoise.run_batch([path], "out")),
+    "results of run": (OutputError, run),
+    "results of run_batch": (OutputError, lambda scan, path: usdenoise.run_batch([scan], path)),
+    "simulate": (OutputError, lambda scan, path: simulate_to_file(path, SMALL)),
 }
 
 
-@pytest.mark.parametrize("key", ATTEMPTS)
-def test_a_nul_in_the_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", NUL)
+def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, attempt = NUL[key]
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^the path 'a\\x00b' holds a NUL character, .* give another path$"):
-        ATTEMPTS[key]("a\0b")
-    assert list(tmp_path.iterdir()) == []
-
-
-TARGETS: dict[str, Callable[[Path, str], Any]] = {
-    "run": run,
-    "run_batch": lambda path, folder: usdenoise.run_batch([path], folder),
-    "simulate": lambda path, folder: simulate_to_file(folder, PhantomSettings(shape=(16, 12, 40))),
-}
-
-
-@pytest.mark.parametrize("key", TARGETS)
-def test_a_nul_in_the_path_of_the_results(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = write_stack(tmp_path / "x.h5", IQ)
-    with pytest.raises(
-        OutputError, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"
-    ):
-        TARGETS[key](path, "a\0b.h5")
+    path = write_stack(tmp_path / "scan.h5", IQ)
+    with pytest.raises(error, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"):
+        attempt(path, "a\0b.h5")
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -140,52 +128,29 @@ def test_info_refuses_the_axes_that_run_refuses(axes: str, tmp_path: Path) -> No
 # ---------------------------------------------------------------- one table of bad files
 
 
-Write = Callable[[Path], Path]
-"""Writes a file or folder into a folder, and returns its path."""
+@writer
+def raw(folder: Path, name: str, content: bytes = b"") -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
 
 
-def hdf5(edit: Callable[[h5py.File], Any] = lambda file: None, user_block: int = 0, **datasets: Any) -> Write:
-    def write(folder: Path) -> Path:
-        with h5py.File(folder / "x.h5", "w", userblock_size=user_block) as file:
-            for name, values in datasets.items():
-                file.create_dataset(name, data=values)
-            edit(file)
-        return folder / "x.h5"
-
-    return write
-
-
-def raw(name: str, content: bytes = b"") -> Write:
-    def write(folder: Path) -> Path:
-        (folder / name).write_bytes(content)
-        return folder / name
-
-    return write
-
-
-def truncated(write: Write, left: float) -> Write:
+@writer
+def truncated(folder: Path, write: Write, left: float) -> Path:
     """The same without its end; what is left is a number of bytes, or a fraction."""
-
-    def cut(folder: Path) -> Path:
-        path = write(folder)
-        content = path.read_bytes()
-        path.write_bytes(content[: left if isinstance(left, int) else int(left * len(content))])
-        return path
-
-    return cut
+    path = write(folder)
+    content = path.read_bytes()
+    path.write_bytes(content[: left if isinstance(left, int) else int(left * len(content))])
+    return path
 
 
-def edited(write: Write, old: bytes, new: bytes) -> Write:
+@writer
+def edited(folder: Path, write: Write, old: bytes, new: bytes) -> Path:
     """The same with other bytes in the place of some that it holds once."""
-
-    def edit(folder: Path) -> Path:
-        path = write(folder)
-        content = path.read_bytes()
-        assert content.count(old) == 1
-        path.write_bytes(content.replace(old, new))
-        return path
-
-    return edit
+    path = write(folder)
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+    return path
 
 
 def v5_of_shape(*shape: int) -> Write:
@@ -237,56 +202,47 @@ def cell_of_text(file: h5py.File) -> None:
     cell.attrs["MATLAB_class"] = np.bytes_("cell")
 
 
-def npy_that_claims(path: Path, shape: tuple[int, ...]) -> Path:
-    """A .npy file of 64 values whose header claims another shape."""
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<c8", "fortran_order": False, "shape": shape})
+def npy_that_claims(folder: Path) -> Path:
+    """A .npy file of 64 values whose header claims HUGE."""
+    with (folder / "x.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<c8", "fortran_order": False, "shape": HUGE})
         file.write(bytes(512))
-    return path
+    return folder / "x.npy"
 
 
-def npz_that_claims(path: Path, shape: tuple[int, ...]) -> Path:
+def npz_that_claims(folder: Path) -> Path:
     """A .npz file with such a member."""
-    npy = npy_that_claims(path.with_suffix(".npy"), shape)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(npy, "iq.npy")
-    return path
+    with zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(npy_that_claims(folder), "iq.npy")
+    return folder / "x.npz"
 
 
-def zarr_that_claims(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Path:
+@writer
+def zarr_that_claims(folder: Path, chunks: tuple[int, ...]) -> Path:
     """A Zarr array of that shape with one chunk of a few bytes."""
-    import zarr
-
-    array = zarr.create_array(path, shape=(4, 4, 4), chunks=(4, 4, 4), dtype="c8")
-    array[...] = 1
-    described = json.loads((path / "zarr.json").read_text())
-    described["shape"] = shape
+    zarr.create_array(folder / "x.zarr", data=np.ones((4, 4, 4), np.complex64), chunks=(4, 4, 4))
+    described = json.loads((folder / "x.zarr/zarr.json").read_text())
+    described["shape"] = HUGE
     described["chunk_grid"]["configuration"]["chunk_shape"] = chunks
-    (path / "zarr.json").write_text(json.dumps(described))
-    return path
+    (folder / "x.zarr/zarr.json").write_text(json.dumps(described))
+    return folder / "x.zarr"
 
 
-def hdf5_with_one_chunk(path: Path) -> Path:
+def in_one_chunk(file: h5py.File) -> None:
     """A dataset of 4 GB in one chunk of which a few bytes are there."""
-    with h5py.File(path, "w") as file:
-        stack = file.create_dataset(
-            "iq", (500, 1000, 1000), "c8", chunks=(500, 1000, 1000), compression="gzip"
-        )
-        stack.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(1000)))
-    return path
+    shape = (500, 1000, 1000)
+    stack = file.create_dataset("iq", shape, "c8", chunks=shape, compression="gzip")
+    stack.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(1000)))
 
 
-def echoframe_with(**parameters: int) -> Write:
+@writer
+def echoframe_with(folder: Path, **parameters: int) -> Path:
     """An EchoFrame file with other parameters, or without any."""
-
-    def write(folder: Path) -> Path:
-        path = echoframe()(folder)
-        (folder / "ScanParameters.mat").unlink()
-        if parameters:
-            hdf5(**parameters)(folder).rename(folder / "ScanParameters.mat")
-        return path
-
-    return write
+    path = echoframe()(folder)
+    (folder / "ScanParameters.mat").unlink()
+    if parameters:
+        hdf5(**parameters)(folder).rename(folder / "ScanParameters.mat")
+    return path
 
 
 def unlike_parts(folder: Path) -> Path:
@@ -298,8 +254,6 @@ def unlike_parts(folder: Path) -> Path:
 
 
 def zarr_with_missing_chunks(folder: Path) -> Path:
-    import zarr
-
     root = zarr.open_group(folder / "x.zarr", mode="w")
     root.create_array("iq", shape=IQ.shape, chunks=(2, 4, 3), dtype="c8")[:6] = IQ[:6]
     return folder / "x.zarr"
@@ -319,7 +273,7 @@ def half_recorded(file: h5py.File) -> None:
 
 
 def reserved(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Write:
-    return hdf5(lambda file: file.create_dataset("iq", shape=shape, chunks=chunks, dtype="c8"))
+    return hdf5(fill=lambda file: file.create_dataset("iq", shape=shape, chunks=chunks, dtype="c8"))
 
 
 NOT_A_STACK: dict[str, tuple[Any, str]] = {
@@ -388,9 +342,9 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     ),
     "nothing in HDF5": (hdf5(), {}, "holds no stack.*the file holds nothing"),
     "nothing in MATLAB": (v5(), {}, "holds no stack.*the file holds nothing"),
-    "links that lead nowhere": (hdf5(dead_links, other=IQ[0]), {}, "holds no stack"),
+    "links that lead nowhere": (hdf5(fill=dead_links, other=IQ[0]), {}, "holds no stack"),
     "floats that NumPy lacks": (
-        hdf5(lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))),
+        hdf5(fill=lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))),
         {},
         "holds no stack|corrupt",
     ),
@@ -404,7 +358,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         )
     },
     **{
-        f"MATLAB 7.3: {what}": (hdf5(fill, 512), {}, f"holds no stack.*{what}.*right file")
+        f"MATLAB 7.3: {what}": (hdf5(fill=fill, user_block=512), {}, f"holds no stack.*{what}.*right file")
         for fill, what in (
             (function_handle, "IQ/function_handle .2-D uint16"),
             (table, "IQ .a MATLAB table"),
@@ -426,7 +380,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         )
     },
     "axes in the file": (
-        hdf5(lambda file: file["iq"].attrs.update(axes="time"), iq=IQ), {}, "axes 'time'.*axes"
+        hdf5(fill=lambda file: file["iq"].attrs.update(axes="time"), iq=IQ), {}, "axes 'time'.*axes"
     ),
     **{
         f"one frame, axes {axes}": (
@@ -454,7 +408,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         reserved((2**31,) * 3, (1, 1, 1)), {}, "claims .* bytes.*holds 0 of them"
     ),
     "a recording that stopped half way": (
-        hdf5(half_recorded), {}, f"claims {IQ.nbytes} bytes.*holds {IQ[:5].nbytes} of them"
+        hdf5(fill=half_recorded), {}, f"claims {IQ.nbytes} bytes.*holds {IQ[:5].nbytes} of them"
     ),
     **{
         f"a header of MATLAB with {shape}": (v5_of_shape(*shape), {}, "corrupt|holds no stack")
@@ -515,30 +469,20 @@ def test_axes_by_hand_override_those_of_the_file(tmp_path: Path) -> None:
 
 _FAR_MORE = "'IQ' in .* claims .* bytes.*can hold, so it is corrupt; write it again"
 CLAIMS: dict[str, tuple[Write, str]] = {
-    "npy": (lambda folder: npy_that_claims(folder / "x.npy", HUGE), f"{_CLAIM}.*holds 512"),
-    "npz": (lambda folder: npz_that_claims(folder / "x.npz", HUGE), _CLAIM),
-    "AUTC": (
-        autc_of_frames(2**30),
-        "is truncated: block 2 of 4 x 5 x 1073741824",
-    ),
-    "EchoFrame": (
-        echoframe_of_blocks(2**31),
-        "is truncated: 2147483648 blocks .*holds 1968; copy it again",
-    ),
+    "npy": (npy_that_claims, f"{_CLAIM}.*holds 512"),
+    "npz": (npz_that_claims, _CLAIM),
+    "AUTC": (autc_of_frames(2**30), "is truncated: block 2 of 4 x 5 x 1073741824"),
+    "EchoFrame": (echoframe_of_blocks(2**31), "is truncated: 2147483648 blocks .*holds 1968; copy it again"),
     "Zarr": (
-        lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, (1, 1000, 1250)),
-        "at least 99999. of 1000000 chunks of 'iq' .* are missing",
+        zarr_that_claims((1, 1000, 1250)), "at least 99999. of 1000000 chunks of 'iq' .* are missing"
     ),
-    "Zarr in one chunk": (
-        lambda folder: zarr_that_claims(folder / "x.zarr", HUGE, HUGE),
-        _CLAIM,
-    ),
+    "Zarr in one chunk": (zarr_that_claims(HUGE), _CLAIM),
     "HDF5 in chunks": (reserved(HUGE, (1, 1000, 1250)), f"{_CLAIM}.*holds 0 of them.*write it again"),
     "HDF5": (reserved(HUGE), f"{_CLAIM}.*holds 0 of them.*write it again"),
     "MATLAB": (v5_of_shape(10**5, 10**4, 10**3), _FAR_MORE),
     "MATLAB, as much as a header can claim": (v5_of_shape(*(2**31 - 1,) * 3), _FAR_MORE),
-    "HDF5 in one chunk": (lambda folder: hdf5_with_one_chunk(folder / "x.h5"), "claims 4000000000 bytes"),
-}
+    "HDF5 in one chunk": (hdf5(fill=in_one_chunk), "claims 4000000000 bytes"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CLAIMS)

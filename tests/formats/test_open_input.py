@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from tests.jobs.inputs import WRITERS, stack, write_npy
+from tests.formats.layouts import IQ, in_chunks, npy, npz
+from tests.jobs.inputs import WRITERS
 from usdenoise.errors import InputError
 from usdenoise.formats.open_input import open_input
 
@@ -32,23 +33,12 @@ def test_a_closed_input_frees_an_array_that_was_loaded_whole(tmp_path: Path) -> 
     np.testing.assert_array_equal(acquisition.iq, values)
 
 
-def write_gzip(folder: Path) -> Path:
-    """Write a stack of compressed chunks."""
-    with h5py.File(folder / "x.h5", "w") as file:
-        file.create_dataset("iq", data=stack(), chunks=(6, 12, 10), compression="gzip").attrs["axes"] = "txz"
-    return folder / "x.h5"
-
-
-def write_npz(folder: Path) -> Path:
-    np.savez(folder / "x.npz", IQ=stack().transpose(1, 2, 0))
-    return folder / "x.npz"
-
-
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left"), ValueError("not of the file"), MemoryError()]
 )
 @pytest.mark.parametrize(
-    "write", [*(write for write, _ in WRITERS.values()), write_npy, write_npz, write_gzip]
+    "write",
+    [*(write for write, _ in WRITERS.values()), npy(IQ), npz(False, IQ=IQ), in_chunks(compression="gzip")],
 )
 def test_an_error_in_the_work_on_an_open_input_is_not_taken_for_a_damaged_file(
     write: Callable[[Path], Path], error: Exception, tmp_path: Path
@@ -64,13 +54,13 @@ def test_an_error_in_the_work_on_an_open_input_is_not_taken_for_a_damaged_file(
 
 
 def test_damage_that_shows_while_an_input_is_read(tmp_path: Path) -> None:
-    path = write_gzip(tmp_path)
+    path = in_chunks(compression="gzip")(tmp_path)
     with h5py.File(path) as file:
-        chunk = file["iq"].id.get_chunk_info(2)
+        chunk = file["group/iq"].id.get_chunk_info(2)
     content = bytearray(path.read_bytes())
     content[chunk.byte_offset : chunk.byte_offset + 40] = bytes(40)
     path.write_bytes(content)
     with open_input(path) as source:
-        source.read(0, 6)
+        source.read(0, 4)
         with pytest.raises(InputError, match=r"x\.h5 is truncated or corrupt"):
-            source.read(12, 18)
+            source.read(8, 12)

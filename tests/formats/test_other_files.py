@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import usdenoise
-from tests.formats.layouts import LAYOUTS
+from tests.formats.layouts import LAYOUTS, external, virtual
 from tests.stacks import low_rank, write_stack
 from usdenoise import load
 from usdenoise.cli import main
@@ -27,28 +27,14 @@ IQ = np.concatenate(PARTS)
 NAMES = ["part_0.h5", "part_1.h5", "part_2.h5"]
 
 
-def write_virtual(path: Path, names: list[str], inner: str = "iq") -> Path:
-    """A virtual dataset of parts under any names."""
-    layout = h5py.VirtualLayout((9, 5, 4), "c8")
-    for number, name in enumerate(names):
-        source = h5py.VirtualSource(name, inner, (3, 5, 4))
-        # The first part is taken through a selection, the others as wholes.
-        layout[3 * number : 3 * number + 3] = source[:3] if number == 0 else source
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(path, "a") as file:
-        file.create_virtual_dataset("iq", layout).attrs["axes"] = "tzx"
-    return path
+def write_virtual(path: Path, names: list[str]) -> Path:
+    """A virtual dataset of the parts under any names."""
+    return virtual(path, names, (3, 5, 4))
 
 
-def write_whole(
-    path: Path, source: str, inner: str = "iq", shape: tuple[int, ...] = IQ.shape, name: str = "iq"
-) -> Path:
+def write_whole(path: Path, source: str, inner: str = "iq", shape: tuple[int, ...] = IQ.shape) -> Path:
     """Add a virtual dataset that is taken whole from another one."""
-    layout = h5py.VirtualLayout(shape, "c8")
-    layout[...] = h5py.VirtualSource(source, inner, shape)
-    with h5py.File(path, "a") as file:
-        file.create_virtual_dataset(name, layout).attrs["axes"] = "tzx"
-    return path
+    return virtual(path, [source], shape, inner)
 
 
 def write_numbered(path: Path, name: str) -> Path:
@@ -67,10 +53,8 @@ def write_numbered(path: Path, name: str) -> Path:
 
 
 def write_external(path: Path, *stores: tuple[str, int, int]) -> Path:
-    """A dataset of plain numbers in other files."""
-    with h5py.File(path, "w") as file:
-        file.create_dataset("iq", (9, 5, 4), "c8", external=list(stores)).attrs["axes"] = "tzx"
-    return path
+    """The stack as plain numbers in other files."""
+    return external(path, IQ.shape, *stores)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ print(len(refused), np.abs(usdenoise.load(sys.argv[1]).iq).sum())
 
 
 def test_a_thread_that_could_not_be_started_is_started_again(tmp_path: Path) -> None:
-    path = layouts.confusius(layouts.IQ)(tmp_path)
+    path = layouts.confusius()(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True, timeout=120
     )

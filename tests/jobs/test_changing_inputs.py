@@ -91,5 +91,5 @@ def test_a_stack_that_changes_while_it_is_read_is_not_filtered(tmp_path: Path) -
             os.utime(path, ns=(7, 7))
 
     with pytest.raises(InputError, match="changed while it was read"):
-        run(path, tmp_path / "out", reading={"axes": "txz"}, watcher=Changing())
+        run(path, tmp_path / "out", reading={"axes": "tzx"}, watcher=Changing())
     assert stages == ["load"]

@@ -31,6 +31,6 @@ def test_no_picture_is_begun_after_the_main_file_has_failed(tmp_path: Path, monk
     monkeypatch.setattr(run_job, "PRODUCTS", (product("first"), product("second")))
     monkeypatch.setattr(run_job, "write_result", fail)
     with pytest.raises(OutputError, match="No space left"):
-        run_job.run(write_npy(tmp_path), tmp_path / "out", reading={"axes": "txz"})
+        run_job.run(write_npy(tmp_path), tmp_path / "out", reading={"axes": "tzx"})
     assert begun in ([], ["first"])
     assert not (tmp_path / "out").exists()
