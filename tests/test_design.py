@@ -126,7 +126,7 @@ BUDGETS = {
     "completion": 870,
     "components": 480,
     "experiments": 1510,
-    "formats": 3730,
+    "formats": 3740,
     "frames": 490,
     "images": 200,
     "jobs": 1500,
@@ -134,8 +134,8 @@ BUDGETS = {
     "options": 730,
     "phantom": 550,
     "pictures": 1220,
-    "recipe": 590,
-    "stack": 1540,
+    "recipe": 595,
+    "stack": 1590,
     "system": 410,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""

@@ -326,3 +326,38 @@ def test_without_scales_the_axes_of_hdf5_count_pixels(tmp_path: Path) -> None:
     with xarray.open_dataset(denoised(tmp_path / "x.h5"), engine="h5netcdf") as file:
         assert (file["z"].attrs["units"], file["time"].attrs["units"]) == ("pixel", "frame")
         np.testing.assert_array_equal(file["z"], np.arange(N_Z))
+
+
+def timed_group(folder: Path, times: Any) -> Path:
+    rng = np.random.default_rng(2)
+    data = xarray.DataArray(
+        rng.standard_normal((20, 6, 5)), dims=("time", "z", "x"), coords={"time": times}, name="iq"
+    )
+    data.to_zarr(folder / "x.zarr", consolidated=False)
+    return folder / "x.zarr"
+
+
+def test_a_group_whose_frames_go_back_in_time_is_refused(tmp_path: Path) -> None:
+    path = timed_group(tmp_path, np.roll(np.arange(20) / 500, 8))
+    refused = (
+        r"the times of the frames go back: frame 8 is at 0 s, and frame 7 before it at 0.038 s; write the file again in "
+        "the order of time"
+    )
+    with pytest.raises(InputError, match=refused):
+        load(path)
+    assert "go back" in str(describe(path).problem)
+    assert load(path, frames=slice(8, None)).iq.shape[0] == 12
+    assert load(path, frame_rate_hz=500.0).frame_rate_hz == 500.0
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])
+def test_dates_and_durations_of_a_group_give_the_frame_rate(kind: str, tmp_path: Path) -> None:
+    steps = (np.arange(20) * 250_000).astype("timedelta64[ns]")
+    times = steps if kind[0] == "t" else np.datetime64("2026-01-01T12:00", "ns") + steps
+    assert load(timed_group(tmp_path, times)).frame_rate_hz == 4000.0
+
+
+def test_a_group_with_uneven_times_says_that_it_has_no_frame_rate(tmp_path: Path) -> None:
+    stack = load(timed_group(tmp_path, (np.arange(20) / 500) ** 2))
+    assert stack.frame_rate_hz is None
+    assert "the times of the frames are uneven" in stack.assumptions[0]

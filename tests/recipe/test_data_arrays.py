@@ -180,3 +180,100 @@ def test_xarray_is_imported_only_where_it_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+TIMES = np.arange(30) / 500
+
+
+@pytest.mark.parametrize(
+    "order", [np.arange(30)[::-1], np.random.default_rng(3).permutation(30), np.roll(np.arange(30), 4)]
+)
+def test_frames_that_go_back_in_time_are_refused(order: Any) -> None:
+    data = named("time", "z", "x", time=TIMES)
+    turned = data.isel(time=order)
+    with pytest.raises(
+        InputError, match=r"the times of the frames go back: frame \d+ is at .* s; pass array.sortby"
+    ):
+        denoise(turned, **OPTIONS)
+    with pytest.raises(InputError, match="go back"):
+        axial_velocity(turned)
+    sorted_again = denoise(turned.sortby("time"), **OPTIONS)
+    xarray.testing.assert_identical(sorted_again.power_doppler, denoise(data, **OPTIONS).power_doppler)
+    assert from_data_array(turned.drop_vars("time")).frame_rate_hz is None
+
+
+@pytest.mark.parametrize("times", [
+    np.datetime64("2026-01-01T12:00", "ns") + (TIMES * 1e9).astype("timedelta64[ns]"),
+    (TIMES * 1e6).astype("timedelta64[us]"),
+], ids=["dates", "durations"])  # fmt: skip
+def test_dates_and_durations_give_the_frame_rate(times: Any) -> None:
+    stack = from_data_array(named("time", "z", "x", time=times))
+    assert (stack.frame_rate_hz, stack.assumptions) == (500.0, ())
+    np.testing.assert_allclose(stack.coordinates["t"].values, TIMES, atol=1e-12)
+    with pytest.raises(InputError, match="go back"):
+        from_data_array(named("time", "z", "x", time=times[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"), [("seconds", 1), ("milliseconds since 2026-01-01", 1e-3), ("ns", 1e-9)]
+)
+def test_units_of_time(unit: str, seconds: float) -> None:
+    data = named("time", "z", "x", time=("time", TIMES / seconds + 7, {"units": unit}))
+    assert from_data_array(data).frame_rate_hz == 500.0
+
+
+@pytest.mark.parametrize("odd", [TIMES[4], np.nan, 0.0091], ids=["twice", "unknown", "uneven"])
+def test_uneven_times_give_no_frame_rate_and_say_so(odd: float) -> None:
+    times = TIMES.copy()
+    times[5] = odd
+    data = named("time", "z", "x", time=times)
+    stack = from_data_array(data)
+    assert stack.frame_rate_hz is None
+    assert stack.assumptions == (
+        "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it",
+    )
+    known = from_data_array(data.assign_attrs(frame_rate_hz=400.0))
+    assert (known.frame_rate_hz, known.assumptions) == (400.0, ())
+
+
+def test_depth_that_decreases_changes_no_value() -> None:
+    data = named("time", "z", "x", z=np.arange(8) * 0.1, x=np.arange(6) * 0.2)
+    power, turned = (power_doppler(stack) for stack in (data, data.isel(z=slice(None, None, -1))))
+    np.testing.assert_array_equal(turned, power[::-1])
+    assert from_data_array(data.isel(z=slice(None, None, -1))).spacing_mm == {"z": 0.1, "x": 0.2}
+
+
+@pytest.mark.parametrize(
+    "name", ["power_doppler", "noise_power", "axial_velocity", "unobserved", "time", "x", "z"]
+)
+def test_a_stack_with_the_name_of_an_image_or_a_coordinate_stays(name: str) -> None:
+    data = named("time", "z", "x", time=TIMES, x=np.arange(6) * 0.1)
+    data[3, 1, 2] = np.nan
+    plain, clashing = (stack.usdenoise.denoise(**OPTIONS) for stack in (data.rename("iq"), data.rename(name)))
+    assert set(clashing.data_vars) == {*plain.data_vars} - {"iq"} | {f"{name}_stack"}
+    np.testing.assert_array_equal(clashing[f"{name}_stack"], plain["iq"])
+
+
+def test_a_coordinate_with_the_name_of_an_image_makes_room() -> None:
+    data = named("time", "z", "x", blood_power=("z", np.arange(8)), column=("x", np.arange(6)))
+    dataset = data.usdenoise.denoise(**OPTIONS)
+    assert dataset["blood_power"].dims == ("z", "x")
+    assert set(dataset.coords) == {"column"}
+
+
+def test_a_dataset_stands_for_the_one_stack_in_it() -> None:
+    data = named("time", "z", "x", time=TIMES)
+    result = denoise(data, **OPTIONS)
+    dataset = data.to_dataset(name="iq").assign_attrs(sound_speed_m_s=1500.0, title="rat 3")
+    for one in (dataset, dataset.assign(mask=(("z", "x"), np.ones((8, 6))))):
+        np.testing.assert_array_equal(denoise(one, **OPTIONS).power_doppler, result.power_doppler)
+        np.testing.assert_array_equal(power_doppler(one), power_doppler(data))
+        assert denoise(one, **OPTIONS).acquisition.sound_speed_m_s == 1500.0
+    again = denoise(result.to_xarray(), **OPTIONS)
+    np.testing.assert_array_equal(again.power_doppler, denoise(result.stack, **OPTIONS).power_doppler)
+    with pytest.raises(
+        OptionError, match=r"which of its arrays is the stack \(iq, other\); pass that array, for example"
+    ):
+        denoise(dataset.assign(other=data))
+    with pytest.raises(OptionError, match=r"is the stack \(nothing\)"):
+        denoise(xarray.Dataset())

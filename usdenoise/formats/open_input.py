@@ -29,6 +29,7 @@ from usdenoise.formats.layout import (
 from usdenoise.formats.stored import Index
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
+from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.stack.precision import checked_conversion
 from usdenoise.system.background import run_in_background
@@ -125,7 +126,15 @@ def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tup
         frame_rate_hz=how.frame_rate_hz,
         spacing_mm=how.spacing_mm,
     )
-    check_axes(metadata.values["axes"], stack.array.shape)
+    axes = metadata.values["axes"]
+    check_axes(axes, stack.array.shape)
+    if (times := metadata.coordinates.get("t")) is not None:
+        frames = frame_slice(how.frames, stack.array.shape[axes.index("t")])
+        check_order(
+            times.values[frames],
+            "write the file again in the order of time (in xarray: sortby), choose frames with --frames, or give "
+            "--frame-rate if the frames are in order and their times wrong",
+        )
     stack.check()
     if how.dataset is None:
         check_not_power(stack, str(path))
@@ -354,6 +363,10 @@ class Input:
         if sources["axes"] == "assumed":
             assumptions.append(
                 f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}; --axes overrides that"
+            )
+        if self.metadata.has_uneven_times:
+            assumptions.append(
+                "the times of the frames are uneven, so the frame rate is not known; --frame-rate gives it"
             )
         if "assumed" in sources.get("spacing_mm", ""):
             assumptions.append(

@@ -25,7 +25,7 @@ from usdenoise.recipe.fit_quality import FitQuality, judge_fit
 from usdenoise.recipe.result import DenoiseResult, LabelledResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
 from usdenoise.stack.casorati import image_from_pixels
-from usdenoise.stack.data_array_reading import from_data_array
+from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
 from usdenoise.stack.rows import Rows
 
@@ -50,7 +50,8 @@ def denoise(
     Parameters
     ----------
     acquisition : Acquisition, array, dask.array.Array or xarray.DataArray
-        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels. A Dask array,
+        The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels; an
+        xarray.Dataset stands for its one array with the most dimensions. A Dask array,
         also one in a DataArray or an Acquisition, is worked through chunk by chunk on the scheduler that is active, and the
         filtered stack is a Dask array with the same chunks.
     axes : str, optional
@@ -160,6 +161,7 @@ def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acqui
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
+    stack = array_of_dataset(stack)
     if is_data_array(stack):
         return from_data_array(stack, axes)
     if not isinstance(stack, Acquisition):

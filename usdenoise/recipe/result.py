@@ -142,6 +142,8 @@ class DenoiseResult:
     def to_xarray(self) -> Any:
         """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
 
+        The stack has its own name, or, where an image or a coordinate has it as well, that name with "_stack".
+
         Raises
         ------
         OptionError
@@ -160,7 +162,12 @@ class DenoiseResult:
             "verdict": self.verdict,
             "usdenoise_provenance": self.provenance,
         }
-        return import_xarray().Dataset({stack.name: self._stack(), **arrays}, attrs=attributes)
+        made = self._stack()
+        # A stack with the name of an image or of a coordinate would be lost, and a coordinate with that of an image as well.
+        taken = stack.name in arrays or stack.name in made.coords or stack.name in made.dims
+        named = {f"{stack.name}_stack" if taken else stack.name: made, **arrays}
+        variables = {name: array.drop_vars(arrays, errors="ignore") for name, array in named.items()}
+        return import_xarray().Dataset(variables, attrs=attributes)
 
     def _stack(self) -> Any:
         made = self.acquisition.to_xarray()

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.errors import InputError
+
 ATTRIBUTES = ("volume_acquisition_reference", "volume_acquisition_duration")
 """Attributes of a time axis that an output carries on: to which moment of a frame its time belongs, and how long it is."""
 
@@ -34,6 +36,33 @@ class Coordinate:
         """Return the positions of some pixels or frames."""
         numbers = None if self.numbers is None else self.numbers[part]
         return Coordinate(self.values[part], numbers, self.attributes)
+
+
+def check_order(times: NDArray[np.float64], mend: str) -> None:
+    """Check that the times of frames do not go back: Doppler shifts have the sign of the order of the frames.
+
+    Equal times and NaN say nothing of the order, and pass.
+
+    Parameters
+    ----------
+    times : (n_frames,) array
+        Times of the frames in s.
+    mend : str
+        What the user can do, for the message.
+
+    Raises
+    ------
+    InputError
+        If a frame is earlier than the one before it.
+    """
+    known = np.flatnonzero(np.isfinite(times))
+    back = np.flatnonzero(np.diff(times[known]) < 0)
+    if len(back):
+        before, frame = known[back[0]], known[back[0] + 1]
+        raise InputError(
+            f"the times of the frames go back: frame {frame} is at {times[frame]:.7g} s, and frame {before} before it at "
+            f"{times[before]:.7g} s; {mend}"
+        )
 
 
 def pitch(coordinates: Any, unit_mm: float) -> float | None:

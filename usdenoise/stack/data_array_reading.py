@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition, check_axes, without_mask, words_of_shape
-from usdenoise.stack.data_arrays import dropped_axes, is_data_array, kept_axes
+from usdenoise.stack.coordinates import check_order
+from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
 from usdenoise.stack.labels import Label
 from usdenoise.stack.lazy_arrays import is_dask_array
-from usdenoise.stack.metadata import Metadata, interpret, labelled_metadata, with_options
+from usdenoise.stack.metadata import Metadata, interpret, is_known, labelled_metadata, with_options
 
 _NO_VALUE = np.float32(0)
 
@@ -29,16 +30,12 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
     Raises
     ------
     InputError
-        If the dimensions do not say which one is depth, and `axes` is not given.
+        If the dimensions do not say which one is depth, and `axes` is not given, or if the times of the frames go back.
     OptionError
         If the names of the dimensions are not known, and `axes` is not given.
     """
     dimensions = tuple(str(name) for name in data.dims)
-    labels = {
-        str(name): Label(tuple(map(str, item.dims)), _numbers(item), dict(item.attrs))
-        for name, item in data.coords.items()
-        if item.ndim < 2
-    }
+    labels = {str(name): _label(item) for name, item in data.coords.items() if item.ndim < 2}
     attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
     found = {name: (value, f"attribute {name}") for name, value in attributes.items()}
     n_axes = data.ndim - len(dropped_axes(data.shape))
@@ -50,7 +47,15 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
             "call them time, z, x and y"
         )
     given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    return with_options(values, sources, others, axes=given)
+    about = with_options(values, sources, others, axes=given)
+    if (times := about.coordinates.get("t")) is not None:
+        kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+        time = kept[about.values["axes"].index("t")]
+        check_order(
+            times.values,
+            f"pass array.sortby('{time}'), or array.drop_vars('{time}') if the frames are in order and their times wrong",
+        )
+    return about
 
 
 def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
@@ -77,15 +82,48 @@ def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
     """
     about = describe_data_array(data, axes)
     iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
+    uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
     return Acquisition(
         iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
         **about.values,
         name=str(data.name) if data.name is not None else "iq",
+        assumptions=(uneven,) if about.has_uneven_times else (),
         attributes=about.attributes,
         coordinates=about.coordinates,
         # The labels alone: the values of the input may be released.
         labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
     )
+
+
+def array_of_dataset(value: Any) -> Any:
+    """Return the array of an xarray.Dataset that can be a stack, with the scales of the Dataset; other values as they are.
+
+    It is the one array of numbers with the most dimensions: those of its images are fewer.
+
+    Parameters
+    ----------
+    value : xarray.Dataset or anything else
+        What a user gave as a stack.
+
+    Raises
+    ------
+    OptionError
+        If no array of a Dataset can be a stack, or several can.
+    """
+    if not is_dataset(value):
+        return value
+    possible = {name: data for name, data in value.data_vars.items() if data.dtype.kind in "fciu"}
+    most = max([3, *(data.ndim for data in possible.values())])
+    names = [name for name, data in possible.items() if data.ndim == most]
+    if len(names) != 1:
+        listed = ", ".join(map(str, names or value.data_vars)) or "nothing"
+        raise OptionError(
+            f"the Dataset does not say which of its arrays is the stack ({listed}); pass that array, for example "
+            "dataset['iq']"
+        )
+    data = value[names[0]]
+    scales = {key: number for key, number in value.attrs.items() if is_known(str(key))}
+    return data.assign_attrs({**scales, **data.attrs})
 
 
 def time_axis_of(
@@ -109,6 +147,7 @@ def time_axis_of(
     InputError
         If `axes` does not fit the array.
     """
+    stack = array_of_dataset(stack)
     if is_data_array(stack) and axis is None:
         stack = from_data_array(stack, axes)
     if isinstance(stack, Acquisition):
@@ -128,8 +167,16 @@ def time_axis_of(
     return values, axis
 
 
-def _numbers(item: Any) -> NDArray[Any] | None:
-    return np.asarray(item.values) if item.dtype.kind in "fiu" else None
+def _label(item: Any) -> Label:
+    """Return a coordinate with its values if they are numbers, or dates or durations, which become seconds."""
+    values, attributes = np.asarray(item.values), dict(item.attrs)
+    if values.dtype.kind == "M":
+        # Counted from 1970 in double precision a date would lose the microseconds, so the first one is 0.
+        values = values - values.reshape(-1)[:1]
+    if values.dtype.kind == "m":
+        values, attributes["units"] = values / np.timedelta64(1, "s"), "s"
+    known = values if values.dtype.kind in "fiu" else None
+    return Label(tuple(map(str, item.dims)), known, attributes)
 
 
 def _grid_of(data: Any) -> dict[str, Any]:

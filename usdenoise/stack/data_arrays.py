@@ -33,6 +33,12 @@ def is_data_array(value: Any) -> TypeGuard[Any]:
     return xarray is not None and isinstance(value, xarray.DataArray)
 
 
+def is_dataset(value: Any) -> TypeGuard[Any]:
+    """Return whether a value is an xarray.Dataset. Nothing is imported."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(value, xarray.Dataset)
+
+
 def to_data_array(
     values: NDArray[Any], stack: GriddedStack, letters: str, name: str, attributes: Mapping[str, Any]
 ) -> Any:

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from usdenoise.stack.coordinates import ATTRIBUTES, Coordinate, pitch
 
 MILLIMETRES: Mapping[str, float] = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
-SECONDS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+SECONDS: Mapping[str, float] = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "µs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
+}
 
 VOXELS: Mapping[str, str] = {"k": "y", "j": "z", "i": "x"}
 """Dimension of a voxel grid of ConfUSIus -> axis letter, in the order of the columns of its matrix."""
@@ -246,8 +251,14 @@ def _labelled(name: str, letter: str, labels: Mapping[str, Label]) -> Coordinate
     label = labels.get(aside)
     if label is None or label.values is None or label.dimensions not in ((name,), ()):
         return None
-    unit = units.get(str(label.attributes.get("units", default)))
+    # xarray stores a date as a count such as "milliseconds since 2026-01-01".
+    word, since, _ = str(label.attributes.get("units", default)).partition(" since ")
+    unit = units.get(word)
     if unit is None:
         return None
     kept = {key: label.attributes[key] for key in (*ATTRIBUTES, "voxdim") if key in label.attributes}
-    return Coordinate(np.atleast_1d(label.values).astype(np.float64) * unit, None, kept)
+    values = np.atleast_1d(label.values)
+    if since:
+        # In double precision a date loses the microseconds, so the first frame is 0.
+        values = values - values[:1]
+    return Coordinate(values.astype(np.float64) * unit, None, kept)

@@ -34,6 +34,11 @@ class Metadata:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
 
+    @property
+    def has_uneven_times(self) -> bool:
+        """Whether the times of the frames are known, and give no frame rate."""
+        return "t" in self.coordinates and "frame_rate_hz" not in self.values
+
 
 SOUND_SPEED_M_S = 1540.0
 """Speed of sound in soft tissue, used where the acquisition does not say."""
