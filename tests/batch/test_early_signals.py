@@ -4,13 +4,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.batch.shared import finish, start, temporary, write_scan
+from tests.programs import python
 
 # Times in s after the first line of the program. The server of a batch and its first processes start within the last.
 DELAYS = (0.0, 0.1, 0.4, 1.0)
@@ -65,5 +65,4 @@ def test_nothing_is_imported_before_signals_are_handled() -> None:
         "import sys, usdenoise.__main__; print(sorted({name.split('.')[0] for name in sys.modules} &"
         " {'click', 'numpy', 'scipy', 'h5py'}), [name for name in sys.modules if name.startswith('usdenoise.cli')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[] []\n"
+    assert python(code).stdout == "[] []\n"

@@ -16,7 +16,6 @@ import pytest
 from tests.batch.shared import (
     OWN,
     QUICK,
-    environment,
     files,
     finish,
     nobody_left,
@@ -29,6 +28,7 @@ from tests.batch.shared import (
     wait_for_line,
     write_scan,
 )
+from tests.programs import python
 from tests.stacks import write_stack
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -90,8 +90,7 @@ def run_doing(action: str, at: str, scan: Path, out: Path) -> "subprocess.Comple
         f"        sys.setprofile(None)\n        {action}\n"
         "sys.setprofile(look)\nmain()\n"
     )
-    command = [sys.executable, "-c", script, "run", scan, "-o", out, *QUICK]
-    return subprocess.run(command, capture_output=True, text=True, env=environment())
+    return python(script, "run", scan, "-o", out, *QUICK)
 
 
 def statuses(out: Path) -> dict[str, str]:
@@ -128,8 +127,7 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
         "class Place(type(results.Path())):\n    def open(self, mode):\n        return Told(self, 'w+')\n"
         "create = results.create_file\nresults.create_file = lambda path: create(Place(path))\nmain()\n"
     )
-    command = [sys.executable, "-c", script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK]
-    process = subprocess.run(command, capture_output=True, text=True, env=environment())
+    process = python(script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK)
     only_ones(process, 143, "interrupted; no result was left half written")
     assert not (tmp_path / "out").exists()
 

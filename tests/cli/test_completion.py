@@ -1,22 +1,15 @@
 """What the shell completes: commands, options and the values of options."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import python
 
 
 def completed(*words: str) -> list[str]:
     """What the program offers bash for the last word."""
-    setting = {
-        **os.environ,
-        "_USDENOISE_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(("usdenoise", *words)),
-        "COMP_CWORD": str(len(words)),
-    }
     program = "import sys; sys.argv[0] = 'usdenoise'; from usdenoise.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=setting)
+    line = {"COMP_WORDS": " ".join(("usdenoise", *words)), "COMP_CWORD": str(len(words))}
+    done = python(program, _USDENOISE_COMPLETE="bash_complete", **line)
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.shared import shell
+from tests.programs import python
 from usdenoise import __version__
 
 PROGRAM = """
@@ -26,9 +28,7 @@ print("not reached")
 
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_what_is_printed_and_registered_is_seen(code: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(code)], capture_output=True, text=True, check=False
-    )
+    done = python(PROGRAM, code)
     assert (done.returncode, done.stdout, done.stderr) == (code, "printed\n", "registered\n")
 
 
@@ -45,8 +45,6 @@ def test_a_success_that_cannot_be_written_is_none() -> None:
 
 
 def test_version_ends_well() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "usdenoise", "--version"], capture_output=True, text=True, check=False
-    )
+    done = shell("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert __version__ in done.stdout

@@ -1,8 +1,5 @@
 """A .mat result keeps what its input has: the other variables, the names and the form of the stack."""
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
 ZXT = IQ.transpose(1, 2, 0)
@@ -187,31 +183,3 @@ def test_a_struct_keeps_its_other_fields(tmp_path: Path) -> None:
     after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
     assert after["gain"][0, 0].item() == 3.0
     assert after["IQ"][0, 0].shape == (10, 9, 1, 1, 30)
-
-
-PROGRAM = """
-before = load('x.mat'); after = load('out/x_denoised.mat');
-IQ = after.IQ; UF = after.UF; PData = after.PData;
-assert(isequal(size(IQ), size(before.IQ)));
-assert(isequal(UF, before.UF)); assert(isequal(PData, before.PData));
-assert(isequal(after.labels, before.labels)); assert(isequal(after.mask, before.mask));
-assert(islogical(after.mask)); assert(isequal(after.note, before.note));
-power = mean(abs(IQ).^2, 3);
-assert(max(abs(power(:) - double(after.power_doppler(:)))) < 1e-4 * max(power(:)));
-printf('%d frames at %g Hz', UF.NbFrames, UF.FrameRateUF);
-"""
-
-
-@pytest.mark.skipif(
-    shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
-)
-def test_the_next_script_of_pala_finds_its_names(tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
-    job.run(
-        tmp_path / "x.mat", tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1, bad_frames="keep")
-    )
-    done = subprocess.run(
-        ["octave", "--no-gui", "--quiet", "--eval", PROGRAM], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "30 frames at 500 Hz"

@@ -1,7 +1,5 @@
 """Files of ConfUSIus and xarray are read and written; the tests open them with the real packages."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import xarray
 import zarr
 from confusius.xarray import create_voxeldata
 
+from tests.programs import python
 from tests.stacks import write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError
@@ -152,7 +151,7 @@ print(*axes.transAxes.inverted().transform(axes.transData.transform(middle)))
 def test_the_power_doppler_is_upright_in_confusius(tmp_path: Path) -> None:
     out = denoised(saved(tmp_path, voxel_data(1)))
     # Packages that the plots of ConfUSIus import warn of their own; here a warning is an error.
-    done = subprocess.run([sys.executable, "-c", PLOT, str(out)], capture_output=True, text=True)
+    done = python(PLOT, out)
     assert done.returncode == 0, done.stderr
     across, up = (float(word) for word in done.stdout.split())
     # The deepest pixel of the rightmost column is drawn at the bottom on the right.

@@ -1,8 +1,9 @@
-"""GNU Octave opens our .mat files, and finds the numbers that are in them."""
+"""GNU Octave: it opens our .mat files, and the function matlab/usdenoise.m runs the command line in it."""
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,79 +11,76 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+from numpy.typing import NDArray
 
+from tests.formats.test_matlab_results import ZXT, other_variables
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
+from usdenoise import denoise
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.jobs import run_job as job
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
-# Sums with weights see any exchange of axes, of real and imaginary parts, and of signs.
-PROGRAM = """
-function show(name, x)
-  x = double(x);
-  w = reshape(cos(1:numel(x)), size(x));
-  printf("%s %s %s %.12e %.12e\\n", name, class(x), mat2str(size(x)), sum(real(x(:) .* w(:))), sum(imag(x(:) .* w(:))));
-end
-"""
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
+    ),
+    pytest.mark.usefixtures("no_pictures"),
+]
+
+MATLAB = Path(__file__).parents[2] / "matlab"
+IMAGES, VOLUME_SERIES = IQ.transpose(1, 2, 0), VOLUMES.transpose(1, 2, 3, 0)
 
 
-def line(name: str, values: Any) -> str:
-    """What the program prints of an array: MATLAB numbers its elements along the first axis."""
-    values = np.asarray(values)
-    flat = values.astype(np.complex128).reshape(-1, order="F") * np.cos(np.arange(1, values.size + 1))
-    size = " ".join(str(n) for n in values.shape)
-    return f"{name} double [{size}] {flat.real.sum():.12e} {flat.imag.sum():.12e}"
-
-
-def close(printed: str, expected: str) -> bool:
-    """Whether two such lines agree but for the rounding of the sums."""
-    (*what, real, imaginary), (*wanted, real_0, imaginary_0) = printed.split(), expected.split()
-    got, value = (complex(float(x), float(y)) for x, y in ((real, imaginary), (real_0, imaginary_0)))
-    return what == wanted and abs(got - value) < 1e-6 * (abs(value) + 1e-9)
-
-
-@pytest.mark.skipif(
-    shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
-)
-@pytest.mark.usefixtures("no_pictures")
-def test_octave_reads_what_we_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stacks = {"image": IQ.transpose(1, 2, 0), "volume": VOLUMES.transpose(1, 2, 3, 0)}
-    script, expected = [PROGRAM], []
-    for version in ("v5", "v73"):
-        for kind, values in stacks.items():
-            path = tmp_path / f"{version}_{kind}.mat"
-            scipy.io.savemat(path, {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
-            limit = 1000 if version == "v73" else matlab_writing.V5_LIMIT_BYTES
-            monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", limit)
-            report = job.run(
-                path,
-                tmp_path / "out",
-                options=OPTIONS,
-                output=Output(keep_factors=True, products=("power", "directional", "velocity")),
-            )
-            written = Path(report["output"]["denoised"])
-            contents = read(written)
-            script.append(f's = load("{written}");')
-            for name in ("IQ", "power_doppler", "axial_velocity", "directional_power_negative"):
-                script.append(f'show("{version} {kind} {name}", s.{name});')
-                expected.append(line(f"{version} {kind} {name}", contents[name]))
-            # Octave shows text of version 7.3 as its codes.
-            script.append(
-                "disp(char(s.axes(:)')); disp(char(s.axial_velocity_unit(:)')); disp(size(s.factors.S));"
-            )
-            expected += [report["input"]["axes"], "mm/s", "   3   1"]
-    (tmp_path / "read.m").write_text("1;\n" + "\n".join(script))
+def octave(folder: Path, program: str) -> str:
+    """What a program prints that runs in a folder. Its temporary files are gone."""
+    (folder / "temporary").mkdir(exist_ok=True)
+    setting = {
+        **os.environ,
+        "HOME": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "TMPDIR": str(folder / "temporary"),
+        "USDENOISE_COMMAND": f"'{sys.executable}' -m usdenoise",
+    }
+    (folder / "program.m").write_text(f"1;\naddpath('{MATLAB}');\n{program}")
     done = subprocess.run(
-        ["octave", "--norc", "--no-gui", "--quiet", str(tmp_path / "read.m")],
+        ["octave", "--norc", "--no-gui", "--quiet", "program.m"],
         capture_output=True,
         text=True,
-        env={**os.environ, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        env=setting,
     )
+    assert list((folder / "temporary").iterdir()) == []
     assert done.returncode == 0, done.stderr
-    printed = done.stdout.splitlines()
-    assert len(printed) == len(expected)
-    for got, wanted in zip(printed, expected, strict=True):
-        assert got.split() == wanted.split() or close(got, wanted), (got, wanted)
+    return done.stdout
+
+
+# ---------------------------------------------------------------- the files that we write
+
+
+@pytest.mark.parametrize("values", [IMAGES, VOLUME_SERIES], ids=["image", "volume"])
+@pytest.mark.parametrize("version", ["v5", "v73"])
+def test_octave_reads_what_we_write(
+    version: str, values: NDArray[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
+    if version == "v73":
+        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 1000)
+    output = Output(keep_factors=True, products=("power", "directional", "velocity"))
+    report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS, output=output)
+    # Octave shows text of version 7.3 as its codes.
+    program = """
+        s = load('out/x_denoised.mat');
+        s.axes = char(s.axes(:)'); s.axial_velocity_unit = char(s.axial_velocity_unit(:)');
+        save('-v7', 'back.mat', '-struct', 's');
+        """
+    octave(tmp_path, program)
+    ours, back = read(tmp_path / "out/x_denoised.mat"), scipy.io.loadmat(tmp_path / "back.mat")
+    for name in ("IQ", "power_doppler", "axial_velocity", "directional_power_negative"):
+        assert back[name].shape == ours[name].shape
+        np.testing.assert_array_equal(back[name], ours[name])
+    assert (back["axes"].item(), back["axial_velocity_unit"].item()) == (report["input"]["axes"], "mm/s")
+    assert back["factors"]["S"].item().shape == (3, 1)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -96,3 +94,83 @@ def read(path: Path) -> dict[str, Any]:
                 values = item[()].transpose()
                 contents[name] = values["real"] + 1j * values["imag"] if values.dtype.names else values
     return contents
+
+
+PALA = """
+before = load('x.mat'); after = load('out/x_denoised.mat');
+IQ = after.IQ; UF = after.UF; PData = after.PData;
+assert(isequal(size(IQ), size(before.IQ)));
+assert(isequal(UF, before.UF)); assert(isequal(PData, before.PData));
+assert(isequal(after.labels, before.labels)); assert(isequal(after.mask, before.mask));
+assert(islogical(after.mask)); assert(isequal(after.note, before.note));
+power = mean(abs(IQ).^2, 3);
+assert(max(abs(power(:) - double(after.power_doppler(:)))) < 1e-4 * max(power(:)));
+printf('%d frames at %g Hz', UF.NbFrames, UF.FrameRateUF);
+"""
+
+
+def test_the_next_script_of_pala_finds_its_names(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
+    job.run(
+        tmp_path / "x.mat", tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1, bad_frames="keep")
+    )
+    assert octave(tmp_path, PALA) == "30 frames at 500 Hz"
+
+
+# ---------------------------------------------------------------- the function of MATLAB
+
+
+def test_arrays_come_back_as_from_python(tmp_path: Path) -> None:
+    volumes = VOLUME_SERIES.astype(np.complex128)
+    scipy.io.savemat(tmp_path / "in.mat", {"images": IMAGES, "volumes": volumes})
+    octave(
+        tmp_path,
+        """
+        load in.mat
+        [iq, power, report] = usdenoise(images, 'FrameRate', 250, 'LowCutoff', 1, 'Rank', 3, 'Spacing', [0.05 0.1], ...
+                                        'Seed', 4);
+        assert(report.low_cutoff, 1); assert(report.rank, 3); assert(report.seed, 4);
+        assert(class(iq), 'single'); assert(size(iq), size(images));
+        [all, power_3d] = usdenoise(volumes, 'LowCutoff', 1, 'Rank', 3, 'KeepFactors', true);
+        assert(class(all), 'double');
+        save('-v7', 'out.mat', 'iq', 'power', 'all', 'power_3d');
+        """,
+    )
+    out = scipy.io.loadmat(tmp_path / "out.mat")
+    result = denoise(IMAGES, axes="zxt", low_cutoff=1, rank=3, seed=4)
+    np.testing.assert_allclose(out["iq"], result.acquisition.iq, rtol=1e-5)
+    np.testing.assert_allclose(out["power"], result.power_doppler, rtol=1e-5)
+    whole = denoise(volumes, axes="zxyt", low_cutoff=1, rank=3)
+    np.testing.assert_allclose(out["power_3d"], whole.power_doppler, rtol=1e-4)
+    assert out["all"].shape == volumes.shape
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("usdenoise(x, 'LowCutoff', 40, 'Rank', 3)", "low_cutoff 40 must be below rank 3; raise --rank or lower"),
+        ("usdenoise(x, 'LowCutof', 4)", "No such option '--low-cutof'"),
+        ("usdenoise(x(:, :, 1))", "IQ must be a numeric array of depth x lateral x frames"),
+        ("usdenoise(x, 'LowCutoff')", "options are pairs of a name and a value"),
+        ("usdenoise(x, 'LowCutoff', {})", "the value of 'LowCutoff' must be text, real numbers or true"),
+        ("usdenoise(x, 'a b', 1)", "'a b' is no name of an option"),
+        ("usdenoise(x, 'Method', '$HOME')", "has a character that a command line takes apart"),
+        ("usdenoise(x, 'Command', 'no-such-command')", "no-such-command did not run"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_an_error_with_its_sentence(call: str, says: str, tmp_path: Path) -> None:
+    printed = octave(
+        tmp_path, f"x = randn(6, 5, 40); try, {call}; catch problem, printf('%s', problem.message); end"
+    )
+    assert says in printed
+    assert "usdenoise:" not in printed
+    assert "Traceback" not in printed
+
+
+def test_the_help_has_an_example_that_runs(tmp_path: Path) -> None:
+    text = octave(tmp_path, "help usdenoise")
+    assert "Clutter-filter an ultrafast-ultrasound Doppler stack" in text
+    lines = (MATLAB / "usdenoise.m").read_text().split("%   Example\n")[1].split("%\n")[0].splitlines()
+    program = "\n".join(line.lstrip("% ") for line in lines if "imagesc" not in line)
+    assert "usdenoise(IQ" in program
+    assert octave(tmp_path, f"randn('seed', 1);\n{program}\nprintf('%d %d %d', size(iq))") == "40 30 100"

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,6 +19,7 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
+from tests.programs import python
 from tests.stacks import low_rank, write_stack
 from usdenoise import compare, denoise, load
 from usdenoise.errors import InputError, OutputError
@@ -456,6 +455,18 @@ class Limits(Silence):
             resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit, self._limit))
 
 
+ON_A_FULL_DISK = """
+import sys
+from usdenoise.jobs import run_job as job
+from usdenoise.errors import OutputError
+from tests.formats.test_results import OPTIONS, Limits
+try:
+    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=Limits(int(sys.argv[3])))
+except OutputError as error:
+    print(error)
+"""
+
+
 # Where the limit strikes: at once, within the stack, at what follows it, when the file is closed.
 @pytest.mark.parametrize("limit", [300, 9_000, 21_700, 24_000])
 @pytest.mark.parametrize("suffix", [".h5", ".mat"])
@@ -465,22 +476,7 @@ def test_a_disk_that_fills_up_while_writing(suffix: str, limit: int, tmp_path: P
         scipy.io.savemat(path, {"IQ": IQ.transpose(1, 2, 0)})
     else:
         write_stack(path, IQ)
-    program = (
-        "import sys\n"
-        "from usdenoise.jobs import run_job as job\n"
-        "from usdenoise.errors import OutputError\n"
-        "from tests.formats.test_results import OPTIONS, Limits\n"
-        "try:\n"
-        f"    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=Limits({limit}))\n"
-        "except OutputError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path), str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    done = python(ON_A_FULL_DISK, path, tmp_path / "out", limit)
     # Neither a traceback nor, at the end of the process, a crash in the HDF5 library.
     assert done.stderr == ""
     assert done.returncode == 0

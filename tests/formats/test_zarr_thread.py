@@ -1,12 +1,11 @@
 """Zarr works in a thread of its own: where that cannot be started, the next reading does not wait for it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
 from tests.formats import layouts
+from tests.programs import python
 
 PROGRAM = """
 import sys, threading
@@ -32,9 +31,7 @@ print(len(refused), np.abs(usdenoise.load(sys.argv[1]).iq).sum())
 
 def test_a_thread_that_could_not_be_started_is_started_again(tmp_path: Path) -> None:
     path = layouts.confusius()(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = python(PROGRAM, path)
     first, second = done.stdout.splitlines()
     assert first.endswith("Error")
     n_refused, total = second.split()

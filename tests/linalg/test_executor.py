@@ -1,10 +1,8 @@
 """Threads: blocks in order, and every BLAS on one thread, whenever it was loaded."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.programs import python
 from usdenoise.linalg.executor import ThreadExecutor
 
 THREADS = """
@@ -33,4 +31,4 @@ def test_results_come_in_order(threads):
 
 
 def test_a_blas_that_is_loaded_late_is_limited_too():
-    subprocess.run([sys.executable, "-c", THREADS], check=True)
+    python(THREADS).check_returncode()

@@ -1,8 +1,6 @@
 """Two calls of the library at once leave the settings of the process as they found them."""
 
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import usdenoise
+from tests.programs import python
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import blas_on_one_thread
@@ -66,7 +65,7 @@ assert threads() == first * 2
 
 
 def test_a_blas_that_is_loaded_meanwhile_is_limited_and_restored() -> None:
-    subprocess.run([sys.executable, "-c", LATE], check=True)
+    python(LATE).check_returncode()
 
 
 CONCURRENT = """
@@ -109,7 +108,7 @@ assert state() == before, (state(), before)
 
 
 def test_concurrent_calls_leave_the_process_as_they_found_it(tmp_path: Path, phantom_file: Path) -> None:
-    subprocess.run([sys.executable, "-c", CONCURRENT, phantom_file, tmp_path], check=True, timeout=300)
+    python(CONCURRENT, phantom_file, tmp_path).check_returncode()
 
 
 def test_a_call_leaves_signal_handlers_alone(tmp_path: Path, phantom_file: Path) -> None:

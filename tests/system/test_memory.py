@@ -2,11 +2,10 @@
 
 import ctypes
 import platform
-import subprocess
-import sys
 
 import pytest
 
+from tests.programs import python
 from usdenoise.system import memory
 
 # Every new heap of glibc reserves 64 MiB of addresses.
@@ -32,8 +31,7 @@ barrier.wait()
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has a heap for each thread")
 def test_threads_share_one_heap() -> None:
     def grown_mib(setting: str) -> int:
-        code = HEAPS.format(setting=setting)
-        return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+        return int(python(HEAPS.format(setting=setting)).stdout)
 
     assert grown_mib("use_one_heap()") < 32
     assert grown_mib("") >= 64

@@ -3,13 +3,12 @@
 import errno
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.programs import python
 from usdenoise.errors import is_out_of_memory
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
@@ -57,7 +56,7 @@ def test_before_a_command_a_signal_ends_the_process_at_once() -> None:
         "os.kill(os.getpid(), signal.SIGHUP)\nprint('still there', flush=True)\n"
         "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nfinally:\n    print('not reached', flush=True)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = python(code)
     assert (done.returncode, done.stdout) == (143, "still there\n")
     assert done.stderr == "usdenoise: interrupted; no result was left half written\n"
 
@@ -97,7 +96,7 @@ def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
 
 def test_background_work_does_not_delay_the_end_of_the_process() -> None:
     code = "import time; from usdenoise.system.background import run_in_background; run_in_background(time.sleep, 600)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    python(code).check_returncode()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,19 @@
+"""Python code in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def python(code: str, *arguments: Any, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run code that sees the tests, with these words as its command line."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **environment},
+        timeout=300,
+    )
