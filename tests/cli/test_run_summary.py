@@ -8,8 +8,9 @@ import pytest
 
 from tests.pictures.reports import report
 from usdenoise.cli import time_left
-from usdenoise.cli.run_summary import span, summary_rows
+from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import BYTES_A_SECOND, START_S, Clock, duration, expected_seconds
+from usdenoise.pictures.methods_paragraph import value_range
 
 
 def rows(warned: Any = (), **fields: Any) -> dict[str, str]:
@@ -65,9 +66,9 @@ def test_windows_are_ranges() -> None:
 
 
 def test_a_range_has_one_number_where_both_ends_look_alike() -> None:
-    assert span([0.1234, None, 0.1233], ".2f") == "0.12"
-    assert span([3, 1, 2], "d", " %") == "1 to 3 %"
-    assert span([None], "d") == ""
+    assert value_range([0.1234, None, 0.1233], "{:.2f}") == "0.12"
+    assert value_range([3, 1, 2], unit=" %") == "1 to 3 %"
+    assert value_range([None]) == ""
 
 
 @pytest.mark.parametrize(

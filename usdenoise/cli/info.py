@@ -1,16 +1,20 @@
 """``usdenoise info``."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import print_json, print_lines, two_columns
+from usdenoise.cli.console import Console, two_columns
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
+
+if TYPE_CHECKING:
+    from usdenoise.formats.description import FileDescription
 
 
 @click.command(
@@ -33,34 +37,28 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     from usdenoise.formats import describe
 
     description = describe(file, **shared.given(ReadOptions, reading))
-    if as_json:
-        metadata = description.metadata
-        print_json(
-            {
-                "path": description.path,
-                "container": description.container,
-                "candidates": [asdict(candidate) for candidate in description.candidates],
-                "chosen": None if description.chosen is None else asdict(description.chosen),
-                "problem": description.problem,
-                "metadata": {
-                    "values": metadata.values,
-                    "sources": metadata.sources,
-                    "attributes": sorted(metadata.attributes),
-                },
-            }
-        )
-    else:
-        rows = [("file", description.path), ("container", description.container)]
-        for candidate in description.candidates:
-            shape = " x ".join(str(n) for n in candidate.shape)
-            mark = "  <- read" if candidate == description.chosen else ""
-            layout = f"  ({candidate.layout})" if candidate.layout else ""
-            rows.append(("candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"))
-        for name, value in description.metadata.values.items():
-            rows.append((name, f"{_plain(value)}  ({description.metadata.sources[name]})"))
-        print_lines(two_columns(rows))
+    metadata = description.metadata
+    found = {
+        "values": metadata.values,
+        "sources": metadata.sources,
+        "attributes": sorted(metadata.attributes),
+    }
+    report = {**asdict(description), "metadata": found}
+    Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
     if description.problem is not None:
         raise InputError(description.problem)
+
+
+def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
+    yield "file", description.path
+    yield "container", description.container
+    for candidate in description.candidates:
+        shape = " x ".join(str(n) for n in candidate.shape)
+        mark = "  <- read" if candidate == description.chosen else ""
+        layout = f"  ({candidate.layout})" if candidate.layout else ""
+        yield "candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"
+    for name, value in description.metadata.values.items():
+        yield name, f"{_plain(value)}  ({description.metadata.sources[name]})"
 
 
 def _plain(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from usdenoise.cli.console import shape_text
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.pictures.methods_paragraph import blocks_of, value_range
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""
@@ -56,28 +57,13 @@ def _windows(sequence: Mapping[str, Any]) -> str:
     return f"{len(windows)} of {length} frames every {sequence['stride']}{other}; ranges below are over all of them"
 
 
-def _blocks(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the records of the windows, or that of the one image."""
-    blocks: Sequence[Mapping[str, Any]] = report.get("sequence", {}).get("blocks", [report])
-    return blocks
-
-
-def span(values: Sequence[float | None], form: str, unit: str = "") -> str:
-    """Return the smallest and the largest known value in words; empty where none is known."""
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return ""
-    low, high = f"{known[0]:{form}}", f"{known[-1]:{form}}"
-    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
-
-
 def _rank(report: Mapping[str, Any]) -> str:
-    return span([block["rank"] for block in _blocks(report)], "d")
+    return value_range([block["rank"] for block in blocks_of(report)])
 
 
 def _clutter(report: Mapping[str, Any]) -> str:
-    blocks, cutoff = _blocks(report), report["cutoff"]
-    count = span([block["low_cutoff"] for block in blocks], "d")
+    blocks, cutoff = blocks_of(report), report["cutoff"]
+    count = value_range([block["low_cutoff"] for block in blocks])
     removed = f"{count} component{'' if count == '1' else 's'} removed"
     if cutoff["certainty"] == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
@@ -101,14 +87,14 @@ def _blood(report: Mapping[str, Any]) -> str:
     if "sequence" not in report:
         sentence: str = report["blood"]["sentence"]
         return sentence
-    pictures = [block["blood"] for block in _blocks(report)]
+    pictures = [block["blood"] for block in blocks_of(report)]
     found = [picture for picture in pictures if picture["lost_share"] is not None]
-    dominated = span([100 * picture["noise_share"] for picture in pictures], ".0f", " %")
+    dominated = value_range([100 * picture["noise_share"] for picture in pictures], "{:.0f}", " %")
     if not found:
         return f"found in none of {len(pictures)} windows; noise dominates in {dominated} of the image"
-    shares = span([100 * picture["vessel_share"] for picture in found], ".0f", " %")
-    levels = span([picture["blood_to_noise_db"] for picture in found], ".0f", " dB")
-    agreement = span([picture["reproducibility"] for picture in found], ".2f")
+    shares = value_range([100 * picture["vessel_share"] for picture in found], "{:.0f}", " %")
+    levels = value_range([picture["blood_to_noise_db"] for picture in found], "{:.0f}", " dB")
+    agreement = value_range([picture["reproducibility"] for picture in found], "{:.2f}")
     parts = [
         f"found in {len(found)} of {len(pictures)} windows",
         f"vessels in {shares} of the image" + (f", {levels} over noise in them" if levels else ""),
@@ -128,9 +114,11 @@ def _estimate(report: Mapping[str, Any], warned: Sequence[str]) -> str:
 
 
 def _error(report: Mapping[str, Any]) -> str:
-    blocks = _blocks(report)
-    noise = f"noise {span([block['noise_floor'] for block in blocks], '.4g')}, in the units of the file"
-    held_out = span([block["held_out_rmse"] for block in blocks], ".4g")
+    blocks = blocks_of(report)
+    noise = (
+        f"noise {value_range([block['noise_floor'] for block in blocks], '{:.4g}')}, in the units of the file"
+    )
+    held_out = value_range([block["held_out_rmse"] for block in blocks], "{:.4g}")
     if not held_out:
         return noise
     expected = report["held_out_allowed"]
@@ -139,9 +127,9 @@ def _error(report: Mapping[str, Any]) -> str:
 
 
 def _stopped(report: Mapping[str, Any]) -> str:
-    blocks = _blocks(report)
+    blocks = blocks_of(report)
     iterations = [block["iterations"] for block in blocks]
-    count = span(iterations, "d")
+    count = value_range(iterations)
     sentence = f"after {count} iteration{'' if count == '1' else 's'}"
     return f"{sentence}: {report['stop_reason']}" if len(blocks) == 1 else f"{sentence} in a window"
 

@@ -1,6 +1,5 @@
 """The time that is left, in words: from the pace so far, or at first from the size of the input."""
 
-import os
 import time
 from pathlib import Path
 
@@ -30,13 +29,10 @@ class Clock:
 
 def expected_seconds(path: Path) -> float:
     """Return the time that a run on a file or a folder of files may take in s; 0 where its size is not known."""
-    try:
-        if path.is_dir():
-            size = sum(entry.stat().st_size for entry in os.scandir(path) if entry.is_file())
-        else:
-            size = path.stat().st_size
-    except OSError:
-        size = 0
+    # At the top it would load the libraries of the formats for --help.
+    from usdenoise.formats.file_state import size_on_disk
+
+    size = size_on_disk(path)
     return START_S + size / BYTES_A_SECOND if size else 0.0
 
 
