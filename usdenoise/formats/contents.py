@@ -1,5 +1,6 @@
 """Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Any
 from usdenoise.formats.damage import guard
 from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.stored import StoredArray, joined, paired, without_axes
+from usdenoise.formats.stored import StoredArray, everything, joined, paired, without_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import StoredForm
 
@@ -225,18 +226,15 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
             yield without_axes(array, single[:n_dropped])
 
 
-def pair_parts(
-    arrays: Mapping[str, StoredArray], scale: Callable[[str], float | None]
-) -> list[tuple[str, StoredArray, str, tuple[str, str]]]:
+def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray, str, tuple[str, str]]]:
     """Return the complex arrays whose real and imaginary parts are stored under two names.
+
+    A single number called normValue_ and the name of the complex array is a factor of both parts.
 
     Parameters
     ----------
     arrays : mapping
         Full name -> array.
-    scale : callable
-        Takes the full name of an array of one number in lower case, and returns the number; None if there is no
-        such array.
 
     Returns
     -------
@@ -254,39 +252,35 @@ def pair_parts(
             if real.shape != imaginary.shape or "c" in (real.dtype.kind, imaginary.dtype.kind):
                 continue
             made = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
-            factor = scale(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"))
-            layout = f"{last} and {partner.rpartition('/')[2]}" + (
-                "" if factor is None else f" times {factor:g}"
-            )
+            norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
+            factor = 1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).item())
+            layout = f"{last} and {partner.rpartition('/')[2]}"
+            layout += f" times {factor:g}" if factor != 1 else ""
             if made in arrays:
                 made = f"{name}+{partner.rpartition('/')[2]}"
-            found.append(
-                (made, joined(real, imaginary, 1.0 if factor is None else factor), layout, (name, partner))
-            )
+            found.append((made, joined(real, imaginary, factor), layout, (name, partner)))
     return found
 
 
 def stacks_of(
     arrays: Mapping[str, StoredArray],
-    scale: Callable[[str], float | None],
     make: Callable[[str, StoredArray, tuple[str, ...], str], Stack | None],
     done: Collection[str] = (),
-) -> list[Stack | None]:
+) -> tuple[Stack, ...]:
     """Return the stacks that arrays make: pairs of real and imaginary parts first, then the other arrays.
 
     Parameters
     ----------
     arrays : mapping
         Full name -> array.
-    scale : callable
-        As for :func:`pair_parts`.
     make : callable
         Takes a name, an array, the names of the arrays in which it is stored, and its layout in words (empty for
         one plain array); returns the stack, or None if the array cannot be one.
     done : collection of str, default none
         Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
     """
-    pairs = pair_parts(arrays, scale)
+    pairs = pair_parts(arrays)
     used = {part for *_, parts in pairs for part in parts}.union(done)
     made = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
-    return made + [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
+    made += [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
+    return tuple(stack for stack in made if stack is not None)

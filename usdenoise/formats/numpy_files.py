@@ -15,7 +15,6 @@ from usdenoise.formats.contents import (
     MAX_METADATA_ITEMS,
     NPZ,
     Contents,
-    Found,
     Stack,
     arranged,
     describe_array,
@@ -97,19 +96,16 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
             every[name] = _in_words(shape, dtype)
             if dtype.hasobject or dtype.names:
                 continue
-            array = _member(path, archive, member, shape, dtype)
+            arrays[name] = array = _member(path, archive, member, shape, dtype)
             if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = array.read((slice(None),) * len(shape))
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
                 small[name] = (text, f"array {name}")
-            else:
-                arrays[name] = array
 
         def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
             return arranged(name, array, how.n_axes, layout=layout, metadata=lambda carried: small)
 
-        made = stacks_of(arrays, lambda lower: _number(small, lower), make)
-        yield Contents(NPZ, tuple(stack for stack in made if stack is not None), every)
+        yield Contents(NPZ, stacks_of(arrays, make, small), every)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -155,8 +151,3 @@ def _in_words(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     if dtype.hasobject:
         return f"{len(shape)}-D pickled objects"
     return describe_array(StoredArray(shape, dtype, lambda index: np.empty(0)))
-
-
-def _number(small: Found, lower: str) -> float | None:
-    values = [np.asarray(value) for name, (value, _) in small.items() if name.lower() == lower]
-    return float(values[0].reshape(-1)[0]) if values and values[0].dtype.kind in "fiu" else None

@@ -14,7 +14,7 @@ from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
-from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
+from usdenoise.formats.hdf5.hdf5_metadata import nearby
 from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.formats.input_files import OtherFiles
@@ -154,11 +154,9 @@ def _contents(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_
     survey = _survey(file, found, path, n_axes)
     cells = _cell_stacks(survey)
     container, special, names = _toolbox_stacks(survey)
-    done = names | {stack.name for stack in (*cells, *special) if stack is not None}
-    stacks = (*cells, *special, *_other_stacks(survey, names, done))
-    return Contents(
-        container, tuple(s for s in stacks if s is not None), survey.every, survey.look_up, survey.find
-    )
+    first = [stack for stack in (*cells, *special) if stack is not None]
+    stacks = (*first, *_other_stacks(survey, names, names | {stack.name for stack in first}))
+    return Contents(container, stacks, survey.every, survey.look_up, survey.find)
 
 
 def _survey(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_axes: int | None) -> _Survey:
@@ -198,7 +196,7 @@ def _toolbox_stacks(survey: _Survey) -> tuple[str, list[Stack | None], set[str]]
     return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], names
 
 
-def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stack | None]:
+def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> tuple[Stack, ...]:
     """Return the stacks of all arrays except `names`; those in `done` are only taken as parts of a pair."""
 
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
@@ -207,14 +205,10 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> list[Stac
         return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     arrays = {name: array for name, array in survey.arrays.items() if name not in names}
-    return stacks_of(arrays, lambda lower: _number(survey.found, lower), make, done)
+    return stacks_of(arrays, make, done)
 
 
 def _in_words(array: StoredArray) -> str:
     if array.dtype.names:
         return f"{len(array.shape)}-D compound" + (f" ({shape_text(array.shape)})" if array.shape else "")
     return describe_array(array)
-
-
-def _number(found: Mapping[str, h5py.Dataset], lower: str) -> float | None:
-    return next((small_number(item) for name, item in found.items() if name.lower() == lower), None)

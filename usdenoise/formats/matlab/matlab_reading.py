@@ -83,15 +83,10 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
             form=form_of(parts),
         )
 
-    def scale(lower: str) -> float | None:
-        match = [array for name, array in arrays.items() if name.lower() == lower]
-        return float(match[0].read((slice(0, 1, 1),) * 2).item()) if match else None
-
-    def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> list[Stack]:
-        made = stacks_of(
-            arrays, scale, lambda name, array, parts, layout: stack(name, array, parts, layout or place)
+    def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> tuple[Stack, ...]:
+        return stacks_of(
+            arrays, lambda name, array, parts, layout: stack(name, array, parts, layout or place)
         )
-        return [one for one in made if one is not None]
 
     stacks = stacks_in(arrays, "")
     inner: dict[str, StoredArray] = {}
@@ -112,7 +107,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
             array = _inside(path, nested).get(name)
         return None if array is None else (array, _nearby(path))
 
-    yield Contents(MATLAB_5, tuple(stacks), every, look_up, find)
+    yield Contents(MATLAB_5, stacks, every, look_up, find)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:

@@ -69,16 +69,13 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         shape = made.array.shape
         return replace(made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape))
 
-    made = stacks_of(arrays, lambda lower: _number(members, lower), stack)
-    stacks = tuple(one for one in made if one is not None)
-
     def find(name: str) -> tuple[StoredArray, Found] | None:
         if name not in arrays:
             return None
         check((name,))
         return arrays[name], _nearby(root, name, members[name], members, None, ())
 
-    yield Contents("Zarr", stacks, every, find=find)
+    yield Contents("Zarr", stacks_of(arrays, stack), every, find=find)
 
 
 def _links(folder: Path) -> list[Path]:
@@ -221,12 +218,6 @@ def _attributes(owner: Any) -> dict[str, Any]:
         key: np.asarray(value) if isinstance(value, list) else value
         for key, value in dict(owner.attrs).items()
     }
-
-
-def _number(members: Mapping[str, Any], lower: str) -> float | None:
-    found = [item for name, item in members.items() if name.lower() == lower and math.prod(item.shape) == 1]
-    values = _small(found[0]) if found else None
-    return None if values is None else float(values.reshape(-1)[0])
 
 
 def _small(array: Any) -> NDArray[Any] | None:
