@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.damage import HARMLESS_BYTES, MAX_EXPANSION
+from usdenoise.formats.layout import slabs
 from usdenoise.formats.stored import Index
 
 _SLACK_BYTES = 1 << 12
@@ -76,16 +77,13 @@ class BoundedReader:
     def _assembled(self, index: Index) -> NDArray[Any]:
         dataset = self._dataset
         values = np.empty([len(range(part.start, part.stop, part.step)) for part in index], dataset.dtype)
-        for first in self._chunks(index):
-            source, target = [], []
-            for part, start, n in zip(index, first, dataset.chunks, strict=True):
-                begin = max(0, -(-(start - part.start) // part.step))
-                end = -(-(min(start + n, part.stop) - part.start) // part.step)
-                at = part.start + begin * part.step - start
-                target.append(slice(begin, max(begin, end)))
-                source.append(slice(at, at + max(0, end - begin) * part.step, part.step))
-            if all(part.start < part.stop for part in target):
-                values[tuple(target)] = _chunk_values(dataset, first)[tuple(source)]
+        for within, target in slabs(index, dataset.chunks):
+            first = tuple(part.start // n * n for part, n in zip(within, dataset.chunks, strict=True))
+            inner = (
+                slice(part.start - start, part.stop - start, part.step)
+                for part, start in zip(within, first, strict=True)
+            )
+            values[target] = _chunk_values(dataset, first)[tuple(inner)]
         return values
 
 

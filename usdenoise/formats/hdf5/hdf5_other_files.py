@@ -50,12 +50,12 @@ def add_other_files(
             search.add_linked(file["/"], dataset)
 
 
-def sources(dataset: h5py.Dataset) -> list[tuple[str, str]]:
-    """Return the file and the dataset of each source of a virtual dataset once, as they are written there."""
-    properties = dataset.id.get_create_plist()
-    numbers = range(properties.get_virtual_count())
-    every = ((properties.get_virtual_filename(n), properties.get_virtual_dsetname(n)) for n in numbers)
-    return list(dict.fromkeys(every))
+def sources(dataset: h5py.Dataset) -> dict[tuple[str, str], list[Any]]:
+    """Return what is mapped to a virtual dataset, by the file and the dataset of each source as they are written there."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for part in dataset.virtual_sources():
+        found.setdefault((part.file_name, part.dset_name), []).append(part)
+    return found
 
 
 def has_unknown_place(*names: str) -> bool:

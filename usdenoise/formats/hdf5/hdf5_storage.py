@@ -6,7 +6,7 @@ virtual dataset, and the end of a file of plain numbers.
 
 import math
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from usdenoise.formats.hdf5.hdf5_other_files import (
     is_numbered,
     places,
     raw_place,
+    sources,
     unescaped,
 )
 
@@ -73,10 +74,10 @@ def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
 
 
 def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
-    for (file_name, dataset_name), needed in _needed(dataset).items():
+    for (file_name, dataset_name), maps in sources(dataset).items():
         source, name = unescaped(file_name), unescaped(dataset_name)
         if file_name == SAME_FILE and not is_numbered(dataset_name):
-            _check_source(dataset, path, dataset.file, name, needed, depth)
+            _check_source(dataset, path, dataset.file, name, maps, depth)
             continue
         if has_unknown_place(file_name, dataset_name):
             continue
@@ -86,7 +87,7 @@ def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
             raise _missing(dataset, path, source, candidates[0])
         try:
             with h5py.File(place, "r") as file:
-                _check_source(dataset, path, file, name, needed, depth)
+                _check_source(dataset, path, file, name, maps, depth)
         except OSError as error:
             raise InputError(
                 f"'{_name(dataset)}' in {path} is read from {place}, which cannot be read as an HDF5 file; copy or write "
@@ -94,45 +95,23 @@ def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
             ) from error
 
 
-@dataclass(frozen=True)
-class _Needed:
-    """What a source must hold.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Least length of each axis; empty where it is not fixed.
-    n_values : int
-        Least number of values.
-    """
-
-    shape: tuple[int, ...] = ()
-    n_values: int = 0
-
-
-def _needed(dataset: h5py.Dataset) -> dict[tuple[str, str], _Needed]:
-    """Return what each source of a virtual dataset must hold."""
-    needed: dict[tuple[str, str], _Needed] = {}
-    for source in dataset.virtual_sources():
-        key = source.file_name, source.dset_name
-        before = needed.get(key, _Needed())
-        try:
-            if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
-                # The shape of a source that is used whole is not stored.
-                n_values = max(before.n_values, source.vspace.get_select_npoints())
-                needed[key] = replace(before, n_values=n_values)
-            else:
-                ends = [last + 1 for last in source.src_space.get_select_bounds()[1]]
-                both = zip(ends, before.shape or ends, strict=True)
-                needed[key] = replace(before, shape=tuple(max(pair) for pair in both))
-        except (RuntimeError, ValueError):
-            # The selection has no end, so the source may have any length.
-            needed[key] = before
-    return needed
+def _needed(part: Any, shape: tuple[int, ...]) -> str:
+    """Return what a part of a virtual dataset needs of its source, in words; empty if the shape of that one has it."""
+    try:
+        if part.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+            # The shape of a source that is used whole is not stored.
+            n_values = part.vspace.get_select_npoints()
+            return str(n_values) if math.prod(shape) < n_values else ""
+        ends = tuple(last + 1 for last in part.src_space.get_select_bounds()[1])
+    except (RuntimeError, ValueError):
+        # The selection has no end, so the source may have any length.
+        return ""
+    has_all = len(shape) == len(ends) and all(n >= end for n, end in zip(shape, ends, strict=True))
+    return "" if has_all else shape_text(ends)
 
 
 def _check_source(
-    dataset: h5py.Dataset, path: Path, file: h5py.File, name: str, needed: _Needed, depth: int
+    dataset: h5py.Dataset, path: Path, file: h5py.File, name: str, maps: Sequence[Any], depth: int
 ) -> None:
     try:
         source: Any = file.get(name)
@@ -143,14 +122,10 @@ def _check_source(
             f"'{_name(dataset)}' in {path} is read from the dataset '{name.strip('/')}' of {file.filename}, which is "
             "missing there; copy or write that file again"
         )
-    shape = source.shape or ()
-    same_axes = len(shape) == len(needed.shape)
-    is_long = same_axes and all(n >= least for n, least in zip(shape, needed.shape, strict=True))
-    if (needed.shape and not is_long) or math.prod(shape) < needed.n_values:
-        least = shape_text(needed.shape) if needed.shape else str(needed.n_values)
+    for needed in filter(None, (_needed(part, source.shape or ()) for part in maps)):
         raise InputError(
-            f"'{_name(dataset)}' in {path} needs {least} values of '{name.strip('/')}' in {file.filename}, which "
-            f"holds {shape_text(shape)}; copy or write that file again"
+            f"'{_name(dataset)}' in {path} needs {needed} values of '{name.strip('/')}' in {file.filename}, which "
+            f"holds {shape_text(source.shape or ())}; copy or write that file again"
         )
     check_stored(source, Path(file.filename), depth + 1)
 
