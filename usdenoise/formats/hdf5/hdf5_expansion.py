@@ -54,8 +54,8 @@ class BoundedReader:
             _expanded(self._dataset, first)
         return np.asarray(self._dataset[index])
 
-    def check(self) -> None:
-        """Check all chunks.
+    def whole(self) -> Any:
+        """Return all entries as the library reads them.
 
         Raises
         ------
@@ -64,6 +64,7 @@ class BoundedReader:
         """
         for first in self._large_chunks():
             _expanded(self._dataset, first)
+        return self._dataset[()]
 
     def _large_chunks(self) -> frozenset[Place]:
         if self._large is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
@@ -98,16 +99,19 @@ def small_number(item: Any) -> float | None:
 
 def numbers(item: Any, most: int = 1 << 16) -> Any:
     """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
+    values = _values(item, most)
+    return None if values is None else values.astype(np.float64)
+
+
+def _values(item: Any, most: int) -> NDArray[Any] | None:
+    """Return the numbers of a dataset in their own type, otherwise as :func:`numbers` does."""
     try:
         is_small = (
             isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
         )
-        if is_small and _is_there(item):
-            BoundedReader(item).check()
-            return np.asarray(item[()], np.float64).reshape(-1)
+        return np.asarray(BoundedReader(item).whole()).reshape(-1) if is_small and _is_there(item) else None
     except UNREADABLE:
         return None
-    return None
 
 
 def text_attribute(item: Any, name: str) -> str:
@@ -148,15 +152,8 @@ def _add_small(item: h5py.Dataset, add: Any) -> None:
     name = item.name.strip("/")
     try:
         text = item.attrs.get("MATLAB_class") == b"char"
-        most = MAX_TEXT if text else MAX_METADATA_ITEMS
-        small = (
-            item.dtype.kind in "fiu" and not item.is_scale and item.size is not None and 0 < item.size <= most
-        )
-        small = small and _is_there(item)
-        if small:
-            BoundedReader(item).check()
-        value: Any = np.asarray(item[()]).reshape(-1) if small else None
-        if small and text:
+        value: Any = None if item.is_scale else _values(item, MAX_TEXT if text else MAX_METADATA_ITEMS)
+        if value is not None and text:
             value = value.astype("<u2").tobytes().decode("utf-16-le")
     except UNREADABLE:
         return

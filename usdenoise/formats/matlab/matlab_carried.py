@@ -145,8 +145,7 @@ def _elements(item: h5py.Dataset) -> NDArray[np.object_]:
     """Return the items in a cell, in MATLAB's order of axes."""
     if (item.size or 0) > 4096:
         raise ValueError("a cell of many elements")
-    BoundedReader(item).check()
-    references = item[()].transpose()
+    references = BoundedReader(item).whole().transpose()
     found = np.empty(references.shape, object)
     for place in np.ndindex(references.shape):
         found[place] = item.file[references[place]]
@@ -172,8 +171,7 @@ def _value(item: Any, depth: int) -> Any:
         return cell
     if kind not in (*_NUMERIC, "char"):
         raise ValueError(f"a {kind} of MATLAB")
-    BoundedReader(item).check()
-    values = np.asarray(item[()]).transpose()
+    values = np.asarray(BoundedReader(item).whole()).transpose()
     if kind == "char":
         return values.reshape(-1, order="F").astype("<u2").tobytes().decode("utf-16-le", errors="replace")
     if values.dtype.names == ("real", "imag"):

@@ -61,10 +61,8 @@ def cells(
             continue
         if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or name.startswith("#refs#"):
             continue
-        BoundedReader(dataset).check()
-        elements = [
-            file[reference] for reference in dataset[()].transpose().reshape(-1, order="F") if reference
-        ]
+        references = BoundedReader(dataset).whole().transpose().reshape(-1, order="F")
+        elements = [file[reference] for reference in references if reference]
         arrays = [
             reversed_axes(stored_array(element))
             for element in elements

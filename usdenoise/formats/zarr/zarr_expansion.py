@@ -2,16 +2,17 @@
 
 zarr expands a chunk to its end, or to what the chunk itself says, and only then compares it with the metadata of the
 array. The size is looked up here first: in the header of the chunk where the compressor writes one, otherwise the
-chunk is expanded piece by piece, as far as the metadata allow.
+chunk is expanded, as far as the metadata allow.
 """
 
 import bz2
-import gzip
 import lzma
 import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +24,10 @@ from usdenoise.errors import InputError
 from usdenoise.formats.damage import HARMLESS_BYTES, MAX_EXPANSION
 from usdenoise.formats.stored import Index
 
-_PIECE_BYTES, _SLACK_BYTES = 1 << 20, 1 << 12
+_SLACK_BYTES = 1 << 12
+
+_GZIP = 16 + zlib.MAX_WBITS
+"""Window size by which zlib expects the header of gzip."""
 
 
 class ExpansionCheck:
@@ -73,41 +77,24 @@ def _name(codec: Any) -> str:
     return str(getattr(codec, "codec_id", None) or codec.to_dict()["name"])
 
 
-def _streamed(reader: Callable[[Path], Any], ratio: float) -> Callable[[Path, int], int]:
+def _streamed(stream: Callable[[], Any], ratio: float) -> Callable[[Path, int], int]:
     """Return what counts the bytes that a stream expands to, from the size at which it could become large."""
 
     def size(path: Path, allowed: int) -> int:
         n_bytes = 0
         if path.stat().st_size * ratio <= HARMLESS_BYTES:
-            return 0
-        try:
-            with reader(path) as file:
-                while n_bytes <= allowed and (piece := file.read(_PIECE_BYTES)):
-                    n_bytes += len(piece)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError):
-            # zarr finds the damage itself, at the same place.
             return n_bytes
+        packed = path.read_bytes()
+        # zarr finds damage itself, at the same place.
+        with suppress(OSError, EOFError, zlib.error, lzma.LZMAError):
+            # A file may hold several streams, one after the other.
+            while packed and n_bytes <= allowed:
+                expander = stream()
+                n_bytes += len(expander.decompress(packed, allowed + 1 - n_bytes))
+                packed = expander.unused_data
         return n_bytes
 
     return size
-
-
-class _ZlibFile:
-    """A stream of zlib as a file to read."""
-
-    def __init__(self, path: Path) -> None:
-        self._waiting, self._zlib = path.read_bytes(), zlib.decompressobj()
-
-    def __enter__(self) -> "_ZlibFile":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def read(self, most: int) -> bytes:
-        piece = self._zlib.decompress(self._waiting, most)
-        self._waiting = self._zlib.unconsumed_tail
-        return piece
 
 
 def _written_at(place: int) -> Callable[[Path, int], int]:
@@ -136,10 +123,10 @@ def _zstd_size(path: Path, allowed: int) -> int:
 
 _SIZES: Mapping[str, Callable[[Path, int], int]] = MappingProxyType(
     {
-        "gzip": _streamed(gzip.open, MAX_EXPANSION),
-        "zlib": _streamed(_ZlibFile, MAX_EXPANSION),
-        "bz2": _streamed(bz2.open, math.inf),
-        "lzma": _streamed(lzma.open, math.inf),
+        "gzip": _streamed(partial(zlib.decompressobj, _GZIP), MAX_EXPANSION),
+        "zlib": _streamed(zlib.decompressobj, MAX_EXPANSION),
+        "bz2": _streamed(bz2.BZ2Decompressor, math.inf),
+        "lzma": _streamed(lzma.LZMADecompressor, math.inf),
         "zstd": _zstd_size,
         "blosc": _written_at(4),
         "lz4": _written_at(0),
