@@ -8,7 +8,8 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 %   and a struct with the options, the cutoffs, the errors and the timings.
 %
 %   Options are pairs of a name and a value. They are those of "usdenoise run --help", without dashes and with a
-%   capital letter for each word. A flag without a value takes true. For example:
+%   capital letter for each word. A flag without a value takes true. Those that choose files and messages, such as
+%   'Output', 'Window' and 'NoStack', are for the command line only. For example:
 %
 %     'FrameRate', 500        frames per second
 %     'LowCutoff', 12         components to remove, or 'auto' (the default)
@@ -16,11 +17,11 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 %     'Spacing', [0.05 0.1]   pixel pitch in mm, one number for each spatial axis
 %     'Axes', 'zxt'           letters of the axes of IQ: z depth, x lateral, y elevation, t frames
 %
-%   One more option is not passed on: 'Command' is the command that starts usdenoise, for example
-%   '/home/me/venv/bin/usdenoise'. By default it is the environment variable USDENOISE_COMMAND, or "usdenoise".
+%   One more option is not passed on: 'Command' is the program usdenoise, for example '/home/me/venv/bin/usdenoise', or
+%   a command line that starts it. By default it is the environment variable USDENOISE_COMMAND, or "usdenoise".
 %
-%   The stack is handed over in a file in the temporary folder, which is removed at the end. A failure of usdenoise
-%   becomes an error with its sentence.
+%   The stack and the options are handed over in files in the temporary folder, which are removed at the end. A failure
+%   of usdenoise becomes an error with its sentence.
 %
 %   Example
 %     IQ = complex(randn(40, 30, 100), randn(40, 30, 100));
@@ -36,7 +37,7 @@ function [iq, power, report] = usdenoise(IQ, varargin)
   if mod(numel(varargin), 2) ~= 0 || ~all(cellfun(@ischar, varargin(1:2:end)))
     error('usdenoise:options', 'options are pairs of a name and a value, such as ''FrameRate'', 500; complete the pairs');
   end
-  [command, words] = command_line(ndims(IQ), varargin);
+  [command, study, lines] = settings(ndims(IQ), varargin);
 
   folder = tempname();
   mkdir(folder);
@@ -51,66 +52,105 @@ function [iq, power, report] = usdenoise(IQ, varargin)
     save(stack, 'IQ', '-v7.3');
   end
 
-  line = sprintf('%s run %s -o %s -q%s 2>&1', command, quoted(stack), quoted(folder), words);
-  [status, said] = system(line);
-  if status ~= 0
-    error('usdenoise:failed', '%s', sentence(said, command));
+  % The values of the options are no part of the command line: a shell would take some characters apart.
+  options = fullfile(folder, 'options.toml');
+  write(options, lines);
+  line = sprintf('%s run %s -o %s -q%s --config %s', command, quoted(stack), quoted(folder), study, quoted(options));
+  if ispc()
+    % cmd removes quotes at the beginning of a line.
+    line = ['2>&1 ', line];
+  else
+    line = [line, ' 2>&1'];
   end
-  result = load(fullfile(folder, 'stack_denoised.mat'), 'IQ', 'power_doppler');
+  [status, said] = system(line);
+  written = fullfile(folder, 'stack_denoised.mat');
+  if status ~= 0 || ~exist(written, 'file')
+    error('usdenoise:failed', '%s', strrep(sentence(said, command), [options, ' has'], 'the call has'));
+  end
+  result = load(written, 'IQ', 'power_doppler');
   iq = result.IQ;
   power = result.power_doppler;
   report = jsondecode(fileread(fullfile(folder, 'stack_report.json')));
 end
 
-function [command, words] = command_line(n_axes, options)
+function [command, study, lines] = settings(n_axes, options)
+  % The command, the flag of a configuration file of the user, and the options as lines of TOML.
+  axes_of = {'zxt', 'zxyt'};
+  values = struct('axes', axes_of{n_axes - 2});
   command = getenv('USDENOISE_COMMAND');
   if isempty(command)
     command = 'usdenoise';
   end
-  words = '';
-  has_axes = false;
+  study = '';
   for place = 1:2:numel(options)
     name = options{place};
     value = options{place + 1};
-    if strcmpi(name, 'Command')
-      command = value;
-      continue
+    switch key(name)
+      case 'command'
+        command = value;
+      case 'config'
+        study = [' --config ', quoted(value)];
+      case {'output', 'overwrite', 'window', 'stride', 'movie', 'nifti', 'bids', 'no_stack', 'json', 'quiet', ...
+            'verbose', 'help'}
+        error('usdenoise:options', ['''%s'' chooses files or messages, and this function returns arrays; leave it out, ', ...
+              'or start usdenoise run in a terminal'], name);
+      otherwise
+        values.(key(name)) = plain(name, value);
     end
-    has_axes = has_axes || strcmpi(name, 'Axes');
-    words = [words, ' ', flag(name), argument(name, value)]; %#ok<AGROW>
   end
-  if ~has_axes
-    axes_of = {'zxt', 'zxyt'};
-    words = [words, ' --axes ', axes_of{n_axes - 2}];
+  if exist(command, 'file') == 2
+    command = quoted(command);
   end
+  lines = cellfun(@(name) sprintf('%s = %s\n', name, toml(values.(name))), fieldnames(values), 'UniformOutput', false);
 end
 
-function word = flag(name)
-  % LowCutoff becomes --low-cutoff, DbFactor --db-factor.
-  word = ['--', lower(regexprep(name, '(?<=[a-z0-9])([A-Z])', '-$1'))];
-  if isempty(regexp(word, '^--[a-z0-9-]+$', 'once'))
+function name = key(name)
+  % LowCutoff becomes low_cutoff, DbFactor db_factor.
+  word = strrep(lower(regexprep(name, '(?<=[a-z0-9])([A-Z])', '_$1')), '-', '_');
+  if isempty(regexp(word, '^[a-z][a-z0-9_]*$', 'once'))
     error('usdenoise:options', '''%s'' is no name of an option; see "usdenoise run --help"', name);
   end
+  name = word;
 end
 
-function words = argument(name, value)
-  if islogical(value) && isscalar(value) && value
-    words = '';
-  elseif ischar(value)
-    words = [' ', quoted(value)];
-  elseif isnumeric(value) && isreal(value) && ~isempty(value)
-    numbers = sprintf('%.15g,', value);
-    words = [' ', numbers(1:end - 1)];
-  else
-    error('usdenoise:options', 'the value of ''%s'' must be text, real numbers or true; leave the option out otherwise', name);
+function value = plain(name, value)
+  % Numbers become text with commas.
+  if isnumeric(value) && isreal(value) && ~isempty(value)
+    value = sprintf('%.15g,', value);
+    value = value(1:end - 1);
+  elseif ~(ischar(value) && size(value, 1) <= 1) && ~(islogical(value) && isscalar(value))
+    error('usdenoise:options', 'the value of ''%s'' must be text, real numbers, true or false', name);
   end
+end
+
+function text = toml(value)
+  if islogical(value)
+    words = {'false', 'true'};
+    text = words{value + 1};
+    return
+  end
+  text = strrep(strrep(value, '\', '\\'), '"', '\"');
+  for code = [0:31, 127]
+    text = strrep(text, char(code), sprintf('\\u%04X', code));
+  end
+  text = ['"', text, '"'];
+end
+
+function write(place, lines)
+  file = fopen(place, 'w');
+  fwrite(file, unicode2native([lines{:}], 'UTF-8'));
+  fclose(file);
 end
 
 function text = quoted(text)
-  if any(text == '"') || any(text == '$') || any(text == '`') || any(text == newline())
-    error('usdenoise:options', '%s has a character that a command line takes apart; choose another name', text);
+  % One word of a command line. The rules of cmd: the program takes backslashes before a quote in pairs, and between
+  % quotes a % would name a variable. The rule of other shells: only ' has a meaning in single quotes.
+  if ispc()
+    text = regexprep(text, '(\\+)(?=%|$)', '$1$1');
+    text = ['"', strrep(text, '%', '"^%"'), '"'];
+  else
+    text = ['''', strrep(text, '''', '''\'''''), ''''];
   end
-  text = ['"', text, '"'];
 end
 
 function text = sentence(said, command)

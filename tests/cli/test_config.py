@@ -81,6 +81,9 @@ def test_config_names_another_file(scan: Path, tmp_path: Path) -> None:
     (scan.parent / "usdenoise.toml").write_text("rank = 4\n")
     (tmp_path / "other.toml").write_text("[tool.usdenoise]\nrank = 5\nlow_cutoff = 1\n")
     assert parameters(scan, "--config", tmp_path / "other.toml")["rank"] == 5
+    (tmp_path / "third.toml").write_text("rank = 6\n")
+    both = parameters(scan, "--config", tmp_path / "other.toml", "--config", tmp_path / "third.toml")
+    assert (both["rank"], both["low_cutoff"]) == (6, 1)
 
 
 def test_a_table_of_a_project_beside_the_scan(scan: Path) -> None:

@@ -32,14 +32,18 @@ MATLAB = Path(__file__).parents[2] / "matlab"
 IMAGES, VOLUME_SERIES = IQ.transpose(1, 2, 0), VOLUMES.transpose(1, 2, 3, 0)
 
 
-def octave(folder: Path, program: str) -> str:
+# What some shell or format takes apart, or in pairs.
+HARD = 'a\'b "c" $HOME `id` %PATH% 100% \\ & ; # !~* (é) ^'
+
+
+def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
     """What a program prints that runs in a folder. Its temporary files are gone."""
-    (folder / "temporary").mkdir(exist_ok=True)
+    (folder / temporary).mkdir(exist_ok=True)
     setting = {
         **os.environ,
         "HOME": str(folder),
         "OMP_NUM_THREADS": "1",
-        "TMPDIR": str(folder / "temporary"),
+        "TMPDIR": str(folder / temporary),
         "USDENOISE_COMMAND": f"'{sys.executable}' -m usdenoise",
     }
     (folder / "program.m").write_text(f"1;\naddpath('{MATLAB}');\n{program}")
@@ -50,7 +54,7 @@ def octave(folder: Path, program: str) -> str:
         cwd=folder,
         env=setting,
     )
-    assert list((folder / "temporary").iterdir()) == []
+    assert list((folder / temporary).iterdir()) == []
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -149,13 +153,19 @@ def test_arrays_come_back_as_from_python(tmp_path: Path) -> None:
     ("call", "says"),
     [
         ("usdenoise(x, 'LowCutoff', 40, 'Rank', 3)", "low_cutoff 40 must be below rank 3; raise --rank or lower"),
-        ("usdenoise(x, 'LowCutof', 4)", "No such option '--low-cutof'"),
+        ("usdenoise(x, 'LowCutof', 4)", "the call has the unknown option 'low_cutof'; did you mean 'low-cutoff'?"),
         ("usdenoise(x(:, :, 1))", "IQ must be a numeric array of depth x lateral x frames"),
         ("usdenoise(x, 'LowCutoff')", "options are pairs of a name and a value"),
-        ("usdenoise(x, 'LowCutoff', {})", "the value of 'LowCutoff' must be text, real numbers or true"),
+        ("usdenoise(x, 'LowCutoff', {})", "the value of 'LowCutoff' must be text, real numbers, true or false"),
         ("usdenoise(x, 'a b', 1)", "'a b' is no name of an option"),
-        ("usdenoise(x, 'Method', '$HOME')", "has a character that a command line takes apart"),
+        ("usdenoise(x, 'Method', '$HOME')", "'$HOME' is not one of eta-decay"),
+        ("usdenoise(x, 'Config', 'none.toml')", "none.toml cannot be read (No such file or directory)"),
         ("usdenoise(x, 'Command', 'no-such-command')", "no-such-command did not run"),
+        ("usdenoise(x, 'Command', 'true')", "true did not run"),
+        ("usdenoise(x, 'Output', 'results')", "'Output' chooses files or messages, and this function returns arrays; leave"),
+        ("usdenoise(x, 'Window', 20)", "'Window' chooses files or messages"),
+        ("usdenoise(x, 'NoStack', true)", "'NoStack' chooses files or messages"),
+        ("usdenoise(x, 'Help', true)", "'Help' chooses files or messages"),
     ],
 )  # fmt: skip
 def test_a_failure_is_an_error_with_its_sentence(call: str, says: str, tmp_path: Path) -> None:
@@ -165,6 +175,64 @@ def test_a_failure_is_an_error_with_its_sentence(call: str, says: str, tmp_path:
     assert says in printed
     assert "usdenoise:" not in printed
     assert "Traceback" not in printed
+
+
+def test_every_character_of_a_value_arrives(tmp_path: Path) -> None:
+    values = [f"{HARD} ; touch made ; $(touch made)\n\t\x7f", "gray\\"]
+    for number, value in enumerate(values):
+        (tmp_path / f"{number}.txt").write_bytes(value.encode())
+    printed = octave(
+        tmp_path,
+        f"""
+        x = randn(6, 5, 40);
+        for number = 0:{len(values) - 1}
+          value = fileread(sprintf('%d.txt', number));
+          try, usdenoise(x, 'Dataset', value); catch problem, disp(problem.message); end
+        end
+        """,
+    )
+    shown = [values[0].replace("\n\t\x7f", r"\n\t\x7f"), values[1]]
+    assert [line.split("' in ")[0] for line in printed.splitlines()] == [
+        f"there is no dataset '{value}" for value in shown
+    ]
+    assert not (tmp_path / "made").exists()
+
+
+def test_every_character_of_a_path_arrives(tmp_path: Path) -> None:
+    program = tmp_path / HARD / "usdenoise"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m usdenoise \"$@\"\n")
+    program.chmod(0o755)
+    (tmp_path / "command.txt").write_bytes(str(program).encode())
+    (tmp_path / f"{HARD}.toml").write_text("rank = 7\nlow-cutoff = 1\nsampling = 0.75\n")
+    (tmp_path / "config.txt").write_bytes(f"{HARD}.toml".encode())
+    printed = octave(
+        tmp_path,
+        """
+        [iq, power, report] = usdenoise(randn(6, 5, 40), 'Command', fileread('command.txt'), 'Rank', 5, 'Rank', 4, ...
+                                        'Config', fileread('config.txt'), 'KeepFactors', false);
+        printf('%d %d %g', report.rank, report.low_cutoff, report.sampling);
+        """,
+        temporary=f"temporary {HARD}",
+    )
+    # An option wins over the file.
+    assert printed == "4 1 0.75"
+
+
+def test_the_command_line_of_windows(tmp_path: Path) -> None:
+    # A system that says it is Windows, and a shell that repeats its line.
+    (tmp_path / "ispc.m").write_text("function is = ispc()\n  is = true;\nend\n")
+    (tmp_path / "system.m").write_text(
+        "function [status, said] = system(line)\n  status = 1;\n  said = ['usdenoise: ', line];\nend\n"
+    )
+    (tmp_path / "my & 100% of it.exe").touch()
+    call = r"usdenoise(ones(6, 5, 40), 'Command', 'my & 100% of it.exe', 'Config', 'C:\a\%b%\', 'Dataset', '%X% &')"
+    printed = octave(tmp_path, f"try, {call}; catch problem, disp(problem.message); end")
+    folder = printed.split(' -o "')[1].split('"')[0]
+    assert printed == (
+        rf'2>&1 "my & 100"^%" of it.exe" run "{folder}/stack.mat" -o "{folder}" -q --config "C:\a\\"^%"b"^%"\\" '
+        f'--config "{folder}/options.toml"\n'
+    )
 
 
 def test_the_help_has_an_example_that_runs(tmp_path: Path) -> None:

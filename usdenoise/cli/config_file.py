@@ -22,22 +22,23 @@ _SHARING = ("run", "batch")
 _ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}
 
 
-def _use_config(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Take the defaults of the options from the file of --config, or from one next to the scans."""
+def _use_config(ctx: click.Context, parameter: click.Parameter, named: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Take the defaults of the options from the files of --config, or from one next to the scans."""
     if ctx.resilient_parsing:
-        return None
-    is_named, path = path is not None, path or _config_beside(ctx)
-    if path is not None:
+        return ()
+    paths = named or _config_beside(ctx)
+    ctx.default_map = {}
+    for path in paths:
         texts = _read(path, ctx)
         found = {known: texts[key] for known in ctx.command.params for key in _keys(known) if key in texts}
         for known in found:
-            if not is_named and getattr(known, "asked_only", False):
+            if not named and getattr(known, "asked_only", False):
                 ctx.fail(
                     f"{path} sets {known.opts[0]}, which only a file that --config names may do; give --config {path} if "
                     "you trust it, or remove the line"
                 )
-        ctx.default_map = {str(known.name): _as_typed(known, value) for known, value in found.items()}
-    return path
+        ctx.default_map |= {str(known.name): _as_typed(known, value) for known, value in found.items()}
+    return paths
 
 
 config_option = flag_option(
@@ -45,12 +46,13 @@ config_option = flag_option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
+    multiple=True,
     is_eager=True,
     callback=_use_config,
     show_default="usdenoise.toml or [tool.usdenoise] next to the scans",
-    help="TOML file with options for a whole study; flags win over it.",
+    help="TOML file with options for a whole study; flags win over it. Of several, the last one wins.",
 )
-"""The file used is the value of the parameter `config`. The path of the scans has to be eager too."""
+"""The files used are the value of the parameter `config`. The path of the scans has to be eager too."""
 
 
 def flags_first(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def flags_first(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _config_beside(ctx: click.Context) -> Path | None:
+def _config_beside(ctx: click.Context) -> tuple[Path, ...]:
     """Return the usdenoise.toml of the folder of the first path, else its pyproject.toml if that has our table."""
     paths = next(
         ctx.params[str(known.name)] for known in ctx.command.params if isinstance(known, click.Argument)
@@ -78,8 +80,9 @@ def _config_beside(ctx: click.Context) -> Path | None:
     folder = first if os.path.isdir(first) else first.parent
     own, project = folder / FILE_NAME, folder / PROJECT_NAME
     if os.path.isfile(own):
-        return own
-    return project if os.path.isfile(project) and _table(_parse(project, ctx)) is not None else None
+        return (own,)
+    is_ours = os.path.isfile(project) and _table(_parse(project, ctx)) is not None
+    return (project,) if is_ours else ()
 
 
 def _read(path: Path, ctx: click.Context) -> dict[str, Any]:

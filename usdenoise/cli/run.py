@@ -87,7 +87,7 @@ def command(
     acquisition: Path,
     output: Path | None,
     bids: str | None,
-    config: Path | None,
+    config: tuple[Path, ...],
     overwrite: bool,
     console: Console,
     **values: Any,
@@ -98,8 +98,8 @@ def command(
     its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
-    if config is not None:
-        console.say(f"note: options are taken from {config}")
+    for path in config:
+        console.say(f"note: options are taken from {path}")
     arguments = shared.job_arguments(flags_first(values))
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.cautions import cautions
