@@ -268,6 +268,17 @@ def test_changed_options_redo(change: dict[str, Any], reason: str, mine: tuple[P
     assert plan["scan3.h5"] == ("run", "new")
 
 
+def test_pages_and_pictures_that_are_not_wanted_any_more_go(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    assert "scan2_report.html" in (out / "index.html").read_text()
+    fewer = usdenoise.Output(products=("power",), html=False)
+    usdenoise.run_batch(scans / "scan2.h5", out, arguments={**ARGUMENTS, "output": fewer})
+    assert not {"scan2_report.html", "scan2_blood_power.png", "scan2_blood_power.tif"} & {
+        *os.listdir(out / "scan2")
+    }
+    assert "scan2_report.html" not in (out / "index.html").read_text()
+
+
 def test_threads_and_how_it_is_read_count_as_they_should(mine: tuple[Path, Path]) -> None:
     options = DenoiseOptions(**{**vars(ARGUMENTS["options"]), "threads": 7})
     assert decisions(*mine, arguments={"options": options})["scan2.h5"] == ("skip", "whole")

@@ -139,3 +139,19 @@ def test_an_existing_comparison_is_refused(phantom_file, tmp_path):
     assert result.exit_code == 1
     assert "comparison.json exists; give --overwrite" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]
+
+
+def test_a_picture_of_an_earlier_comparison_goes(tmp_path):
+    scan, out = (
+        write_stack(tmp_path / "x.h5", np.random.default_rng(0).standard_normal((40, 8, 6))),
+        tmp_path / "out",
+    )
+    common = ("compare", scan, "-o", out, "--low-cutoff", "2", "--rank", "6")
+    assert cli(*common, "-m", "eta-decay").exit_code == 0
+    assert (out / "convergence.png").exists()
+    (out / "mine.png").touch()
+    assert cli(*common, "-m", "svd", "--overwrite").exit_code == 0
+    assert sorted(path.name for path in out.iterdir()) == [*FILES[:3], "mine.png"]
+    report = json.loads((out / "comparison.json").read_text())
+    assert set(report["output"]) == set(FILES[:3])
+    assert report["output_bytes"] == {name: (out / name).stat().st_size for name in (FILES[0], FILES[2])}

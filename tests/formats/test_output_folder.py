@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import re
 import signal
@@ -20,10 +21,12 @@ import zarr
 
 from tests.stacks import low_rank
 from usdenoise.errors import OutputError
+from usdenoise.formats.file_state import files_of_report, recorded_files, size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = DenoiseOptions(rank=3, iterations=2, low_cutoff=1)
@@ -290,3 +293,80 @@ def test_a_link_to_nothing_and_a_file_for_a_group_are_results_that_exist(scan: P
     run(scan, overwrite=True)
     assert sorted(os.listdir(scan.parent / "out")) == RESULTS
     assert zarr.open_group(scan.parent / "out/x_denoised.zarr", mode="r")["iq"].shape == (20, 1, 12, 10)
+
+
+# ---------------------------------------------------------------- what the new results do not replace
+
+FEWER = Output(products=("power",), html=False)
+LEFT = [
+    "x_denoised.zarr",
+    "x_frames.json",
+    "x_frames.tsv",
+    "x_power_doppler.png",
+    "x_power_doppler.tif",
+    "x_report.json",
+]
+
+
+def test_files_that_are_not_written_again_go(scan: Path) -> None:
+    out = scan.parent / "out"
+    run(scan)
+    run(scan, overwrite=True, output=FEWER)
+    assert sorted(os.listdir(out)) == LEFT
+    run(scan, overwrite=True, output=Output(window=10, html=False))
+    assert sorted(os.listdir(out)) == [
+        "x_blood_power.png", "x_blood_power.tif", "x_power_doppler.png", "x_power_doppler.tif", "x_report.json",
+        "x_sequence.zarr",
+    ]  # fmt: skip
+    # In a folder that was moved meanwhile as well.
+    out.rename(scan.parent / "moved")
+    job.run(scan, scan.parent / "moved", options=OPTIONS, overwrite=True, output=FEWER)
+    assert sorted(os.listdir(scan.parent / "moved")) == LEFT
+
+
+def test_what_the_report_does_not_name_or_the_user_changed_stays(scan: Path) -> None:
+    out = scan.parent / "out"
+    run(scan)
+    (out / "x_velocity.png").write_text("of another program")
+    (out / "x_blood_power.png").write_text("drawn over")
+    # Another image of the same size, as Fiji saves it.
+    (out / "x_blood_power.tif").write_bytes(bytes((out / "x_blood_power.tif").stat().st_size))
+    os.replace(out / "x_report.html", scan.parent / "page.html")
+    (out / "x_report.html").symlink_to(scan.parent / "page.html")
+    (out / "x_denoised.zarr/notes").write_text("mine")
+    run(scan, overwrite=True, output=Output(window=10, html=False, products=("power",)))
+    stays = {"x_velocity.png", "x_blood_power.png", "x_blood_power.tif", "x_report.html", "x_denoised.zarr"}
+    assert stays <= set(os.listdir(out))
+    assert (out / "x_blood_power.png").read_text() == "drawn over"
+    assert not any((out / "x_blood_power.tif").read_bytes())
+    assert "x_frames.tsv" not in os.listdir(out)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"output": {"a": 3}, "output_bytes": {"a": 3}}', '{"output_bytes": {"a": 1}}']
+)
+def test_a_report_that_cannot_be_read_names_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x_report.json").write_text(text)
+    assert files_of_report(tmp_path / "x_report.json") == []
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.jobs.run_job import run
+from tests.formats.test_output_folder import FEWER, OPTIONS
+OutputFolder._put_away = lambda self, place: os.kill(os.getpid(), signal.SIGKILL)
+run(sys.argv[1], sys.argv[2], options=OPTIONS, overwrite=True, output=FEWER)
+"""
+
+
+def test_a_process_that_is_killed_before_old_files_go_leaves_whole_results(tmp_path: Path) -> None:
+    scan, out = tmp_path / "x.npy", tmp_path / "out"
+    np.save(scan, low_rank((20, 12, 10)))
+    job.run(scan, out, options=OPTIONS)
+    killed = subprocess.run([sys.executable, "-c", KILLED, scan, out], cwd=ROOT, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    report = json.loads((out / "x_report.json").read_text())
+    assert set(report["output"]) >= {"denoised", "power_doppler_png"}
+    assert "report_html" not in report["output"]
+    assert all(size_on_disk(place) == size for place, size in recorded_files(report, out).items())

@@ -11,7 +11,14 @@ from typing import Any
 from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.batch.table import Failure, Row, Status, outcome, scan_row
 from usdenoise.errors import InputError
-from usdenoise.formats.file_state import STATE, file_state, is_same_state, sha256, size_on_disk
+from usdenoise.formats.file_state import (
+    STATE,
+    file_state,
+    is_same_state,
+    recorded_files,
+    sha256,
+    size_on_disk,
+)
 from usdenoise.system.provenance import software
 
 LASTING = (Failure.INPUT, Failure.OPTIONS, Failure.DIVERGED)
@@ -116,9 +123,8 @@ def _same_input_failed(scan: Scan, earlier: Row) -> bool:
 
 def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
     """Return why the results of a report are not those asked for now, or None where they are."""
-    for key, name in report["output"].items():
-        place = scan.folder / Path(name).name
-        if key != "report" and size_on_disk(place) != report["output_bytes"][key]:
+    for place, size in recorded_files(report, scan.folder).items():
+        if size_on_disk(place) != size:
             return f"{place.name} is not whole"
     before, now = report["software"]["usdenoise"], software()["usdenoise"]
     if before != now:

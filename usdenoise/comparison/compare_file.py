@@ -13,6 +13,7 @@ from usdenoise.comparison.comparison_rows import Picture
 from usdenoise.comparison.regions import region
 from usdenoise.comparison.work import Settings
 from usdenoise.errors import check_path
+from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
@@ -24,7 +25,8 @@ from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
-FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
+FILES = ("comparison.csv", "comparison.png", "convergence.png", "comparison.json")
+"""The files; the last is the record of the others."""
 
 MOST_COLUMNS = 5
 """Most images in a line of the montage when every method has one image."""
@@ -121,6 +123,7 @@ def compare_file(
             "comparison.png": _montage(outcome, acquisition, path.stem, display),
             "convergence.png": _convergence(outcome, len(sampling) > 1),
         }
+        written = [name for name in FILES if pictures.get(name, b"") is not None]
         report = {
             "rows": [
                 {**row, "curve": [list(point) for point in curve]}
@@ -131,18 +134,19 @@ def compare_file(
             "settings": asdict(settings),
             "regions": regions,
             "input": input_entry,
-            "output": {name: str(folder / name) for name in FILES if pictures.get(name, b"") is not None},
+            "output": {name: str(folder / name) for name in written},
             "software": dict(software()),
             "command": command,
         }
         places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows))
-        places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         for name, picture in pictures.items():
             if picture is None:
                 outputs.release(name)
             else:
                 places[name].write_bytes(picture)
-        outputs.commit()
+        report["output_bytes"] = {name: size_on_disk(places[name]) for name in written[:-1]}
+        places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
+        outputs.commit(files_of_report(outputs.finals[-1]))
     return report
 
 

@@ -1,6 +1,7 @@
 """The state of the files of an input on disk: their sizes, modification times and digests."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,32 @@ def size_on_disk(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def recorded_files(report: Mapping[str, Any], folder: Path) -> dict[Path, int]:
+    """Return the files of a report but the report itself, in the folder where they are now, with their bytes."""
+    return {folder / Path(report["output"][key]).name: size for key, size in report["output_bytes"].items()}
+
+
+def files_of_report(report: Path) -> list[Path]:
+    """Return the files that a report names and that are as its command left them; none if it cannot be read.
+
+    They are in its folder, have the size that it says, and are not newer than the report, which was written last.
+    """
+    try:
+        newest = report.stat().st_mtime_ns
+        files = recorded_files(json.loads(report.read_bytes()), report.parent)
+        return [
+            place for place, size in files.items() if size_on_disk(place) == size and _is_older(place, newest)
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _is_older(place: Path, newest: int) -> bool:
+    """Check that a file, or all in a folder, is not newer, and that nobody put a link in its place."""
+    parts = [place, *place.rglob("*")]
+    return not place.is_symlink() and all(part.lstat().st_mtime_ns <= newest for part in parts)
 
 
 def file_state(path: Path, others: Sequence[str] = ()) -> dict[str, Any] | None:

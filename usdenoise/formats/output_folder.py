@@ -2,13 +2,14 @@
 
 import os
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import OutputError, check_path
-from usdenoise.formats.partial_files import PartialFiles, remove, remove_leftovers
+from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
 from usdenoise.formats.zarr.zarr_writing import is_our_group
 from usdenoise.system.signals import uninterrupted
 
@@ -107,8 +108,14 @@ class OutputFolder:
         """Final paths of the reserved files, in the order of their reservation."""
         return list(self._waiting)
 
-    def commit(self) -> None:
-        """Rename all reserved files to their final names.
+    def commit(self, earlier: Iterable[Path] = ()) -> None:
+        """Rename all reserved files to their final names, and remove what is left of the results that they replace.
+
+        Parameters
+        ----------
+        earlier : iterable of Path
+            Files of the earlier results, from :func:`usdenoise.formats.file_state.files_of_report`; by default none. Those
+            that are not replaced go last: a process that is killed leaves whole results.
 
         Raises
         ------
@@ -121,17 +128,18 @@ class OutputFolder:
             if len(self._waiting) > 1:
                 self.finals[-1].unlink(missing_ok=True)
             for final, waiting in self._waiting.items():
-                if final.is_dir() or waiting.is_dir():
-                    # os.replace puts no folder in the place of a file, a link, or a folder that holds files.
-                    old = self._place(f"{final.name}.old")
-                    if os.path.lexists(final):
-                        os.replace(final, old)
-                    os.replace(waiting, final)
-                    with suppress(OSError):
-                        remove(old)
-                else:
-                    os.replace(waiting, final)
+                # os.replace puts no folder in the place of a file, a link, or a folder that holds files.
+                if os.path.lexists(final) and (final.is_dir() or waiting.is_dir()):
+                    self._put_away(final)
+                os.replace(waiting, final)
+            with suppress(OSError):
+                for place in set(earlier) - set(self._waiting):
+                    self._put_away(place)
             self._waiting = {}
+
+    def _put_away(self, final: Path) -> None:
+        """Give a file or a folder a temporary name, under which it is removed at the end."""
+        os.replace(final, self._place(f"{final.name}.old"))
 
     def _check_replaceable(self, final: Path) -> None:
         if not os.path.lexists(final):

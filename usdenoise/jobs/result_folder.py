@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from usdenoise.formats.file_state import size_on_disk
+from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.jobs.job import Job
 from usdenoise.system.provenance import to_json
@@ -79,4 +79,4 @@ class Results:
             key: size_on_disk(place) for key, place in self._places.items() if key != REPORT
         }
         self._places[REPORT].write_text(to_json(report, indent=2) + "\n")
-        self._folder.commit()
+        self._folder.commit(files_of_report(self._folder.finals[-1]))
