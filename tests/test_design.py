@@ -126,7 +126,7 @@ BUDGETS = {
     "completion": 870,
     "components": 480,
     "experiments": 1510,
-    "formats": 3755,
+    "formats": 3775,
     "frames": 490,
     "images": 200,
     "jobs": 1500,

@@ -1,5 +1,8 @@
 """A .mat result keeps what its input has: the other variables, the names and the form of the stack."""
 
+import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +10,12 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 
 from tests.formats.layouts import v73
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
+from usdenoise.errors import InputError
 from usdenoise.formats.matlab import matlab_carried, matlab_writing
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -105,6 +110,7 @@ def test_those_of_a_file_of_version_7_3_come_along(
             assert file["note"][:, 0].tobytes().decode("utf-16-le") == "übung"
             np.testing.assert_array_equal(file["weights"]["real"].T, np.arange(6.0).reshape(2, 3))
             assert "labels" not in file
+            assert notes_of(written)[0].startswith("Probe/callback, f, labels of the input")
     assert load(written).frame_rate_hz == 500.0
 
 
@@ -120,6 +126,7 @@ def test_what_is_too_large_or_an_old_result_stays_behind(
         assert "raw" not in after
         assert "axial_velocity" not in after
         assert after["small"].size == 7
+        assert [note.split()[0] for note in notes_of(tmp_path / "out/x_denoised.mat")] == ["raw"]
         assert "old" not in str(after["usdenoise_provenance"])
 
 
@@ -139,6 +146,7 @@ def test_functions_of_matlab_stay_behind_alone(tmp_path: Path, monkeypatch: pyte
     assert after["UF"].dtype.names == ("rate",)
     assert after["UF"]["rate"][0, 0].item() == 500.0
     assert not {"f", "several", "__function_workspace__"} & set(after)
+    assert notes_of(tmp_path / "out/x_denoised.mat")[0].startswith("UF/callback, f, several of the input")
 
 
 def test_a_damaged_variable_stays_behind_alone(tmp_path: Path) -> None:
@@ -183,3 +191,100 @@ def test_a_struct_keeps_its_other_fields(tmp_path: Path) -> None:
     after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
     assert after["gain"][0, 0].item() == 3.0
     assert after["IQ"][0, 0].shape == (10, 9, 1, 1, 30)
+
+
+def notes_of(written: Path) -> list[str]:
+    notes: list[str] = json.loads((written.parent / "x_report.json").read_text())["notes"]
+    return notes
+
+
+def test_structs_without_fields_come_along(tmp_path: Path) -> None:
+    cell = np.empty((1, 2), object)
+    cell[0, 0], cell[0, 1] = {}, np.zeros((0, 0))
+    several = np.zeros((1, 2), [("inner", object)])
+    several["inner"] = cell
+    others = {"s": {}, "UF": {"FrameRateUF": 500.0, "Tx": {}}, "cell": cell, "several": several}
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **others})
+    before = scipy.io.loadmat(tmp_path / "x.mat")
+    written = run(tmp_path / "x.mat")
+    after = scipy.io.loadmat(written)
+    # scipy reads a struct without fields as an array of one None.
+    for value in (after["s"], after["UF"]["Tx"][0, 0], after["cell"][0, 0], after["several"]["inner"][0, 0]):
+        assert value.tolist() == [[None]]
+    assert after["several"]["inner"][0, 1].shape == after["cell"][0, 1].shape == (0, 0)
+    assert after["several"].dtype == before["several"].dtype
+    assert notes_of(written) == []
+
+
+def sparse_of_octave(name: bytes = b"flags") -> bytes:
+    """The unit matrix as Octave saves its sparse truth values: of the class of uint8, with the elements of a sparse one."""
+
+    def element(kind: int, data: bytes) -> bytes:
+        return struct.pack("<II", kind, len(data)) + data.ljust(-(-len(data) // 8) * 8, b"\0")
+
+    parts = [
+        element(6, struct.pack("<II", 9 | 2 << 8, 0)),
+        element(5, struct.pack("<ii", 2, 2)),
+        element(1, name),
+        *(element(5, np.array(numbers, "<i4").tobytes()) for numbers in ([0, 1], [0, 1, 2])),
+        element(2, b"\1\1"),
+    ]
+    return element(14, b"".join(parts))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_variable_that_scipy_cannot_read_stays_behind_and_is_named(compress: bool, tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "frame_rate_hz": 500.0}, do_compression=compress)
+    with (tmp_path / "x.mat").open("ab") as file:
+        packed = zlib.compress(sparse_of_octave())
+        file.write(struct.pack("<II", 15, len(packed)) + packed if compress else sparse_of_octave())
+    written = run(tmp_path / "x.mat")
+    after = scipy.io.loadmat(written)
+    assert "flags" not in after
+    assert after["frame_rate_hz"].item() == 500.0
+    (note,) = notes_of(written)
+    assert note.startswith("flags of the input did not come along into the result: too large, damaged, or")
+
+
+def test_a_damaged_scale_is_not_passed_over(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT})
+    with (tmp_path / "x.mat").open("ab") as file:
+        file.write(sparse_of_octave(b"axes"))
+    with pytest.raises(InputError, match=r"x\.mat is truncated or corrupt"):
+        load(tmp_path / "x.mat")
+
+
+def test_sparse_matrices_of_version_7_3_come_along(tmp_path: Path) -> None:
+    sparse = scipy.sparse.csc_matrix(np.array([[0, 2, 0], [0, 0, 5]]))
+
+    def fill(file: h5py.File) -> None:
+        for name, kind, values in (
+            ("weights", "double", [2.0, 5.0]),
+            ("sparse_flags", "logical", np.ones(2, np.uint8)),
+            ("wrong", "double", [1.0]),
+        ):
+            group = file.create_group(name)
+            group.attrs["MATLAB_class"], group.attrs["MATLAB_sparse"] = np.bytes_(kind), np.uint64(2)
+            group["data"], group["ir"], group["jc"] = values, sparse.indices, sparse.indptr
+        empty = file.create_group("empty")
+        empty.attrs["MATLAB_class"], empty.attrs["MATLAB_sparse"] = np.bytes_("double"), np.uint64(2)
+        empty["jc"] = np.zeros(4, np.uint64)
+
+    written = run(v73(fill, IQ=ZXT)(tmp_path))
+    after = scipy.io.loadmat(written)
+    assert after["weights"].toarray().tolist() == [[0, 2, 0], [0, 0, 5]]
+    assert [kind for name, _, kind in scipy.io.whosmat(written) if name == "sparse_flags"] == ["logical"]
+    assert after["sparse_flags"].toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert after["empty"].shape == (2, 3)
+    assert notes_of(written)[0].startswith("wrong of the input")
+
+
+def test_structs_within_one_another_are_no_damage(tmp_path: Path) -> None:
+    inner: dict[str, Any] = {"gain": 3.0}
+    for _ in range(12):
+        inner = {"s": inner}
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **inner})
+    value = scipy.io.loadmat(run(tmp_path / "x.mat"))
+    for _ in range(12):
+        value = value["s"][0, 0]
+    assert value["gain"][0, 0].item() == 3.0

@@ -8,14 +8,16 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import zarr
 
 from tests.formats.layouts import LAYOUTS, confusius, v73
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
 from tests.stacks import write_stack
-from usdenoise import denoise, expand, load
+from usdenoise import denoise, expand, load, save
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
+from usdenoise.formats.loading import describe
 from usdenoise.formats.matlab import matlab_writing
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.results import write_result
@@ -269,3 +271,48 @@ def test_the_file_of_a_result_is_the_same_each_time(tmp_path: Path) -> None:
     for name in "ab":
         write_result(tmp_path / f"{name}.h5", ".h5", ResultFile(stack, {}, "{}"))
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def as_mat(folder: Path, name: str) -> Path:
+    scipy.io.savemat(folder / "x.mat", {name: IQ.transpose(1, 2, 0)})
+    return folder / "x.mat"
+
+
+def as_hdf5(folder: Path, name: str) -> Path:
+    return write_stack(folder / "x.h5", IQ.transpose(1, 2, 0), name, axes="zxt")
+
+
+def as_group(folder: Path, name: str) -> Path:
+    root = zarr.open_group(folder / "x.zarr", mode="w")
+    root.create_array(name, data=IQ.transpose(1, 2, 0)).attrs["axes"] = "zxt"
+    return folder / "x.zarr"
+
+
+@pytest.mark.parametrize("make", [as_mat, as_hdf5, as_group])
+@pytest.mark.parametrize(
+    "name", ["power_doppler", "blood_power", "singular_values", "factors", "unobserved", "axes", "time"]
+)
+def test_a_stack_with_a_name_of_the_results_is_kept(name: str, make: Any, tmp_path: Path) -> None:
+    report = job.run(
+        make(tmp_path, name),
+        tmp_path / "out",
+        options=OPTIONS,
+        reading={"dataset": name},
+        output=Output(keep_factors=True),
+    )
+    written = Path(report["output"]["denoised"])
+    plain = job.run(as_hdf5(tmp_path, "iq"), tmp_path / "plain", options=OPTIONS)["output"]["denoised"]
+    is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)
+    stack = load(written, dataset=None if is_taken else name)
+    assert stack.name == ("filtered_stack" if is_taken else name)
+    np.testing.assert_array_equal(stack.iq, load(plain).iq)
+    assert [note.split("'")[1] for note in report["notes"]] == ([name] if is_taken else [])
+    for image in ("power_doppler", "blood_power"):
+        if image != name:
+            assert describe(written, dataset=image).problem is not None
+
+
+def test_a_stack_keeps_its_values_where_matlab_does_not_allow_its_name(tmp_path: Path) -> None:
+    result = denoise(Acquisition(IQ, "tzx", name="_" + 70 * "1"), options=OPTIONS)
+    written = scipy.io.loadmat(save(result, tmp_path / "x.mat"))
+    np.testing.assert_array_equal(written["x_" + 61 * "1"], result.acquisition.iq)

@@ -21,6 +21,7 @@ FRAMES = report()["frames"]
         ({"fit": "not-fitted", "estimate": "poor fit"}, ["poor fit"]),
         ({"cutoff": {**report()["cutoff"], "certainty": "unsure"}},
          ["the low cutoff 2 is unsure; look at the picture, or set --low-cutoff"]),
+        ({"notes": ["s of the input did not come along"]}, ["s of the input did not come along"]),
     ],
 )  # fmt: skip
 def test_each_doubt_has_a_sentence(fields: dict[str, Any], sentences: list[str]) -> None:

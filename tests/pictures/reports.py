@@ -38,7 +38,7 @@ def report(**fields: Any) -> dict[str, Any]:
             "path": "scans/x.h5", "sha256": "ab" * 32, "dataset": "iq", "shape": [40, 12, 10], "axes": "tzx",
             "dtype": "complex64", "frame_rate_hz": 500.0, "spacing_mm": {"z": 0.1, "x": 0.1}, "assumptions": [],
         },
-        "output": {"denoised": "out/x_denoised.h5", "report": "out/x_report.json"},
+        "output": {"denoised": "out/x_denoised.h5", "report": "out/x_report.json"}, "notes": [],
         "software": {"usdenoise": "9.8.7", "numpy": "2.2"},
         "command": ["usdenoise", "run", "scans/my scan.h5"],
         "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]}},
@@ -50,7 +50,7 @@ def hostile_page(png: bytes) -> str:
     """The page of a scan with EVIL wherever a file or a user has a say."""
     source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
     fields = {
-        "input": source, "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
+        "input": source, "notes": [EVIL], "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
         "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
         "cutoff": {**report()["cutoff"], "reason": EVIL},
         "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],

@@ -1,6 +1,8 @@
 """Result files: a filtered stack as its input stored it, with images, factors and provenance."""
 
 import os
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,12 @@ from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.system.signals import uninterrupted
 
+FREE_NAME = "filtered_stack"
+"""Name of the stack in a result that has something else of its own name, such as `power_doppler`."""
+
+_MOST_NAMED = 8
+"""Most variables that a note names."""
+
 
 def output_suffix(path: Path) -> str:
     """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
@@ -26,7 +34,7 @@ def output_suffix(path: Path) -> str:
     return ".mat" if suffix == ".mat" else ".h5"
 
 
-def write_result(path: Path, suffix: str, content: ResultFile) -> None:
+def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     """Write a result file.
 
     Parameters
@@ -37,25 +45,53 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> None:
         Format of the file, from :func:`output_suffix`: ".h5", ".mat" or ".zarr".
     content : ResultFile
         What the file holds.
+
+    Returns
+    -------
+    list of str
+        Sentences on what is called otherwise than in the input, or did not come along from it.
     """
     # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
     with uninterrupted():
-        _write(path, suffix, content)
+        return _write(path, suffix, content)
 
 
-def _write(path: Path, suffix: str, content: ResultFile) -> None:
+def _write(path: Path, suffix: str, content: ResultFile) -> list[str]:
+    own = {*content.arrays} if suffix != ".mat" else {*_matlab_variables(replace(content, with_stack=False))}
+    content, notes = _with_free_name(content, own)
     if suffix == ".zarr":
         from usdenoise.formats.zarr.zarr_writing import write_zarr
 
         write_zarr(path, content)
     elif suffix == ".mat":
         variables = _matlab_variables(content)
+        lost: list[str] = []
         if content.source is not None and content.source.suffix.lower() == ".mat":
             form = content.stack.form
-            variables |= carried_variables(content.source, {*variables, content.stack.name, *form.parts})
-        write_matlab(path, variables, compress=content.compression != "none")
+            taken = {*variables, content.stack.name, *form.parts}
+            carried, lost = carried_variables(content.source, taken)
+            variables |= carried
+        lost += write_matlab(path, variables, compress=content.compression != "none")
+        if lost:
+            notes.append(
+                f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input did not come "
+                "along into the result: too large, damaged, or of a kind that cannot be written"
+            )
     else:
         _write_hdf5(path, content)
+    return notes
+
+
+def _with_free_name(content: ResultFile, own: Collection[str]) -> tuple[ResultFile, list[str]]:
+    """Return the content with another name for its stack, and a note, if the result has something else of its name."""
+    name = content.stack.name
+    if not content.with_stack or not any(
+        f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in own
+    ):
+        return content, []
+    stack = replace(content.stack, name=FREE_NAME, form=replace(content.stack.form, parts=()))
+    note = f"the result has something else of the name '{name}', so the filtered stack in it is called '{FREE_NAME}'"
+    return replace(content, stack=stack), [note]
 
 
 def _matlab_variables(content: ResultFile) -> dict[str, Any]:

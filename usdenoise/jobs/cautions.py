@@ -30,4 +30,4 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         sentences.append(
             f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
         )
-    return sentences
+    return [*sentences, *report["notes"]]

@@ -73,6 +73,7 @@ def report_of(
         "scratch_bytes": 0 if peak is None else series.stack.iq.nbytes,
         "input": dict(source),
         "output": results.names,
+        "notes": results.notes,
         "software": dict(software()),
         "command": job.command,
         "requested": requested(**job.asked),

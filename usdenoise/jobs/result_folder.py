@@ -30,6 +30,8 @@ class Results:
     ----------
     pictures : dict
         Encoded pictures by their keys, also those for the page alone.
+    notes : list of str
+        Sentences on what the main file has otherwise than the input, or has not.
 
     Raises
     ------
@@ -40,6 +42,7 @@ class Results:
     def __init__(self, job: Job, files: Mapping[str, str], folder: OutputFolder) -> None:
         self.job = job
         self.pictures: dict[str, bytes] = {}
+        self.notes: list[str] = []
         self._folder = folder
         endings = {**files, **({PAGE: "report.html"} if job.output.html else {}), REPORT: "report.json"}
         self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}

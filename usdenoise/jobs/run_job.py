@@ -158,7 +158,7 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
             parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
             provenance = to_json(record(job.command, parameters, input_record))
-            write_result(results.place(main), suffix, main_content(series, job, provenance))
+            results.notes = write_result(results.place(main), suffix, main_content(series, job, provenance))
             for picture in drawn:
                 picture.result()
         report = report_of(series, results, input_record, clock, peak)

@@ -1,5 +1,6 @@
 """The other variables of a MATLAB file, which come along into the result: structs such as UF and PData, and arrays."""
 
+import io
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import partial
@@ -25,10 +26,10 @@ _PLAIN = (*_NUMERIC, "char", "struct", "cell", "sparse")
 _DEEPEST = 8
 
 
-def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
-    """Return the variables of a MATLAB file that a result does not have itself.
+def carried_variables(path: Path, taken: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the variables of a MATLAB file that a result does not have itself, and the names of those that are lost.
 
-    Variables that cannot be read, and those that do not fit into CARRIED_BYTES, are left out.
+    Lost are variables and fields that cannot be read or written, and those that do not fit into CARRIED_BYTES.
 
     Parameters
     ----------
@@ -39,11 +40,14 @@ def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
 
     Returns
     -------
-    dict
+    found : dict
         Name -> value: an array, text, an array of objects for a cell, or a record array for an array of structs. A
         struct is flattened to one name for each field, such as UF/FrameRateUF.
+    lost : list of str
+        Names of what is in the file, and not among them.
     """
     found: dict[str, Any] = {}
+    lost: list[str] = []
     left = CARRIED_BYTES
     variables = _variables_of_v73(path) if is_hdf5(path) else _variables_of_v5(path)
     structs = {name.split("/")[0] for name in taken if "/" in name}
@@ -51,21 +55,30 @@ def carried_variables(path: Path, taken: Collection[str]) -> dict[str, Any]:
         for name, n_bytes, read in variables:
             # MATLAB's own variables begin with an underscore, which no variable of a user can.
             old = (name + "/").startswith((*RESULTS_AND_TRUTH, "usdenoise", "_"))
-            own = old or name in taken
-            if own or n_bytes > left:
+            if old or name in taken:
+                continue
+            if n_bytes > left:
+                lost.append(name)
                 continue
             # scipy and h5py raise errors of many types on a damaged variable.
-            with suppress(Exception):
-                flat = dict(_flattened(name, read(), 0))
-                left -= n_bytes
+            try:
+                flat = list(_flattened(name, read(), 0))
+            except Exception:
+                lost.append(name)
+                continue
+            left -= n_bytes
+            for key, value in flat:
                 # Of the struct that holds the stack, the other fields come along.
-                found |= {
-                    key: value for key, value in flat.items() if name not in structs or not _is_in(key, taken)
-                }
+                if name in structs and _is_in(key, taken):
+                    continue
+                try:
+                    found[key] = _writable(value)
+                except Exception:
+                    lost.append(key)
     except Exception:
         # The stack has been read; what cannot be read here was not needed for it.
-        return found
-    return found
+        return found, lost
+    return found, lost
 
 
 def _is_in(key: str, taken: Collection[str]) -> bool:
@@ -77,26 +90,47 @@ def _flattened(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     if is_struct and type(value) is np.ndarray and depth < _DEEPEST:
         record = value.reshape(-1)[0]
         value = {member: record[member] for member in value.dtype.names}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         for member, inner in value.items():
             yield from _flattened(f"{name}/{member}", inner, depth + 1)
     elif isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.size <= 1:
         yield name, str(value.reshape(-1)[0]) if value.size else ""
-    elif _is_writable(value):
+    else:
         yield name, value
 
 
-def _is_writable(value: Any) -> bool:
-    """Return whether scipy writes a value: objects and functions of MATLAB it only reads."""
+def _writable(value: Any) -> Any:
+    """Return a value as scipy writes it. What scipy only reads, such as functions of MATLAB, raises an error of any type."""
+    from scipy.io import savemat
+
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fciub":
+        return value
+    made = _with_empty_structs(value)
+    savemat(io.BytesIO(), {"value": made}, long_field_names=True)
+    return made
+
+
+def _with_empty_structs(value: Any) -> Any:
+    """Return a value with structs without fields as scipy writes them, {}; it reads them as an array of one None."""
     from scipy.io.matlab import MatlabFunction, MatlabObject, MatlabOpaque
 
-    if isinstance(value, MatlabFunction | MatlabObject | MatlabOpaque):
-        return False
-    if isinstance(value, np.ndarray) and value.dtype.names:
-        return all(_is_writable(value[member]) for member in value.dtype.names)
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return all(_is_writable(inner) for inner in value.reshape(-1))
-    return True
+    if isinstance(value, MatlabFunction | MatlabObject | MatlabOpaque | Exception):
+        raise ValueError("an object or a function of MATLAB, or a field that could not be read")
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.names:
+        made = value.copy()
+        for member in value.dtype.names:
+            made[member] = _with_empty_structs(value[member])
+        return made
+    if value.dtype != object:
+        return value
+    if value.size == 1 and value.item() is None:
+        return {}
+    made = np.empty(value.shape, object)
+    for place in np.ndindex(value.shape):
+        made[place] = _with_empty_structs(value[place])
+    return made
 
 
 def _variables_of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -106,9 +140,8 @@ def _variables_of_v5(path: Path) -> Iterator[tuple[str, int, Any]]:
     tags, kinds = check_tags(path), whosmat(str(path))
     for place, (name, shape, kind) in enumerate(kinds):
         size = tags[place][1] if len(tags) == len(kinds) else 16 * int(np.prod(shape, dtype=object))
-        if kind in _PLAIN:
-            dtype = bool if kind == "logical" else None
-            yield name, size, partial(_loaded, path, name, dtype)
+        dtype = bool if kind == "logical" else None
+        yield name, size if kind in _PLAIN else CARRIED_BYTES + 1, partial(_loaded, path, name, dtype)
 
 
 def _loaded(path: Path, name: str, dtype: Any) -> Any:
@@ -125,7 +158,10 @@ def _variables_of_v73(path: Path) -> Iterator[tuple[str, int, Any]]:
         for item in items(file["/"]):
             name = item.name.strip("/")
             if not name.startswith("#"):
-                yield name, _bytes_of(item, 0), partial(_value, item, 0)
+                n_bytes = CARRIED_BYTES + 1
+                with suppress(Exception):
+                    n_bytes = _bytes_of(item, 0)
+                yield name, n_bytes, partial(_value, item, 0)
 
 
 def _bytes_of(item: Any, depth: int) -> int:
@@ -154,12 +190,17 @@ def _elements(item: h5py.Dataset) -> NDArray[np.object_]:
 
 def _value(item: Any, depth: int) -> Any:
     """Return a variable of version 7.3 in the types of scipy.io."""
+    if isinstance(item, h5py.Group) and "MATLAB_sparse" in item.attrs:
+        return _sparse(item)
     if isinstance(item, h5py.Group):
-        fields = {}
+        fields: dict[str, Any] = {}
         for inner in items(item):
             # A field that cannot be read stays behind alone.
-            with suppress(Exception):
-                fields[inner.name.rsplit("/", 1)[-1]] = _value(inner, depth + 1)
+            try:
+                value = _value(inner, depth + 1)
+            except Exception as error:
+                value = error
+            fields[inner.name.rsplit("/", 1)[-1]] = value
         return fields
     kind = bytes(item.attrs.get("MATLAB_class", b"")).decode("ascii", errors="replace")
     if "MATLAB_empty" in item.attrs:
@@ -171,9 +212,28 @@ def _value(item: Any, depth: int) -> Any:
         return cell
     if kind not in (*_NUMERIC, "char"):
         raise ValueError(f"a {kind} of MATLAB")
-    values = np.asarray(BoundedReader(item).whole()).transpose()
+    values = _numbers(item)
     if kind == "char":
         return values.reshape(-1, order="F").astype("<u2").tobytes().decode("utf-16-le", errors="replace")
+    return values.astype(bool) if kind == "logical" else values
+
+
+def _numbers(item: h5py.Dataset) -> NDArray[Any]:
+    values: NDArray[Any] = np.asarray(BoundedReader(item).whole()).transpose()
     if values.dtype.names == ("real", "imag"):
         return values["real"] + 1j * values["imag"].astype(np.result_type(values["imag"], np.complex64))
-    return values.astype(bool) if kind == "logical" else values
+    return values
+
+
+def _sparse(group: h5py.Group) -> Any:
+    """Return a sparse matrix, which version 7.3 has as a group of its values, their rows, and the start of each column."""
+    from scipy.sparse import csc_matrix
+
+    parts = {item.name.rsplit("/", 1)[-1]: _numbers(item) for item in items(group)}
+    values = parts.get("data", np.empty(0))
+    if bytes(group.attrs["MATLAB_class"]) == b"logical":
+        values = values.astype(bool)
+    shape = (int(group.attrs["MATLAB_sparse"]), len(parts["jc"]) - 1)
+    matrix = csc_matrix((values, parts.get("ir", np.empty(0, np.int64)), parts["jc"]), shape)
+    matrix.check_format(full_check=True)
+    return matrix

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, is_out_of_memory
 from usdenoise.formats.contents import (
     MATLAB_5,
     MAX_METADATA_ITEMS,
@@ -28,6 +28,7 @@ from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, b
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
+from usdenoise.stack.metadata import is_known
 from usdenoise.stack.stored_form import form_of
 
 _DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
@@ -166,7 +167,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
 def _nearby(path: Path) -> Found:
     """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
-    from scipy.io import loadmat, whosmat
+    from scipy.io import whosmat
 
     found: dict[str, tuple[Any, str]] = {}
     with guard(path, _DAMAGED):
@@ -176,14 +177,28 @@ def _nearby(path: Path) -> Found:
             if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
             and (kind not in ("cell", "struct") or name in STRUCTS)
         ]
-        values = (
-            loadmat(str(path), variable_names=small, squeeze_me=True, struct_as_record=True) if small else {}
-        )
-    for name in small:
-        value = values.get(name)
+        values = _small_values(path, small)
+    for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype.names:
             for member in value.dtype.names if value.size == 1 else ():
                 found[member] = (value[member][()], f"variable {name}.{member}")
         else:
             found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return found
+
+
+def _small_values(path: Path, names: list[str]) -> dict[str, Any]:
+    """Return the values of some variables, without those that scipy cannot read and that say nothing about the stack.
+
+    Octave's sparse truth values are such.
+    """
+    from scipy.io import loadmat
+
+    try:
+        loaded = loadmat(str(path), variable_names=names, squeeze_me=True) if names else {}
+        return {name: loaded.get(name) for name in names}
+    except Exception as error:
+        if is_out_of_memory(error) or (len(names) == 1 and (is_known(names[0]) or names[0] in STRUCTS)):
+            raise
+        half = len(names) // 2
+        return {**_small_values(path, names[:half]), **_small_values(path, names[half:])} if half else {}

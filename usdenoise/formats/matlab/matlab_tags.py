@@ -16,7 +16,7 @@ _MATRIX, _COMPRESSED = 14, 15
 _HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 16
 # Classes mxDOUBLE to mxUINT64. Such an array has 4 elements (flags, dimensions, name, real part), or 5 if it is
 # complex. Arrays of other classes may hold further matrices.
-_NUMBERS, _DEEPEST = range(6, 16), 8
+_NUMBERS, _DEEPEST = range(6, 16), 64
 _MOST_READS = 1 << 20
 """Most parts that are read of a compressed element: zeros could expand to many millions of elements of no bytes."""
 
@@ -167,8 +167,9 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
         else:
             stream.skip(rest)
         number += 1
-    # scipy reads an imaginary part whenever the flag says so, even if the file has none.
-    if kind_of_array in _NUMBERS and number != 4 + is_complex:
+    # scipy reads an imaginary part whenever the flag says so, even if the file has none. More elements than it reads do
+    # no harm: Octave writes those of a sparse matrix for sparse truth values.
+    if kind_of_array in _NUMBERS and number < 4 + is_complex:
         raise DamagedTagError(f"an array of {number} elements")
     stream.skip(max(left, 0))
     return is_complex

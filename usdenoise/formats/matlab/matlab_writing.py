@@ -17,20 +17,29 @@ V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
 
 
-def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
+_LONGEST_NAME = 63
+"""Most characters of a name in MATLAB."""
+
+
+def write_matlab(path: Path, variables: Mapping[str, Any], compress: bool = False) -> list[str]:
     """Write a file that MATLAB's load opens: version 5 if every variable fits into it, otherwise 7.3.
 
     A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
-    underscore. Cells, sparse arrays and arrays of structs are left out of a file of version 7.3.
+    underscore. Cells, sparse arrays, empty arrays and arrays of structs are left out of a file of version 7.3.
 
     Parameters
     ----------
     path : Path
         The file to write.
     variables : mapping
-        Name -> array or text.
+        Name -> array, text, or another value that scipy writes.
     compress : bool, default False
         Whether the variables are compressed.
+
+    Returns
+    -------
+    list of str
+        Names of the variables that are left out.
     """
     named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
     sizes: dict[str, int] = {}
@@ -40,8 +49,9 @@ def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compre
             2 * len(value) if isinstance(value, str) else getattr(value, "nbytes", 0)
         )
     if max(sizes.values()) > V5_LIMIT_BYTES:
-        write_v73(path, {name: value for name, value in named.items() if _is_plain(value)}, compress)
-        return
+        plain = {name: value for name, value in named.items() if _is_plain(value)}
+        write_v73(path, plain, compress)
+        return [name for name in named if name not in plain]
     from scipy.io import savemat
 
     nested: dict[str, Any] = {}
@@ -55,6 +65,7 @@ def write_matlab(path: Path, variables: Mapping[str, NDArray[Any] | str], compre
     savemat(
         str(path), nested, appendmat=False, oned_as="column", do_compression=compress, long_field_names=True
     )
+    return []
 
 
 def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
@@ -121,4 +132,5 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"\W", "_", name, flags=re.ASCII)
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return (plain if plain[:1].isalpha() else f"x{plain}")[:_LONGEST_NAME]
