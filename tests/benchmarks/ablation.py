@@ -10,12 +10,13 @@ determine the components that are removed. That the last stage is the default ru
 before anything is compared.
 """
 
+import itertools
 from contextlib import contextmanager
 
 import numpy as np
 
-from tests.benchmarks.quality import terms
-from tests.benchmarks.shared import command_line, oracle, seeds_of
+from tests.benchmarks.quality import mixed, terms
+from tests.benchmarks.shared import command_line, oracle, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.components import sample_fit
 from usdenoise.errors import OptionError
@@ -58,41 +59,39 @@ def run(stack, truth, cutoff, sampling, stage, refit):
         except OptionError:
             return None
     ratio = result.fit_quality.held_out_ratio
-    done = 0 if result.solution is None else result.solution.iterations
-    return np.nan if ratio is None else ratio, correlation(result.power_doppler.astype(float), truth), done
+    return {
+        "held-out ratio": np.nan if ratio is None else ratio,
+        "correlation": correlation(result.power_doppler.astype(float), truth),
+        "iterations": 0 if result.solution is None else result.solution.iterations,
+    }
+
+
+def stages(stack, truth, cutoff, best, sampling, refit):
+    """Figures of each stage, or of none where the sample does not determine the components that are removed."""
+    found = {stage: run(stack, truth, cutoff, sampling, stage, refit) for stage in STAGES}
+    if any(row is None for row in found.values()):
+        return {}
+    default = denoise(stack, axes="zxt", sampling=sampling, low_cutoff=cutoff, refit=refit)
+    assert correlation(default.power_doppler.astype(float), truth) == found["+ eta-decay"]["correlation"]
+    return {stage: {**row, "loss": best - row["correlation"]} for stage, row in found.items()}
 
 
 def main():
     arguments = command_line(__doc__, seeds=4, first_seed=700)
-    found = {}
-    for seed in seeds_of(arguments):
+    rows = {}
+    for seed, clutter in itertools.product(seeds_of(arguments), CLUTTER_DB):
         (tissue, blood, noise), truth = terms(SHAPE, seed)
-        for clutter in CLUTTER_DB:
-            stack = tissue * 10 ** (clutter / 20) + blood + noise * 10 ** (-BLOOD_TO_NOISE_DB / 20)
-            cutoff, scores = oracle(stack, truth, 60)
-            for name, data in (("complete", stack), ("missing", with_holes(stack, seed))):
-                for sampling in SAMPLING:
-                    for refit in ("none", "all"):
-                        for stage in STAGES:
-                            figures = run(data, truth, cutoff, sampling, stage, refit)
-                            if figures is None:
-                                break
-                            ratio, fit, done = figures
-                            key = clutter, name, sampling, refit, stage
-                            found.setdefault(key, []).append((ratio, scores[cutoff] - fit, done))
-                        if figures is not None:
-                            default = denoise(
-                                data, axes="zxt", sampling=sampling, low_cutoff=cutoff, refit=refit
-                            )
-                            assert correlation(default.power_doppler.astype(float), truth) == fit
-        print(f"seed {seed} is done", flush=True)
-    for key, values in found.items():
-        ratio, loss, done = np.array(values).T
-        print(
-            "{} dB, {}, sampling {:g}, refit {}, {}: ".format(*key)
-            + f"ratio {ratio.mean():.3f} ({ratio.max():.3f}), loss {loss.mean():.4f} ({loss.max():.4f}), "
-            f"iterations {done.min():.0f} to {done.max():.0f}"
-        )
+        stack = mixed(tissue, blood, noise, clutter, BLOOD_TO_NOISE_DB)
+        cutoff, scores = oracle(stack, truth, 60)
+        data = {"complete": stack, "missing": with_holes(stack, seed)}
+        for name, sampling, refit in itertools.product(data, SAMPLING, ("none", "all")):
+            found = stages(data[name], truth, cutoff, scores[cutoff], sampling, refit)
+            for stage, figures in found.items():
+                case = f"{clutter} dB, {name}, sampling {sampling:g}, refit {refit}, {stage}"
+                rows.setdefault(case, []).append(figures)
+        print(f"seed {seed}, {clutter} dB is done", flush=True)
+    for case, figures in rows.items():
+        print_figures(case, figures)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,20 @@ stack both the power Doppler and the blood map are measured, so that the default
 Before anything is compared, the full SVD's power Doppler is asserted to be numpy's on the first stack.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, mean_power, oracle, phantom, seeds_of
+from tests.benchmarks.shared import (
+    command_line,
+    mean_power,
+    oracle,
+    phantom,
+    print_figures,
+    seeds_of,
+    write_json,
+)
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation, detection_auc
 from usdenoise.phantom import PhantomSettings
@@ -21,6 +28,13 @@ from usdenoise.phantom import PhantomSettings
 SIZES = ((100, 80, 400), (80, 64, 200))
 CLUTTER = 10 ** (40 / 20)
 GAIN_DB = 20.0
+ROWS = (
+    "default: power Doppler",
+    "--local-cutoff: power Doppler",
+    "default: blood map",
+    "full SVD, best cutoff: power Doppler",
+    "full SVD, best cutoff: blood map",
+)
 
 
 def phantoms(shape, seed):
@@ -53,13 +67,14 @@ def compared(stack, truth, mask):
     best, scores = oracle(stack, truth, min(64, stack.shape[-1] // 2))
     svd = denoise(stack, axes="zxt", method="svd", rank=best + 1, low_cutoff=best)
     assert abs(correlation(svd.power_doppler, truth) - scores[best]) < 1e-3
-    rows = {
-        "default: power Doppler": measures(ours.power_doppler, truth, mask),
-        "--local-cutoff: power Doppler": measures(by_place.power_doppler, truth, mask),
-        "default: blood map": measures(ours.blood_power, truth, mask),
-        "full SVD, best cutoff: power Doppler": measures(svd.power_doppler, truth, mask),
-        "full SVD, best cutoff: blood map": measures(svd.blood_power, truth, mask),
-    }
+    images = (
+        ours.power_doppler,
+        by_place.power_doppler,
+        ours.blood_power,
+        svd.power_doppler,
+        svd.blood_power,
+    )
+    rows = {row: measures(image, truth, mask) for row, image in zip(ROWS, images, strict=True)}
     rows["removed"] = {"default": ours.options.low_cutoff, "full SVD": best}
     return rows
 
@@ -127,34 +142,30 @@ def one_phantom(shape, seed):
 
 
 def table(records):
-    """Print each measure: the mean over the phantoms, and the worst."""
+    """Print each measure over the phantoms, and what noise costs and the blood map gains."""
+    quiet, blood_map = "blood 10 dB over white noise", "default: blood map"
     for name in CASES:
-        print(name)
-        for row in list(records[0]["cases"][name])[:-1]:
-            cells = []
-            for key, worst in (("correlation", min), ("auc", min), ("error", max), ("slope", min)):
-                values = [record["cases"][name][row][key] for record in records]
-                cells.append(f"{key} {np.mean(values):.3f} ({worst(values):.3f})")
-            print(f"    {row:<38} {', '.join(cells)}")
-        quiet, key = "blood 10 dB over white noise", "default: blood map"
+        cases = [record["cases"][name] for record in records]
+        for row in ROWS:
+            print_figures(f"{name}: {row}", [case[row] for case in cases])
         losses = [
-            r["cases"][quiet][key]["correlation"] - r["cases"][name][key]["correlation"] for r in records
+            {"loss": record["cases"][quiet][blood_map]["correlation"] - case[blood_map]["correlation"]}
+            for record, case in zip(records, cases, strict=True)
         ]
-        print(f"    correlation lost against low noise: mean {np.mean(losses):.3f}, worst {max(losses):.3f}")
+        print_figures(f"{name}: correlation lost against low noise", losses)
+    still = [record["cases"][quiet] for record in records]
     gains = [
-        record["cases"][quiet][key]["correlation"]
-        - record["cases"][quiet]["default: power Doppler"]["correlation"]
-        for record in records
+        {"gain": case[blood_map]["correlation"] - case["default: power Doppler"]["correlation"]}
+        for case in still
     ]
-    print(f"low noise, blood map over power Doppler: mean {np.mean(gains):.3f}, worst {min(gains):.3f}")
+    print_figures("low noise: blood map over power Doppler", gains)
 
 
 def main():
     arguments = command_line(__doc__, seeds=3, first_seed=300, json=Path)
     records = [one_phantom(shape, seed) for shape in SIZES for seed in seeds_of(arguments)]
     table(records)
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(records, indent=1))
+    write_json(arguments.json, records)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import h5py
 import numpy as np
 
 from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
+from tests.programs import python
 from usdenoise.images.metrics import correlation
 
 PLAIN = """
@@ -47,11 +48,6 @@ def remove(written):
     os.sync()
 
 
-def memory(code):
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    return int(done.stdout)
-
-
 def main():
     arguments = command_line(__doc__, "phantom", repeats=5)
     with h5py.File(arguments.phantom) as file:
@@ -73,7 +69,7 @@ def main():
         )
         report = json.loads((out / f"{arguments.phantom.stem}_report.json").read_text())
     middle, ratio = medians(times), median_ratio(times[out], times[copy])
-    bare, loaded = memory(PEAK), memory(LIBRARIES + PEAK)
+    bare, loaded = (int(python(code).stdout) for code in (PEAK, LIBRARIES + PEAK))
     peak = report["peak_memory_bytes"]
     print(f"{arguments.phantom.name}, {stack / 2**20:.0f} MiB, correlation with the truth {found:.4f}")
     print(f"usdenoise run {middle[out]:.2f} s, h5py alone {middle[copy]:.2f} s, ratio {ratio:.2f}")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, mean_power, phantom, seeds_of
+from tests.benchmarks.shared import command_line, mean_power, phantom, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation
 from usdenoise.phantom import PhantomSettings
@@ -34,6 +34,7 @@ def compared(settings, n_bad, level, clean, stack, truth):
         for name in ("power_doppler", "blood_power")
     )
     return {
+        "taken of the clean scan": len(clean.frame_quality.bad),
         "missed": len(np.setdiff1d(bad, found)),
         "good taken": len(np.setdiff1d(found, bad)),
         "power": power,
@@ -46,26 +47,15 @@ def compared(settings, n_bad, level, clean, stack, truth):
 def main():
     arguments = command_line(__doc__, seeds=20, first_seed=500)
     for shape, n_bad in SIZES.items():
-        rows, clean_bad = {level: [] for level in LEVELS}, 0
+        rows = {level: [] for level in LEVELS}
         for seed in seeds_of(arguments):
             settings = PhantomSettings(shape, frame_rate_hz=500.0, seed=seed)
             _, stack, blood = phantom(settings, ("iq", "blood"))
-            truth = mean_power(blood)
             clean = denoise(stack, axes="zxt")
-            clean_bad += len(clean.frame_quality.bad)
             for level in LEVELS:
-                rows[level].append(compared(settings, n_bad, level, clean, stack, truth))
-        print(f"{shape}: {clean_bad} frames of clean scans taken", flush=True)
-        for level, found in rows.items():
-            worst = {
-                "missed": sum(row["missed"] for row in found),
-                "good taken": sum(row["good taken"] for row in found),
-                "power": min(row["power"] for row in found),
-                "blood": min(row["blood"] for row in found),
-                "ratio": max(row["ratio"] for row in found),
-                "cutoff": max(row["cutoff"] for row in found),
-            }
-            print(f"  level {level:g}: " + ", ".join(f"{k} {v:.4g}" for k, v in worst.items()), flush=True)
+                rows[level].append(compared(settings, n_bad, level, clean, stack, mean_power(blood)))
+        for level, figures in rows.items():
+            print_figures(f"{shape[-1]} frames, level {level:g}", figures)
 
 
 if __name__ == "__main__":

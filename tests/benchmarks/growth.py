@@ -9,24 +9,23 @@ the process held before it; the stack itself is not counted. The SVD is left out
 Gram matrix takes minutes.
 """
 
-import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, medians, timed_in_turn, with_peak
+from tests.benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.recipe.denoise import denoise
 
-SVD_FRAMES = 2400
-PIXELS, FRAMES, RANK, SAMPLING, CLUTTER = 8000, 1200, 30, 0.5, 10
+SVD_FRAMES, CLUTTER = 2400, 10
+USUAL = {"pixels": 8000, "frames": 1200, "rank": 30, "sampling": 0.5}
 SWEEPS = {
-    "frames": [{"frames": n} for n in (300, 600, 1200, 2400, 4800, 9600)],
-    "pixels": [{"pixels": n} for n in (2000, 4000, 8000, 16000, 32000)],
-    "rank": [{"rank": n} for n in (15, 30, 60, 100)],
-    "sampling": [{"sampling": p} for p in (0.2, 0.3, 0.4, 0.5, 0.8)],
+    "frames": (300, 600, 1200, 2400, 4800, 9600),
+    "pixels": (2000, 4000, 8000, 16000, 32000),
+    "rank": (15, 30, 60, 100),
+    "sampling": (0.2, 0.3, 0.4, 0.5, 0.8),
 }
 
 
@@ -50,65 +49,50 @@ def run(iq, method, rank, sampling):
     )
 
 
-def check(result, truth):
-    found = result.model.right[:, :CLUTTER]
-    lost = np.linalg.norm(truth - found @ (found.conj().T @ truth), 2)
-    assert lost < 0.1, f"the clutter subspace is off by {lost:.2g}"
+def measured(size, methods, repeats):
+    """Seconds and the peak in MiB of each method on a stack of that size, whose clutter it has found."""
+    iq, truth = stack(size["pixels"], size["frames"])
+    calls, peaks = {}, {}
+    for method in methods:
+        rank = CLUTTER if method == "svd" else size["rank"]
+        calls[method] = partial(run, method=method, rank=rank, sampling=size["sampling"])
+        # Libraries and compiled code are not counted.
+        calls[method](iq[:500].copy())
+        result, peak = with_peak(calls[method], iq.copy())
+        peaks[method] = peak / 2**20
+        found = result.model.right[:, :CLUTTER]
+        lost = np.linalg.norm(truth - found @ (found.conj().T @ truth), 2)
+        assert lost < 0.1, f"the clutter subspace is off by {lost:.2g}"
+        del result
+    seconds = medians(timed_in_turn(calls, repeats, lambda _: iq.copy()))
+    return {method: {"seconds": seconds[method], "mebibytes": peaks[method]} for method in methods}
 
 
-def slope(sizes, seconds):
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+def slope(sizes, values):
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def main():
     arguments = command_line(__doc__, repeats=3, json=Path)
     report = {}
-    for what, points in SWEEPS.items():
-        methods = ["eta-decay", "svd"] if what in ("frames", "pixels") else ["eta-decay"]
-        times = {method: [] for method in methods}
-        memory = {method: [] for method in methods}
-        sizes = [point[what] for point in points]
-        for point in points:
-            size = {"pixels": PIXELS, "frames": FRAMES, "rank": RANK, "sampling": SAMPLING, **point}
-            iq, truth = stack(size["pixels"], size["frames"])
-            possible = [name for name in methods if name != "svd" or size["frames"] <= SVD_FRAMES]
-            calls = {}
-            for method in possible:
-                rank = size["rank"] if method == "eta-decay" else CLUTTER
-                calls[method] = partial(run, method=method, rank=rank, sampling=size["sampling"])
-                # Libraries and compiled code are not counted.
-                calls[method](iq[:500].copy())
-                own = iq.copy()
-                result, peak = with_peak(calls[method], own)
-                memory[method].append(peak / 2**20)
-                check(result, truth)
-                del own, result
-            measured = medians(timed_in_turn(calls, arguments.repeats, lambda _, iq=iq: iq.copy()))
-            for method in possible:
-                times[method].append(measured[method])
-        for method in methods:
+    for what, sizes in SWEEPS.items():
+        for value in sizes:
+            size = {**USUAL, what: value}
+            both = what in ("frames", "pixels") and size["frames"] <= SVD_FRAMES
+            found = measured(size, ["eta-decay", "svd"] if both else ["eta-decay"], arguments.repeats)
+            for method, figures in found.items():
+                report.setdefault(f"{what}, {method}", []).append({"size": value, **figures})
+    for name, rows in report.items():
+        sizes = [row["size"] for row in rows]
+        for figure, digits in (("seconds", 2), ("mebibytes", 0)):
+            values = [row[figure] for row in rows]
             # The last four points: the first ones are start-up.
-            done = sizes[: len(times[method])]
-            exponent, whole = slope(done[-4:], times[method][-4:]), slope(done, times[method])
-            grown = slope(done[-4:], memory[method][-4:])
-            report[f"{what}, {method}"] = {
-                "sizes": done,
-                "seconds": times[method],
-                "exponent": exponent,
-                "mebibytes": memory[method],
-                "memory_exponent": grown,
-            }
-            for name, values, text in (
-                ("s", times[method], f"exponent {exponent:5.2f} ({whole:.2f} over all)"),
-                ("MiB", memory[method], f"exponent {grown:5.2f}"),
-            ):
-                digits = 2 if name == "s" else 0
-                line = "  ".join(
-                    f"{size:g}: {value:.{digits}f}" for size, value in zip(done, values, strict=True)
-                )
-                print(f"{what:<9} {method:<10} {name:<4} {text}  {line}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=2))
+            exponents = (
+                f"exponent {slope(sizes[-4:], values[-4:]):5.2f} ({slope(sizes, values):.2f} over all)"
+            )
+            line = "  ".join(f"{n:g}: {value:.{digits}f}" for n, value in zip(sizes, values, strict=True))
+            print(f"{name:<20} {figure:<9} {exponents}  {line}", flush=True)
+    write_json(arguments.json, report)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,14 @@ from dataclasses import replace
 import numpy as np
 from scipy.ndimage import shift
 
-from tests.benchmarks.shared import command_line, full_svd_powers, mean_power, phantom, seeds_of
+from tests.benchmarks.shared import (
+    command_line,
+    full_svd_powers,
+    mean_power,
+    phantom,
+    print_figures,
+    seeds_of,
+)
 from usdenoise import denoise
 from usdenoise.images.metrics import correlation
 from usdenoise.phantom import PhantomSettings
@@ -42,34 +49,25 @@ def compared(still, motion, pixels):
     steps = [[pixels * part * axis for axis in DIRECTION] for part in PATH]
     truths = [moved, *(shift(base, step, order=3, mode="nearest") for step in steps)]
     svd = max(agreement(power, truths) for power in full_svd_powers(stack, MOST_REMOVED))
-    row = {}
     result = denoise(stack, axes="zxt")
     path = np.ptp(result.frame_quality.curves.displacement, axis=0)
     assert np.hypot(*path) > 0.5 * pixels, path
-    for name in ("power_doppler", "blood_power"):
-        row[name] = agreement(getattr(result, name), truths) - svd
-    row["says so"] = float("moves" in result.frame_quality.sentence)
-    return row
+    return {
+        "power_doppler": agreement(result.power_doppler, truths) - svd,
+        "blood_power": agreement(result.blood_power, truths) - svd,
+        "says so": "moves" in result.frame_quality.sentence,
+    }
 
 
 def main():
     arguments = command_line(__doc__, seeds=20, first_seed=500)
     for shape in SIZES:
         for name, (motion, pixels) in MOTIONS.items():
-            rows = [
-                compared(PhantomSettings(shape, frame_rate_hz=500.0, seed=seed), motion, pixels)
-                for seed in seeds_of(arguments)
-            ]
-            print(
-                f"{shape[-1]} frames, {name}: correlation with the truth, less the best full SVD's",
-                flush=True,
+            still = [PhantomSettings(shape, frame_rate_hz=500.0, seed=seed) for seed in seeds_of(arguments)]
+            rows = [compared(settings, motion, pixels) for settings in still]
+            print_figures(
+                f"{shape[-1]} frames, {name}: correlation with the truth, less the best full SVD's", rows
             )
-            for key in rows[0]:
-                values = np.array([row[key] for row in rows])
-                print(
-                    f"  {key}: mean {values.mean():+.4f}, {values.min():+.4f} to {values.max():+.4f}",
-                    flush=True,
-                )
 
 
 if __name__ == "__main__":

@@ -11,11 +11,8 @@ order of the axes, and the copy of the stack that a filter may overwrite. Memory
 own that makes one call, above what it held with the stack loaded.
 """
 
-import json
-import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -28,13 +25,16 @@ from scipy.sparse.linalg import svds
 
 from tests.benchmarks.shared import (
     command_line,
+    exact_filter,
     mean_power,
     medians,
     phantom,
     shape_text,
     timed_in_turn,
     with_peak,
+    write_json,
 )
+from tests.programs import python
 from usdenoise.clutter.band import remove_clutter
 from usdenoise.comparison.method_process import relative_distance
 from usdenoise.comparison.randomized_svd import randomized_svd
@@ -157,33 +157,9 @@ def simulated(shape, real, seed):
     return stack, mean_power(blood)
 
 
-def exact_filter(stack, low):
-    """The SVD filter with Gram matrix, vectors and projection in double precision."""
-    matrix = stack.reshape(-1, stack.shape[-1])
-    wide = np.result_type(matrix.dtype, np.float64)
-    gram = np.zeros((matrix.shape[1],) * 2, wide)
-    for start in range(0, len(matrix), 1000):
-        block = matrix[start : start + 1000].astype(wide)
-        gram += block.conj().T @ block
-    n = len(gram)
-    right = eigh(gram, subset_by_index=[n - low, n - 1])[1]
-    out = np.empty_like(matrix)
-    for start in range(0, len(matrix), 1000):
-        block = matrix[start : start + 1000].astype(wide)
-        out[start : start + 1000] = block - (block @ right) @ right.conj().T
-    return out
-
-
 def memory(name, path, low):
     """Peak of a process that makes one call, above what it held before it."""
-    code = "from tests.benchmarks import peers; peers.measure()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, name, str(path), str(low)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    return int(done.stdout)
+    return int(python("from tests.benchmarks import peers; peers.measure()", name, path, low).stdout)
 
 
 def measure():
@@ -235,9 +211,8 @@ def main():
     software = {name: version(name) for name in ("numpy", "scipy", "confusius", "scikit-learn")}
     machine = {"processors": available_threads(), "machine": platform.machine()}
     print(", ".join(f"{name} {number}" for name, number in {**software, **machine}.items()))
-    if arguments.json:
-        report = {"shape": shape, "type": kind, "low": low, "exact_correlation": best, "rows": rows}
-        arguments.json.write_text(json.dumps({**report, "software": software, "machine": machine}, indent=2))
+    report = {"shape": shape, "type": kind, "low": low, "exact_correlation": best, "rows": rows}
+    write_json(arguments.json, {**report, "software": software, "machine": machine})
 
 
 if __name__ == "__main__":

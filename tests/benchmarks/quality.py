@@ -12,14 +12,13 @@ the package's SVD filter is asserted to be numpy's on the first stack.
 """
 
 import itertools
-import json
 import platform
 import time
 from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, mean_power, oracle, phantom
+from tests.benchmarks.shared import command_line, exact_filter, mean_power, oracle, phantom, write_json
 from usdenoise import UsdenoiseError, denoise
 from usdenoise.images.metrics import correlation
 from usdenoise.phantom import PhantomSettings
@@ -60,6 +59,11 @@ def terms(shape, seed):
     return stacks, mean_power(stacks[1])
 
 
+def mixed(tissue, blood, noise, clutter_db, noise_db):
+    """A stack with tissue so far over blood, and blood over noise."""
+    return tissue * np.float32(10 ** (clutter_db / 20)) + blood + noise * np.float32(10 ** (-noise_db / 20))
+
+
 def holes(stack, seed):
     """10 % of the frames dropped, 5 % of the pixels dead, 1 % of the rest NaN."""
     rng = np.random.default_rng(seed)
@@ -72,25 +76,32 @@ def holes(stack, seed):
     return broken, ~dead
 
 
-def one_stack(rows, stack, truth, label):
-    rank = min(64, stack.shape[-1] // 2) if stack.shape[-1] < 2400 else 100
+def against_the_svd(stack, truth, rank):
+    """The best cutoff of the full SVD, and a function that runs `denoise`: its result and correlation over the SVD's."""
     best, scores = oracle(stack, truth, rank)
+
+    def run(**options):
+        result = denoise(stack, **options, **OPTIONS)
+        return result, correlation(result.power_doppler, truth) / scores[best]
+
+    return best, run
+
+
+def one_stack(rows, stack, truth, label):
+    best, run = against_the_svd(
+        stack, truth, min(64, stack.shape[-1] // 2) if stack.shape[-1] < 2400 else 100
+    )
     for sampling in SAMPLING:
-        result = denoise(stack, sampling=sampling, low_cutoff=best, **OPTIONS)
-        ratio = correlation(result.power_doppler, truth) / scores[best]
+        result, ratio = run(sampling=sampling, low_cutoff=best)
+        held_out = result.fit_quality.held_out_ratio
         rows.add("refit all: correlation over the full SVD's", 0.99, ratio)
         rows.add("passes over the samples", 12, result.solution.passes, larger=False)
-        if result.fit_quality.held_out_ratio is not None:
-            rows.add(
-                "held-out error over what is allowed", 1.1, result.fit_quality.held_out_ratio, larger=False
-            )
+        if held_out is not None:
+            rows.add("held-out error over what is allowed", 1.1, held_out, larger=False)
     for sampling, aim in ((0.5, 0.97), (0.25, 0.9)):
-        result = denoise(stack, sampling=sampling, low_cutoff=best, refit="none", **OPTIONS)
-        ratio = correlation(result.power_doppler, truth) / scores[best]
+        _, ratio = run(sampling=sampling, low_cutoff=best, refit="none")
         rows.add(f"refit none, sampling {sampling}, {label}", aim, ratio)
-    result = denoise(stack, **OPTIONS)
-    ratio = correlation(result.power_doppler, truth) / scores[best]
-    rows.add(f"automatic cutoff over the best, {label}", 0.97, ratio)
+    rows.add(f"automatic cutoff over the best, {label}", 0.97, run()[1])
     broken, seen = holes(stack, 0)
 
     def fit(data, **options):
@@ -101,24 +112,19 @@ def one_stack(rows, stack, truth, label):
     rows.add("missing data: correlation over the complete stack's", 0.98, ours / fit(stack))
     # What nobody recorded nobody can show: the full SVD of the other frames, with nothing missing in them.
     recorded = np.ascontiguousarray(stack[..., np.isfinite(broken[seen]).any(axis=0)])
-    rows.add(
-        "missing data: over the full SVD's of the recorded frames", 0.98, ours / fit(recorded, method="svd")
-    )
+    svd = fit(recorded, method="svd")
+    rows.add("missing data: over the full SVD's of the recorded frames", 0.98, ours / svd)
 
 
 def full_size(rows, seed):
     """Stacks of 2400 x 200 x 130 at every level, with the best cutoff and with the automatic one."""
     (tissue, blood, noise), truth = terms(FULL, seed)
     for clutter_db, noise_db in itertools.product(CLUTTER_DB, NOISE_DB):
-        stack = tissue * np.float32(10 ** (clutter_db / 20)) + blood
-        stack += noise * np.float32(10 ** (-noise_db / 20))
-        best, scores = oracle(stack, truth, 100)
+        best, run = against_the_svd(mixed(tissue, blood, noise, clutter_db, noise_db), truth, 100)
         for sampling in (0.5, 0.2):
-            result = denoise(stack, sampling=sampling, low_cutoff=best, **OPTIONS)
-            ratio = correlation(result.power_doppler, truth) / scores[best]
+            _, ratio = run(sampling=sampling, low_cutoff=best)
             rows.add(f"sampling {sampling}, cutoff of the SVD", 0.99, ratio)
-        result = denoise(stack, **OPTIONS)
-        ratio = correlation(result.power_doppler, truth) / scores[best]
+        result, ratio = run()
         rows.add("automatic cutoff", 0.97, ratio)
         held_out = result.fit_quality.held_out_ratio
         rows.add("held-out error over what is allowed", 1.1, held_out, larger=False)
@@ -170,13 +176,10 @@ def main():
         (tissue, blood, noise), truth = terms(shape, arguments.first_seed + seed)
         levels = itertools.product(CLUTTER_DB, NOISE_DB) if shape != FULL else ((40, 6), (60, -6))
         for clutter_db, noise_db in levels:
-            scale = np.float32(10 ** (clutter_db / 20)), np.float32(10 ** (-noise_db / 20))
-            stack = tissue * scale[0] + blood + noise * scale[1]
+            stack = mixed(tissue, blood, noise, clutter_db, noise_db)
             if not checked:
                 ours = denoise(stack, method="svd", rank=20, low_cutoff=8, **OPTIONS).power_doppler
-                left, values, right = np.linalg.svd(stack.reshape(-1, shape[-1]), full_matrices=False)
-                direct = stack.reshape(-1, shape[-1]) - (left[:, :8] * values[:8]) @ right[:8]
-                direct = np.mean(np.abs(direct) ** 2, axis=1).reshape(shape[:2])
+                direct = mean_power(exact_filter(stack, 8)).reshape(shape[:2])
                 assert np.linalg.norm(ours - direct) < 1e-3 * np.linalg.norm(direct)
                 checked = True
             one_stack(rows, stack, truth, f"{shape[-1]} frames")
@@ -188,8 +191,7 @@ def main():
     random_configurations(rows, arguments.configurations)
     print(f"\n{platform.machine()}, {available_threads()} threads, numpy {np.__version__}")
     rows.print()
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows.rows))
+    write_json(arguments.json, rows.rows)
 
 
 if __name__ == "__main__":

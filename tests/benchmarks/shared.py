@@ -1,11 +1,13 @@
 """What the benchmarks share: their command line, calls timed in turn, memory, and phantoms."""
 
 import argparse
+import json
 import statistics
 import time
 from pathlib import Path
 
 import numpy as np
+from scipy.linalg import eigh
 
 from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
@@ -58,11 +60,16 @@ def timed_in_turn(calls, repeats, prepare=lambda name: None):
     for _ in range(repeats):
         for name, call in calls.items():
             given = prepare(name)
-            began = time.perf_counter()
-            call() if given is None else call(given)
-            times[name].append(time.perf_counter() - began)
+            times[name].append(seconds_of(call, *([] if given is None else [given]))[1])
             del given
     return times
+
+
+def seconds_of(call, *arguments, **settings):
+    """What a call returns, and the seconds that it took, once."""
+    began = time.perf_counter()
+    result = call(*arguments, **settings)
+    return result, time.perf_counter() - began
 
 
 def medians(times):
@@ -104,25 +111,52 @@ def mean_power(stack):
     return np.mean(np.abs(stack) ** 2, axis=-1, dtype=np.float64)
 
 
+def leading_right(matrix, rank):
+    """The leading right singular vectors of a matrix, largest first, from its Gram matrix in double precision."""
+    wide = np.result_type(matrix, np.float64)
+    gram = sum(block.conj().T @ block for block in _blocks(matrix, wide))
+    n = len(gram)
+    return eigh(gram, subset_by_index=[n - rank, n - 1])[1][:, ::-1]
+
+
+def _blocks(matrix, dtype):
+    return (matrix[start : start + 1000].astype(dtype) for start in range(0, len(matrix), 1000))
+
+
 def full_svd_powers(stack, rank):
     """The full SVD's power Dopplers, times the number of frames, with 0 to rank - 1 components removed."""
     matrix = stack.reshape(-1, stack.shape[-1])
-    gram = np.zeros((matrix.shape[1],) * 2, np.complex128)
-    for start in range(0, len(matrix), 1000):
-        block = matrix[start : start + 1000].astype(np.complex128)
-        gram += block.conj().T @ block
-    right = np.linalg.eigh(gram)[1][:, ::-1][:, : rank - 1]
-    powers = np.empty((len(matrix), rank))
-    for start in range(0, len(matrix), 1000):
-        # At 60 dB what is left is a millionth of the total: single precision would not tell it.
-        block = matrix[start : start + 1000].astype(np.complex128)
+    right, powers = leading_right(matrix, rank - 1), []
+    # At 60 dB what is left is a millionth of the total: single precision would not tell it.
+    for block in _blocks(matrix, right.dtype):
         total = np.sum(np.abs(block) ** 2, axis=1, keepdims=True)
-        powers[start : start + 1000, :1] = total
-        powers[start : start + 1000, 1:] = total - np.cumsum(np.abs(block @ right) ** 2, axis=1)
-    return powers.T.reshape(rank, *stack.shape[:-1])
+        powers.append(np.hstack([total, total - np.cumsum(np.abs(block @ right) ** 2, axis=1)]))
+    return np.concatenate(powers).T.reshape(rank, *stack.shape[:-1])
+
+
+def exact_filter(stack, low):
+    """The Casorati matrix without its leading components, filtered in double precision."""
+    matrix = stack.reshape(-1, stack.shape[-1])
+    right = leading_right(matrix, low)
+    blocks = [block - (block @ right) @ right.conj().T for block in _blocks(matrix, right.dtype)]
+    return np.concatenate([block.astype(matrix.dtype) for block in blocks])
 
 
 def oracle(stack, truth, rank):
     """The cutoff at which the full SVD fits the truth best, and the correlation at every cutoff below the rank."""
     scores = [correlation(power, truth) for power in full_svd_powers(stack, rank)]
     return int(np.argmax(scores)), scores
+
+
+def print_figures(title, rows):
+    """Print the mean and the range of each figure over rows of the same figures."""
+    print(f"{title}, {len(rows)} cases", flush=True)
+    for key in rows[0]:
+        values = np.array([row[key] for row in rows], float)
+        print(f"  {key}: mean {values.mean():.4g}, {values.min():.4g} to {values.max():.4g}", flush=True)
+
+
+def write_json(path, record):
+    """Write a record where the command line gave a path for it."""
+    if path is not None:
+        path.write_text(json.dumps(record, indent=2))
