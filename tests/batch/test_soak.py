@@ -1,16 +1,30 @@
-"""The soak at its smallest: six scans and three faults. The whole one is run on demand."""
+"""The soak at its smallest: a batch that is struck and started again ends as one that was left alone.
+
+The whole one is run on demand.
+"""
 
 from pathlib import Path
 
+import pytest
+
+from tests.soak.faults import FAULTS
 from tests.soak.scans import differences, write_scans
 from tests.soak.soak import Soak
 
 
-def test_six_scans_and_three_faults() -> None:
-    soak = Soak(seed=3, minutes=5, n_scans=6, most_faults=3)
+@pytest.mark.parametrize(
+    ("n_scans", "most_faults", "kinds"),
+    [(6, 3, tuple(FAULTS)), (8, 3, ("batch killed", "all killed"))],
+    ids=["any fault", "killed and resumed"],
+)
+def test_a_batch_under_faults(n_scans: int, most_faults: int, kinds: tuple[str, ...]) -> None:
+    soak = Soak(seed=3, minutes=5, n_scans=n_scans, most_faults=most_faults, kinds=kinds)
     soak.run()
     assert soak.findings == []
-    assert len(soak.faults) == 3
+    assert len(soak.faults) == most_faults
+    assert set(soak.faults) <= set(kinds)
+    # A fault that always comes after the end would prove nothing.
+    assert sum(soak.codes.values()) > 2
 
 
 def test_a_soak_finds_what_differs(tmp_path: Path) -> None:

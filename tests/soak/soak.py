@@ -37,6 +37,8 @@ class Soak:
         Number of scans of each round.
     most_faults : int or None
         Number of faults after which no more strike and no more rounds begin; None if only the time counts.
+    kinds : tuple of str
+        Names of the faults that may strike.
     rounds : int
         Number of rounds so far.
     faults : list of str
@@ -51,6 +53,7 @@ class Soak:
     minutes: float
     n_scans: int = 200
     most_faults: int | None = None
+    kinds: tuple[str, ...] = tuple(FAULTS)
     rounds: int = 0
     faults: list[str] = field(default_factory=list)
     codes: Counter[int] = field(default_factory=Counter)
@@ -86,7 +89,7 @@ class Soak:
         while self._goes_on():
             batch = start(*command, before=powerless)
             while self._goes_on() and not _ends_within(batch, self._choices.uniform(0.2, 4.0)):
-                name = self._choices.choice(list(FAULTS))
+                name = self._choices.choice(self.kinds)
                 self.faults.append(name)
                 FAULTS[name](Target(batch, scans, output, self._choices))
             if self._end(batch).returncode == 0:
