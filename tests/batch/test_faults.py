@@ -266,29 +266,6 @@ def test_read_only_results_are_not_lost(scans: Path, tmp_path: Path) -> None:
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
-# ---------------------------------------------------------------- inputs
-
-
-CHANGES = {
-    "grows": "open(path, 'ab').write(b'more')",
-    "is written again": "os.utime(path, ns=(7, 7))",
-    "disappears": "os.unlink(path)",
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_an_input_that_changes_while_it_is_read(change: str, scans: Path, tmp_path: Path) -> None:
-    path, action = scans / "scan1.h5", CHANGES[change]
-    process = run_doing(f"path = {str(path)!r}; {action}", "read_stack", path, tmp_path / "out")
-    only_ones(
-        process,
-        1,
-        r"\S+scan1.h5 (changed while it was read; run again when nothing writes to it any more|"
-        r"cannot be read any more \(No such file or directory\); check the disk)",
-    )
-    assert not (tmp_path / "out").exists()
-
-
 # ---------------------------------------------------------------- memory
 
 

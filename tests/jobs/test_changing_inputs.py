@@ -43,13 +43,18 @@ def write_again(path: Path) -> None:
     os.utime(path, ns=(7, 7))
 
 
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
 def add_a_file(path: Path) -> None:
     path.with_name(f"{path.name}.more").touch()
 
 
 CASES = [
     *((kind, write_again, window) for kind in WRITERS for window in ((), ("--window", "8"))),
-    *((kind, Path.unlink, ()) for kind in WRITERS),
+    *((kind, change, ()) for kind in WRITERS for change in (append, Path.unlink)),
     ("Zarr", add_a_file, ()),
 ]
 
