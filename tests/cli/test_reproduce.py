@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from usdenoise import load
 from usdenoise.experiments import catalogue, ultrasound
 from usdenoise.experiments import run_experiments as reproduce
 from usdenoise.experiments import setup as setups
-from usdenoise.experiments.catalogue import EXPERIMENTS, Experiment
+from usdenoise.experiments.catalogue import EXPERIMENTS
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
-from usdenoise.experiments.ultrasound import single
 
 NAMES = [
     "sensing-lambda", "sensing-precgd", "sensing-small-start", "sensing-well-conditioned", "high-noise",
@@ -70,7 +70,7 @@ def test_it_writes_a_picture_curves_a_record_and_claims(done: tuple[Path, Result
     assert iio.imread(folder / "one-bit.png").shape[0] > 300
     saved = record(folder, "one-bit")
     assert saved["seeds"] == [0, 1]
-    assert saved["parameters"]["decay"] == 0.4
+    assert saved["parameters"]["settings"]["rank 4, noise 1e-3"]["methods"]["eta-decay"]["decay"] == 0.4
     assert saved["provenance"]["software"]["usdenoise"]
     assert saved["provenance"]["parameters"]["seeds"] == [0, 1]
     assert len(saved["choices"]) >= 4
@@ -218,7 +218,8 @@ def test_ultrasound_on_a_file(phantom_file: Path, tmp_path: Path) -> None:
 
 def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setups, "QUICK_SHAPE", (32, 24, 120))
-    monkeypatch.setattr(ultrasound, "SAMPLINGS", (0.5, 0.2))
+    table = {**EXPERIMENTS, "ultrasound-grid": replace(ultrasound.GRID, samplings=(0.5, 0.2))}
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
     result = cli("reproduce", "ultrasound-grid", "ultrasound", "--quick", "-o", tmp_path)
     assert result.exit_code == 0, result.stderr
     # One phantom serves both.
@@ -243,10 +244,13 @@ def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(setup: Setup) -> ExperimentResult:
-        raise KeyboardInterrupt
+    class Stopped:
+        title = "Title"
 
-    table = {"one-bit": EXPERIMENTS["one-bit"], "phase": Experiment("Title", stop)}
+        def run(self, setup: Setup) -> ExperimentResult:
+            raise KeyboardInterrupt
+
+    table = {"one-bit": EXPERIMENTS["one-bit"], "phase": Stopped()}
     monkeypatch.setattr(catalogue, "EXPERIMENTS", table)
     monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
     result = cli("reproduce", "one-bit", "phase", "--quick", "--seeds", 1, "-o", tmp_path)
@@ -259,7 +263,9 @@ def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.M
 def test_unobserved_entries(tmp_path: Path, phantom_file: Path) -> None:
     iq = load(phantom_file, frames=slice(60)).iq
     iq[::7, 3] = np.nan
-    result = single(Setup(acquisition=write(tmp_path / "holes.h5", iq, axes="tzx", frame_rate_hz=500.0)))
+    result = ultrasound.SINGLE.run(
+        Setup(acquisition=write(tmp_path / "holes.h5", iq, axes="tzx", frame_rate_hz=500.0))
+    )
     assert np.isfinite(result.panels[0]["eta-decay"].final)
     assert np.isfinite(result.numbers["50 %"]["eta-decay"]["rms_to_original"])
 

@@ -24,9 +24,6 @@ def gradient_of(instance):
     loss = instance.loss
     if hasattr(loss, "log_odds"):
         return partial(planted_loops.one_bit_gradient, log_odds=loss.log_odds)
-    if hasattr(loss, "vectors"):
-        matrices = [np.outer(a, a.conj()) for a in loss.vectors]
-        return partial(planted_loops.sensing_gradient, matrices=matrices, y=loss.measurements)
     return partial(planted_loops.sensing_gradient, matrices=loss.matrices, y=loss.measurements)
 
 
@@ -35,14 +32,11 @@ def spectral_start(instance, rank):
     loss = instance.loss
     if hasattr(loss, "log_odds"):
         mean = 4 / (1 + np.exp(-loss.log_odds)) - 2
-    elif hasattr(loss, "vectors"):
-        terms = [
-            y * (np.outer(a, a.conj()) - np.eye(len(a)))
-            for a, y in zip(loss.vectors, loss.measurements, strict=True)
-        ]
-        mean = sum(terms) / len(terms)
     else:
-        mean = sum(y * A for A, y in zip(loss.matrices, loss.measurements, strict=True)) / len(loss.matrices)
+        # The mean of a a^H is I; that of real matrices is 0.
+        expected = np.eye(10) if np.iscomplexobj(loss.matrices) else 0
+        terms = [y * (A - expected) for A, y in zip(loss.matrices, loss.measurements, strict=True)]
+        mean = sum(terms) / len(terms)
     values, vectors = np.linalg.eigh((mean + mean.conj().T) / 2)
     order = np.argsort(values)[::-1][:rank]
     return vectors[:, order] * np.sqrt(np.maximum(values[order], 0))
@@ -96,7 +90,8 @@ def test_methods_take_the_steps_of_the_independent_loop(name, convention):
 def test_phase_retrieval_converges_at_the_rate_of_its_curvature():
     # Near M* a step of gradient descent multiplies the slowest error by 1 - step * smallest curvature.
     instance = draw_phase(np.random.default_rng(0), rank=1, measurements=80, sigma=0.0)
-    vectors, z = instance.loss.vectors, instance.factor[:, 0]
+    values, leading = np.linalg.eigh(instance.loss.matrices)
+    vectors, z = np.sqrt(values[:, -1:]) * leading[:, :, -1], instance.factor[:, 0]
     directions = np.concatenate([np.eye(10), 1j * np.eye(10)])
     jacobian = 2 * ((vectors.conj() @ directions.T) * (vectors @ z.conj())[:, None]).real
     curvatures = np.linalg.eigvalsh(2 / 80 * jacobian.T @ jacobian)

@@ -6,7 +6,7 @@ import pytest
 from tests.reference import loops
 from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.conventions import Convention
-from usdenoise.experiments.problems import OneBitLoss, PhaseLoss, PlantedProblem, SensingLoss
+from usdenoise.experiments.problems import OneBitLoss, PlantedProblem, SensingLoss
 
 DTYPES = [np.float64, np.complex128]
 N, RANK, MEASUREMENTS = 7, 3, 20
@@ -25,8 +25,13 @@ def one_bit(rng, dtype):
 
 
 def phase(rng, dtype):
-    vectors = gaussian(rng, (MEASUREMENTS, N), dtype)
-    return PhaseLoss(vectors, rng.random(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
+    return phase_loss(gaussian(rng, (MEASUREMENTS, N), dtype), rng.random(MEASUREMENTS)), gaussian(
+        rng, (N, RANK), dtype
+    )
+
+
+def phase_loss(vectors, powers):
+    return SensingLoss(vectors[:, :, None] * vectors[:, None, :].conj(), powers, np.eye(N))
 
 
 def planted(make, rng, dtype, convention):
@@ -106,7 +111,7 @@ def test_spectral_estimates_of_many_measurements_are_near_the_matrix():
     seen = 2 * (matrices.reshape(many, -1).conj() @ truth.reshape(-1)).real
     vectors = gaussian(rng, (many, N), np.complex128)
     powers = np.sum(np.abs(vectors.conj() @ factor) ** 2, axis=1)
-    for loss in (SensingLoss(matrices, seen), PhaseLoss(vectors, powers)):
+    for loss in (SensingLoss(matrices, seen), phase_loss(vectors, powers)):
         assert np.linalg.norm(loss.spectral_estimate() - truth) < 0.1 * np.linalg.norm(truth)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from usdenoise.completion.stopping import StopReason
+from usdenoise.experiments import sensing
 from usdenoise.experiments.conventions import ALL, STARTS, Convention, Start
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.problems import PlantedProblem
-from usdenoise.experiments.sensing import MEASUREMENTS, NOISY_DECAY, RANK, SCALES, SIGMA, STEP
+from usdenoise.experiments.sensing import NOISY_DECAY, SIGMA, STEP
 from usdenoise.experiments.trials import (
     LOST,
     Descent,
@@ -20,13 +21,16 @@ from usdenoise.experiments.trials import (
     panels,
 )
 
-DRAW = partial(draw_sensing, scales=(1.0, 1e-2), rank=4, measurements=160, sigma=0.0)
+PROBLEM = {"scales": (1.0, 1e-2), "rank": 4, "measurements": 160, "sigma": 0.0}
+DRAW = partial(draw_sensing, **PROBLEM)
 OF_X = {Convention.OF_X: STARTS}
 
 
 def test_a_method_with_a_start_of_its_own_has_one_curve_in_all_panels():
     spectral, appendix = panels(
-        Setting("x", DRAW, [eta_decay(0.5), gradient_descent(Start.SMALL)], 0.1, 3), (0, 1), OF_X
+        Setting("x", draw_sensing, PROBLEM, [eta_decay(0.5), gradient_descent(Start.SMALL)], 0.1, 3),
+        (0, 1),
+        OF_X,
     )
     assert np.array_equal(spectral["GD"].errors, appendix["GD"].errors)
     # The estimate from the small start is almost 0, so its relative error is almost 1.
@@ -89,7 +93,7 @@ def test_a_run_that_diverges_counts_as_lost():
     assert descent.errors[-1] == LOST
     assert descent.errors.max() == LOST
     assert descent.raised > 0
-    result = panels(Setting("x", DRAW, [gradient_descent()], 1e3, 50), (3,), OF_X)[0]
+    result = panels(Setting("x", draw_sensing, PROBLEM, [gradient_descent()], 1e3, 50), (3,), OF_X)[0]
     assert result["GD"].final == LOST
     assert result["GD"].errors.shape == (1, 51)
 
@@ -101,7 +105,7 @@ def test_curves_against_time_begin_before_the_start_is_there():
 
 
 def test_panel_against_time():
-    setting = Setting("x", DRAW, [eta_decay(0.85)], 0.1, 50, seconds=5.0)
+    setting = Setting("x", draw_sensing, PROBLEM, [eta_decay(0.85)], 0.1, 50, seconds=5.0)
     curve = panels(setting, (0, 1), OF_X)[0].curves[0]
     assert curve.x[0] == 0
     assert curve.x[-1] == 5
@@ -110,13 +114,16 @@ def test_panel_against_time():
 
 
 def test_seeds_are_apart_and_repeatable():
-    first, again = (panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0, 1), OF_X)[0] for _ in range(2))
+    first, again = (
+        panels(Setting("x", draw_sensing, PROBLEM, [eta_decay(0.85)], 0.1, 4), (0, 1), OF_X)[0]
+        for _ in range(2)
+    )
     assert np.array_equal(first.curves[0].errors, again.curves[0].errors)
     assert first.curves[0].errors[0, -1] != first.curves[0].errors[1, -1]
 
 
 def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_the_first():
-    found = panels(Setting("x", DRAW, [eta_decay(0.85)], 0.1, 4), (0,), ALL)
+    found = panels(Setting("x", draw_sensing, PROBLEM, [eta_decay(0.85)], 0.1, 4), (0,), ALL)
     kinds = [(panel.start, panel.convention) for panel in found]
     assert kinds == [(start, convention) for convention, starts in ALL.items() for start in starts]
     assert kinds[0] == (Start.SPECTRAL, Convention.OF_X)
@@ -125,8 +132,8 @@ def test_every_start_and_convention_has_a_panel_and_the_spectral_one_with_f_is_t
 
 
 def test_eta_decay_reaches_the_noise_floor_from_the_spectral_start():
-    draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS, sigma=SIGMA)
-    setting = Setting("x", draw, [eta_decay(NOISY_DECAY)], STEP, 100, noisy=True)
+    problem = {**sensing.PROBLEM, "sigma": SIGMA}
+    setting = Setting("x", draw_sensing, problem, [eta_decay(NOISY_DECAY)], STEP, 100)
     found = panels(setting, range(10), OF_X)[0]
     assert found.curves[0].share_within(2 * found.noise_floor, 100) >= 0.9
     # The floor is that of the noise: a hundredth of it is out of reach.

@@ -1,8 +1,8 @@
 """Experiments on three losses, each at the true rank without noise and at twice the rank with noise."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from usdenoise.experiments.claims import (
     as_fast,
@@ -12,7 +12,7 @@ from usdenoise.experiments.claims import (
     reaches_floor,
     slower,
 )
-from usdenoise.experiments.instances import SIZE, Instance, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.instances import Instance, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.trials import Setting, eta_decay, gradient_descent, precgd, scaledgd_lambda
 
@@ -29,10 +29,9 @@ def _experiment(
     title: str,
     where: str,
     draw: Callable[..., Instance],
+    problem: Mapping[str, Any],
     *,
     ranks: tuple[int, int],
-    true_norm: float,
-    measurements: int,
     step: float,
     iterations: int,
     decay: float,
@@ -40,12 +39,11 @@ def _experiment(
     hermitian: bool = False,
 ) -> PlantedExperiment:
     exact, over = ranks
-    clean_name, noisy_name = f"rank {exact}, noiseless", f"rank {over}, noise 1e-3"
-    draw_clean = partial(draw, rank=exact, sigma=0.0)
     scaledgd, gd = scaledgd_lambda(0.0), gradient_descent()
     clean = Setting(
-        clean_name,
-        draw_clean,
+        f"rank {exact}, noiseless",
+        draw,
+        {**problem, "rank": exact, "sigma": 0.0},
         [eta_decay(decay), precgd(0.0), scaledgd, gd],
         step,
         iterations,
@@ -58,12 +56,12 @@ def _experiment(
     rivals = [precgd(PROXY), scaledgd_lambda(LAMBDA), gd]
     labels = [rival.label for rival in rivals]
     noisy = Setting(
-        noisy_name,
-        partial(draw, rank=over, sigma=math.sqrt(VARIANCE)),
+        f"rank {over}, noise 1e-3",
+        draw,
+        {**problem, "rank": over, "sigma": math.sqrt(VARIANCE)},
         [eta_decay(decay), *rivals],
         step,
         iterations,
-        noisy=True,
         checks=[
             in_abstract(reaches_floor("eta-decay", iterations / 5)),
             ends_near_best("eta-decay", labels, "the others"),
@@ -71,36 +69,16 @@ def _experiment(
             *(slower("eta-decay", label) for label in labels[1:]),
         ],
     )
-    return PlantedExperiment(
-        title,
-        where,
-        [clean, noisy],
-        {
-            "search_ranks": ranks,
-            "measurements": measurements,
-            "step": step,
-            "iterations": iterations,
-            "decay": decay,
-            "noise_variance": VARIANCE,
-            "proxy": PROXY,
-            "lambda": {clean_name: 0.0, noisy_name: LAMBDA},
-            "true_norm": true_norm,
-        },
-        (*choices, NOISE_CHOICE, RIVALS_CHOICE),
-        draw_clean,
-        # All nonzero eigenvalues of M* are 1.
-        1.0,
-        hermitian,
-    )
+    choices = (*choices, NOISE_CHOICE, RIVALS_CHOICE)
+    return PlantedExperiment(title, where, [clean, noisy], choices, hermitian=hermitian)
 
 
 SENSING = _experiment(
     "Gaussian sensing of a well-conditioned matrix",
     "experiment 4",
-    partial(draw_sensing, scales=(1.0, 1.0), measurements=80),
+    draw_sensing,
+    {"scales": (1.0, 1.0), "measurements": 80},
     ranks=(2, 4),
-    true_norm=math.sqrt(2),
-    measurements=80,
     step=0.1,
     iterations=500,
     decay=0.1,
@@ -110,10 +88,9 @@ SENSING = _experiment(
 ONE_BIT = _experiment(
     "One-bit sensing",
     "experiment 7",
-    partial(draw_one_bit, scales=(1.0, 1.0)),
+    draw_one_bit,
+    {"scales": (1.0, 1.0)},
     ranks=(2, 4),
-    true_norm=math.sqrt(2),
-    measurements=SIZE * SIZE,
     step=1.0,
     iterations=200,
     decay=0.4,
@@ -131,10 +108,9 @@ ONE_BIT = _experiment(
 PHASE = _experiment(
     "Phase retrieval",
     "experiment 8",
-    partial(draw_phase, measurements=80),
+    draw_phase,
+    {"measurements": 80},
     ranks=(1, 2),
-    true_norm=1.0,
-    measurements=80,
     step=0.02,
     iterations=1000,
     decay=0.1,

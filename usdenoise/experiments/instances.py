@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.conventions import Start
-from usdenoise.experiments.problems import Loss, OneBitLoss, PhaseLoss, SensingLoss
+from usdenoise.experiments.problems import Loss, OneBitLoss, SensingLoss
 from usdenoise.linalg.orthonormal_bases import orthonormal
 
 SIZE = 10
@@ -62,11 +62,8 @@ def draw_sensing(
         Standard deviation of the noise; 0 for none.
     """
     factor = _planted_factor(rng, scales)
-    truth = factor @ factor.T
     matrices = gaussian(rng, (measurements, SIZE * SIZE), np.float64).reshape(-1, SIZE, SIZE)
-    noise = sigma * rng.standard_normal(measurements)
-    seen = matrices.reshape(measurements, -1) @ truth.reshape(-1)
-    return _instance(rng, SensingLoss(matrices, seen + noise), factor, rank)
+    return _measured(rng, matrices, factor, rank, sigma)
 
 
 def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int, sigma: float) -> Instance:
@@ -88,9 +85,8 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     """
     factor = _planted_factor(rng, [1.0], np.complex128)
     vectors = gaussian(rng, (measurements, SIZE), np.complex128)
-    noise = sigma * rng.standard_normal(measurements)
-    seen = np.abs(vectors.conj() @ factor[:, 0]) ** 2
-    return _instance(rng, PhaseLoss(vectors, seen + noise), factor, rank)
+    matrices = vectors[:, :, None] * vectors[:, None, :].conj()
+    return _measured(rng, matrices, factor, rank, sigma, np.eye(SIZE))
 
 
 def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
@@ -132,6 +128,21 @@ def _planted_factor(
     basis = orthonormal(gaussian(rng, (SIZE, len(scales)), dtype))
     factor: NDArray[Any] = basis * np.sqrt(np.asarray(scales))
     return factor
+
+
+def _measured(
+    rng: np.random.Generator,
+    matrices: NDArray[Any],
+    factor: NDArray[Any],
+    rank: int,
+    sigma: float,
+    mean: NDArray[Any] | float = 0.0,
+) -> Instance:
+    """Return the problem of linear measurements of a planted matrix with noise."""
+    noise = sigma * rng.standard_normal(len(matrices))
+    truth = factor @ factor.conj().T
+    seen = (matrices.reshape(len(matrices), -1).conj() @ truth.reshape(-1)).real
+    return _instance(rng, SensingLoss(matrices, seen + noise, mean), factor, rank)
 
 
 def _instance(rng: np.random.Generator, loss: Loss, factor: NDArray[Any], rank: int) -> Instance:

@@ -1,13 +1,11 @@
 """An experiment on random 10 x 10 problems: what it declares, and how it is run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from functools import partial
 
 from usdenoise.experiments.conventions import Convention
-from usdenoise.experiments.instances import SIZE, Instance
+from usdenoise.experiments.instances import SIZE
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.start_condition import condition_of_starts
@@ -26,29 +24,20 @@ class PlantedExperiment:
         Place in the paper.
     settings : sequence of Setting
         Problems with their methods and checks.
-    parameters : mapping
-        Settings of the experiment by name, for the record.
     choices : sequence of str
         Sentences on what the paper leaves open or cannot mean, each with the choice made here.
-    draw : callable
-        Function that draws a problem without noise from a generator, for the condition of the theorem on the start.
     smallest_eigenvalue : float
-        Smallest nonzero eigenvalue of M*.
+        Smallest nonzero eigenvalue of M*, by default 1.
     hermitian : bool
         Whether the A_i are Hermitian, so that their general form is the symmetric one; by default not.
-    x_label : str
-        Axis label of all panels, by default "iteration".
     """
 
     title: str
     where: str
     settings: Sequence[Setting]
-    parameters: Mapping[str, Any]
     choices: Sequence[str]
-    draw: Callable[[np.random.Generator], Instance]
-    smallest_eigenvalue: float
+    smallest_eigenvalue: float = 1.0
     hermitian: bool = False
-    x_label: str = "iteration"
 
     def run(self, setup: Setup) -> ExperimentResult:
         """Run every method in every setting, and check the claims on each panel."""
@@ -58,13 +47,15 @@ class PlantedExperiment:
         found = [
             (panel, setting) for setting in self.settings for panel in panels(setting, setup.seeds, tried)
         ]
+        first = self.settings[0]
+        clean = partial(first.draw, **{**first.problem, "sigma": 0.0})
         return ExperimentResult(
             self.title,
-            {"size": SIZE, **self.parameters},
+            {"size": SIZE, "settings": {setting.name: setting.as_dict() for setting in self.settings}},
             tuple(self.choices),
             setup.seeds,
             tuple(panel for panel, _ in found),
             tuple(check.claim(panel, self.where) for panel, setting in found for check in setting.checks),
-            x_label=self.x_label,
-            numbers=condition_of_starts(self.draw, setup.seeds, self.smallest_eigenvalue),
+            x_label="iteration" if first.seconds is None else "seconds",
+            numbers=condition_of_starts(clean, setup.seeds, self.smallest_eigenvalue),
         )

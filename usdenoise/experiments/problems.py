@@ -37,7 +37,7 @@ class Loss(Protocol):
 class SensingLoss:
     """Linear measurements: L(M) = 1/m sum_i (<A_i, M> - y_i)^2, with G = 2/m sum_i (<A_i, M> - y_i) A_i.
 
-    Zhang, Chiu and Zhang (AISTATS 2024).
+    With A_i = a_i a_i^H it is phase retrieval. Zhang, Chiu and Zhang (AISTATS 2024).
 
     Parameters
     ----------
@@ -45,10 +45,15 @@ class SensingLoss:
         Measurement matrices A_i.
     measurements : (m,) real array
         Measurements y_i.
+    mean : (n, n) array or float
+        Expected value of the A_i, by default 0.
     """
 
-    def __init__(self, matrices: NDArray[Any], measurements: NDArray[Any]) -> None:
+    def __init__(
+        self, matrices: NDArray[Any], measurements: NDArray[Any], mean: NDArray[Any] | float = 0.0
+    ) -> None:
         self.matrices = matrices
+        self.mean = mean
         self.measurements = measurements
         self._rows = matrices.reshape(len(matrices), -1)
         self._conjugates = self._rows.conj()
@@ -72,9 +77,13 @@ class SensingLoss:
         return seen / math.sqrt(len(seen))
 
     def spectral_estimate(self) -> NDArray[Any]:
-        """Return 1/m sum_i y_i A_i, which estimates M* for Gaussian matrices of unit variance."""
-        mean = (self.measurements @ self._rows).reshape(self.matrices.shape[1:])
-        return np.asarray(mean / len(self.measurements))
+        """Return 1/m sum_i y_i (A_i - E A_i), which estimates M* for Gaussian matrices of unit variance.
+
+        It does so for A_i = a_i a_i^H as well, with circular Gaussian vectors of unit variance: E A_i is I, the mean of
+        y_i a_i a_i^H is M* + tr(M*) I, and that of y_i is tr(M*).
+        """
+        weighted = (self.measurements @ self._rows).reshape(self.matrices.shape[1:])
+        return np.asarray(weighted / len(self.measurements) - np.mean(self.measurements) * self.mean)
 
 
 class OneBitLoss:
@@ -136,55 +145,6 @@ class OneBitLoss:
             near, np.log1p(self._ones * change), np.logaddexp(self._log_zeros, self._log_ones + off)
         )
         return off, near, change, growth - self._ones * off
-
-
-class PhaseLoss:
-    """Phase retrieval: L(M) = 1/m sum_i (a_i^H M a_i - y_i)^2, with G = 2/m sum_i (a_i^H M a_i - y_i) a_i a_i^H.
-
-    It is :class:`SensingLoss` with A_i = a_i a_i^H. Zhang, Chiu and Zhang (AISTATS 2024).
-
-    Parameters
-    ----------
-    vectors : (m, n) array
-        Measurement vectors a_i, one per row.
-    measurements : (m,) real array
-        Measurements y_i.
-    """
-
-    def __init__(self, vectors: NDArray[Any], measurements: NDArray[Any]) -> None:
-        self.vectors = vectors
-        self.measurements = measurements
-        self._conjugates = vectors.conj()
-
-    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        """Return L(M) and its gradient G."""
-        off = self._seen(matrix) - self.measurements
-        gradient = (2 / len(off)) * self.vectors.T @ (off[:, None] * self._conjugates)
-        return float(off @ off) / len(off), gradient
-
-    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return (a_i^H M a_i - y_i) / sqrt(m)."""
-        off: NDArray[np.float64] = self.measure(matrix) - self.measurements / math.sqrt(
-            len(self.measurements)
-        )
-        return off
-
-    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return a_i^H M a_i / sqrt(m)."""
-        return self._seen(matrix) / math.sqrt(len(self.measurements))
-
-    def spectral_estimate(self) -> NDArray[Any]:
-        """Return 1/m sum_i y_i (a_i a_i^H - I).
-
-        For circular Gaussian vectors of unit variance the mean of y_i a_i a_i^H is M* + tr(M*) I, and that of y_i
-        is tr(M*).
-        """
-        weighted = self.vectors.T @ (self.measurements[:, None] * self._conjugates)
-        return np.asarray(weighted / len(self.vectors) - np.mean(self.measurements) * np.eye(len(weighted)))
-
-    def _seen(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        seen: NDArray[np.float64] = np.sum((self._conjugates @ matrix) * self.vectors, axis=1).real
-        return seen
 
 
 class PlantedProblem:

@@ -179,6 +179,10 @@ class Panel:
         return f"{self.setting}, {self.start} start, {self.convention}"
 
 
+Rows = tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
+"""Rows of labelled images."""
+
+
 @dataclass(frozen=True)
 class Montage:
     """Power Doppler pictures in rows.
@@ -191,7 +195,7 @@ class Montage:
         Acquisition that gives the axes and the spacing.
     """
 
-    grid: tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
+    grid: Rows
     acquisition: Acquisition
 
 

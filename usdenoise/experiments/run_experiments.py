@@ -1,6 +1,5 @@
 """Repeat experiments of the paper and write a figure, the curves, a record and a table of claims for each."""
 
-import csv
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from usdenoise.experiments.setup import Setup
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.open_input import other_files
 from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.tables import csv_text
 from usdenoise.pictures.error_curves import Line, Setting, curves_png
 from usdenoise.pictures.figures import suitable_range_db
 from usdenoise.pictures.montage import montage_png
@@ -71,7 +71,7 @@ def reproduce(
         for name in names:
             began = time.perf_counter()
             setup.say(f"{name}: {EXPERIMENTS[name].title}")
-            result = EXPERIMENTS[name].do(setup)
+            result = EXPERIMENTS[name].run(setup)
             seconds = time.perf_counter() - began
             finals = {key: str(path) for key, path in zip(places[name], outputs[name].finals, strict=True)}
             provenance = record(command, {**result.parameters, "seeds": list(result.seeds)}, source)
@@ -135,10 +135,8 @@ def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: d
     places["figure"].write_bytes(
         curves_png(settings, title=result.title, x_label=result.x_label, y_label=result.y_label)
     )
-    with places["curves"].open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows(result.rows())
+    rows = (dict(zip(COLUMNS, row, strict=True)) for row in result.rows())
+    places["curves"].write_text(csv_text(COLUMNS, rows))
     places["record"].write_text(to_json({"name": name, **result.as_dict(), **more}, indent=2) + "\n")
     places["claims"].write_text(result.markdown(name))
     if result.montage is not None:

@@ -6,8 +6,6 @@ experiments 5 and 6: they are those of experiment 1. The choices of each experim
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from usdenoise.experiments.claims import (
     Check,
@@ -39,7 +37,6 @@ STEP = 0.1
 SIGMA = 1e-6
 DECAY, NOISY_DECAY = 0.85, 0.5
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
-NOISY = "noise 1e-6"
 MANY = 100
 """Iterations to reach the noise floor: the abstract says that a practitioner has tens to hundreds."""
 
@@ -52,41 +49,25 @@ NOISE_CHOICE = "the noise level 1e-6 is taken as a standard deviation"
 MINE = "eta-decay"
 FLOOR_SOON = in_abstract(reaches_floor(MINE, MANY))
 
-_draw = partial(draw_sensing, scales=SCALES, rank=RANK, measurements=MEASUREMENTS)
+PROBLEM = {"scales": SCALES, "rank": RANK, "measurements": MEASUREMENTS}
 
 
 def _noiseless(iterations: int, methods: Sequence[Variant], *checks: Check) -> Setting:
     methods = [eta_decay(DECAY), *methods]
-    return Setting("noiseless", partial(_draw, sigma=0.0), methods, STEP, iterations, checks=checks)
+    return Setting(
+        "noiseless", draw_sensing, {**PROBLEM, "sigma": 0.0}, methods, STEP, iterations, checks=checks
+    )
 
 
 def _noisy(
     iterations: int, methods: Sequence[Variant], *checks: Check, seconds: float | None = None
 ) -> Setting:
-    methods, draw = [eta_decay(NOISY_DECAY), *methods], partial(_draw, sigma=SIGMA)
-    return Setting(NOISY, draw, methods, STEP, iterations, True, seconds, checks)
+    methods, problem = [eta_decay(NOISY_DECAY), *methods], {**PROBLEM, "sigma": SIGMA}
+    return Setting("noise 1e-6", draw_sensing, problem, methods, STEP, iterations, seconds, checks)
 
 
-def _experiment(
-    title: str,
-    where: str,
-    *settings: Setting,
-    parameters: dict[str, Any],
-    choices: Sequence[str],
-    x_label: str = "iteration",
-) -> PlantedExperiment:
-    common = {
-        "scales": SCALES,
-        "search_rank": RANK,
-        "measurements": MEASUREMENTS,
-        "step": STEP,
-        "sigma": SIGMA,
-        "decay": {"noiseless": DECAY, NOISY: NOISY_DECAY},
-    }
-    draw = partial(_draw, sigma=0.0)
-    return PlantedExperiment(
-        title, where, settings, {**common, **parameters}, choices, draw, min(SCALES), x_label=x_label
-    )
+def _experiment(title: str, where: str, *settings: Setting, choices: Sequence[str]) -> PlantedExperiment:
+    return PlantedExperiment(title, where, settings, choices, min(SCALES))
 
 
 def _labels(methods: Sequence[Variant]) -> list[str]:
@@ -112,7 +93,6 @@ AGAINST_SCALEDGD_LAMBDA = _experiment(
         *map(stays_above_floor, _labels(_CONSTANT[:2])),
         ends_near_best(MINE, _labels(_CONSTANT), "ScaledGD(lambda)"),
     ),
-    parameters={"iterations": 300, "lambdas": LAMBDAS},
     choices=[MEASUREMENT_CHOICE, NOISE_CHOICE, "a run has 300 iterations"],
 )
 
@@ -121,7 +101,7 @@ _EXACT, *_WRONG = [precgd(proxy) for proxy in _CLEAN_PROXIES]
 _PRECGD = [precgd(proxy) for proxy in _NOISY_PROXIES]
 
 AGAINST_PRECGD = _experiment(
-    "Gaussian sensing against PrecGD with right and wrong proxies of the noise",
+    "Gaussian sensing against PrecGD with several proxies",
     "experiment 2",
     _noiseless(
         300,
@@ -138,7 +118,6 @@ AGAINST_PRECGD = _experiment(
         ends_near_best(MINE, _labels(_PRECGD), "PrecGD"),
         *(stays_above_floor(precgd(proxy).label) for proxy in _NOISY_PROXIES if proxy > SIGMA),
     ),
-    parameters={"iterations": 300, "proxies": {"noiseless": _CLEAN_PROXIES, NOISY: _NOISY_PROXIES}},
     choices=[
         MEASUREMENT_CHOICE,
         NOISE_CHOICE,
@@ -153,7 +132,7 @@ _GD = gradient_descent(Start.SMALL)
 _FROM_SMALL = [_COARSE, _FINE, _GD]
 
 FROM_SMALL_START = _experiment(
-    "Gaussian sensing against ScaledGD(lambda) and gradient descent from a small start",
+    "Gaussian sensing, the other methods from a small start",
     "experiment 3",
     _noiseless(
         500,
@@ -170,7 +149,6 @@ FROM_SMALL_START = _experiment(
         slower(MINE, _FINE.label),
         reaches_floor(_SMALL.label, 500),
     ),
-    parameters={"iterations": 500, "lambdas": LAMBDAS[:2], "small_start": 1e-12},
     choices=[
         MEASUREMENT_CHOICE,
         NOISE_CHOICE,
@@ -189,24 +167,17 @@ HIGH_NOISE = _experiment(
     "experiment 5",
     Setting(
         "noise variance 0.1",
-        partial(_draw, sigma=_HIGH_SIGMA),
+        draw_sensing,
+        {**PROBLEM, "sigma": _HIGH_SIGMA},
         [eta_decay(0.97), *_HIGH_PRECGD],
         step=0.01,
         iterations=500,
-        noisy=True,
         checks=[
             FLOOR_SOON,
             ends_near_best(MINE, _labels(_HIGH_PRECGD), "PrecGD"),
             *(ends_at(precgd(p).label, MINE, at_least=1.1) for p in _HIGH_PROXIES if p > _HIGH_SIGMA),
         ],
     ),
-    parameters={
-        "iterations": 500,
-        "step": 0.01,
-        "decay": 0.97,
-        "sigma": _HIGH_SIGMA,
-        "proxies": _HIGH_PROXIES,
-    },
     choices=[
         "the paper does not give condition number and measurements: they are those of sensing-lambda",
         MEASUREMENT_CHOICE,
@@ -219,7 +190,7 @@ _MOST = 4000
 """At 125 microseconds an iteration, a common time, the iterations last as long as the figure."""
 
 WALL_TIME = _experiment(
-    "Gaussian sensing: error against wall time, start included",
+    "Gaussian sensing against wall time, start included",
     "experiment 6",
     _noisy(
         _MOST,
@@ -231,13 +202,6 @@ WALL_TIME = _experiment(
         stays_above_floor(_COARSE.label),
         seconds=_SECONDS,
     ),
-    parameters={
-        "iterations": _MOST,
-        "seconds": _SECONDS,
-        "decay": NOISY_DECAY,
-        "lambda": LAMBDAS[0],
-        "small_start": 1e-12,
-    },
     choices=[
         "the paper does not give condition number, measurements and noise: they are those of sensing-lambda "
         "with noise",
@@ -246,5 +210,4 @@ WALL_TIME = _experiment(
         "until a run has computed its start, its error is drawn as 1",
         f"a run has at most {_MOST} iterations, and the figure shows its first {_SECONDS:g} s",
     ],
-    x_label="seconds",
 )

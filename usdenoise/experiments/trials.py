@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,15 +174,15 @@ class Setting:
     name : str
         Name of the setting, for example "noiseless".
     draw : callable
-        Function that draws a problem from a generator.
+        Function that draws a problem from a generator, such as :func:`usdenoise.experiments.instances.draw_sensing`.
+    problem : mapping
+        Its other arguments, among them `sigma`. With noise there is a noise floor.
     variants : sequence of Variant
         Methods with their parameters, one curve each.
     step : float
         Step length that multiplies the preconditioned gradient.
     iterations : int
         Number of iterations of each run.
-    noisy : bool
-        Whether the measurements have noise, so that there is a noise floor; by default not.
     seconds : float or None
         Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
         iterations.
@@ -190,13 +191,19 @@ class Setting:
     """
 
     name: str
-    draw: Callable[[np.random.Generator], Instance]
+    draw: Callable[..., Instance]
+    problem: Mapping[str, Any]
     variants: Sequence[Variant]
     step: float
     iterations: int
-    noisy: bool = False
     seconds: float | None = None
     checks: Sequence[Check] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the setting as it is written to the record."""
+        methods = {variant.label: asdict(variant) for variant in self.variants}
+        numbers = {"step": self.step, "iterations": self.iterations, "seconds": self.seconds}
+        return {**self.problem, **numbers, "methods": methods}
 
 
 def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
@@ -218,8 +225,8 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
     """
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
-        instances = [setting.draw(np.random.default_rng(seed)) for seed in seeds]
-        floor = noise_floor(instances) if setting.noisy else None
+        instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
+        floor = noise_floor(instances) if setting.problem["sigma"] else None
         found = []
         for convention, starts in tried.items():
             # A method with a start of its own has the same curve in the panels of both starts.
