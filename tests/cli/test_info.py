@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import h5py
-import pytest
 import scipy.io
 
 from tests.cli.shared import IQ, cli, parse, write, write_two
@@ -12,11 +11,13 @@ from tests.formats.layouts import LAYOUTS
 
 
 def test_the_table_has_stacks_and_sources(stack: Path, tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
     result = cli("info", stack)
     assert (result.exit_code, result.stderr) == (0, "")
     given = cli("info", write(tmp_path / "bare.h5"), "--spacing", "0.1,0.2").stdout
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "UF": {"TwFreq": 15.0}})
     matlab = cli("info", tmp_path / "x.mat").stdout
+    in_cells = cli("info", LAYOUTS["IQData v7.3, cell"].write(tmp_path / "cells")).stdout
     for text, pattern in (
         (result.stdout, f"file +{re.escape(str(stack))}"),
         (result.stdout, "container +HDF5"),
@@ -25,6 +26,7 @@ def test_the_table_has_stacks_and_sources(stack: Path, tmp_path: Path) -> None:
         (result.stdout, r"frame_rate_hz +500  \(file: .*\)"),
         (given, r"axes +tzx  \(assumed\)"),
         (given, r"spacing_mm +z 0\.1, x 0\.2  \(option\)"),
+        (in_cells, r"candidate +IQData .*\(.*cell.*\)  <- read"),
         (matlab, "container +MATLAB before 7.3"),
         (matlab, "candidate +IQ  12 x 10 x 40 .*<- read"),
         (matlab, r"center_frequency_hz +1\.5e\+07  \(file: UF.TwFreq in MHz\)"),
@@ -60,18 +62,3 @@ def test_an_ambiguous_file_lists_the_candidates_and_fails(tmp_path: Path) -> Non
         assert failed.exit_code == 1
         assert re.fullmatch("usdenoise: .*several stacks.*--dataset\n", failed.stderr)
     assert "b  40 x 12 x 10  complex64  <- read" in cli("info", path, "--dataset", "b").stdout
-
-
-@pytest.mark.parametrize("key", ["IQData v7.3, cell", "(2, z, x, t)", "UFF", "EchoFrame", "ConfUSIus", "npz"])
-def test_the_layout_and_every_source_are_named(key: str, tmp_path: Path) -> None:
-    how = LAYOUTS[key]
-    path = how.write(tmp_path)
-    table = cli("info", path)
-    assert table.exit_code == 0
-    value = parse(cli("info", path, "--json").stdout)
-    assert (value["container"], value["chosen"]["name"]) == (how.container, how.name)
-    assert set(value["metadata"]["sources"]) == set(value["metadata"]["values"])
-    if value["chosen"]["layout"]:
-        assert f"({value['chosen']['layout']})  <- read" in table.stdout
-    for name, source in value["metadata"]["sources"].items():
-        assert re.search(rf"^{name} .*\({re.escape(source)}\)$", table.stdout, re.MULTILINE)

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.cli.shared import IQ, QUICK, cli, refused, write, write_two
+from tests.cli.shared import IQ, cli, refused, write, write_two
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,3 @@ def test_a_phantom_that_cannot_be_made(
     assert (result.exit_code, result.stdout) == (code, "")
     assert says in result.stderr
     assert os.listdir(tmp_path) == []
-
-
-def test_existing_results_are_refused_then_overwritten(stack: Path, tmp_path: Path) -> None:
-    arguments = ("run", stack, "-o", tmp_path / "out", *QUICK)
-    assert cli(*arguments).exit_code == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    refused(cli(*arguments, "--seed", 5), r"x_denoised\.h5 exists; give --overwrite to replace it")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert cli(*arguments, "--seed", 5, "--overwrite").exit_code == 0
-    assert set(os.listdir(tmp_path / "out")) == set(before)
-    assert '"seed": 5' in (tmp_path / "out/x_report.json").read_text()

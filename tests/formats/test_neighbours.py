@@ -12,7 +12,6 @@ import xarray
 import zarr
 from confusius.xarray import create_voxeldata
 
-from tests.programs import python
 from tests.stacks import write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError
@@ -132,32 +131,6 @@ def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> N
         assert {name: int(place) for name, place in brightest.items()} == {"j": N_Z - 1, "i": N_X - 1}
 
 
-PLOT = """
-import sys
-import confusius, matplotlib
-import numpy as np
-matplotlib.use("Agg")
-power = confusius.load(sys.argv[1], variable="power_doppler")
-axes = power.fusi.plot.volume(slice_mode="z").axes.ravel()[0]
-(mesh,) = axes.collections
-brightest = int(np.asarray(mesh.get_array()).argmax())
-corners = np.asarray(mesh.get_coordinates())
-row, column = np.unravel_index(brightest, np.array(corners.shape[:2]) - 1)
-middle = corners[row : row + 2, column : column + 2].mean(axis=(0, 1))
-print(*axes.transAxes.inverted().transform(axes.transData.transform(middle)))
-"""
-
-
-def test_the_power_doppler_is_upright_in_confusius(tmp_path: Path) -> None:
-    out = denoised(saved(tmp_path, voxel_data(1)))
-    # Packages that the plots of ConfUSIus import warn of their own; here a warning is an error.
-    done = python(PLOT, out)
-    assert done.returncode == 0, done.stderr
-    across, up = (float(word) for word in done.stdout.split())
-    # The deepest pixel of the rightmost column is drawn at the bottom on the right.
-    assert (across, up) == pytest.approx((1 - 0.5 / N_X, 0.5 / N_Z), abs=0.02)
-
-
 def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     iq = rng.standard_normal((20, 6, 5)) + 1j * rng.standard_normal((20, 6, 5))
@@ -253,12 +226,6 @@ def test_pitches_of_the_user_replace_the_place_of_the_voxels(tmp_path: Path) -> 
     assert (stack.spacing_mm, stack.frame_rate_hz) == ({"z": 0.2, "x": 0.3}, 500.0)
     assert stack.coordinates == {}
     assert "voxel_to_world" not in stack.attributes
-
-
-def test_frames_keep_their_times(tmp_path: Path) -> None:
-    data = voxel_data(1)
-    stack = load(saved(tmp_path, data), frames=slice(5, 30, 3))
-    np.testing.assert_array_equal(stack.coordinates["t"].values, data["time"].values[5:30:3])
 
 
 def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> None:

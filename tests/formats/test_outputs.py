@@ -86,18 +86,6 @@ def test_factors_rebuild_the_stack(
     )
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".mat", ".zarr"])
-def test_expand_writes_a_file(suffix: str, tmp_path: Path) -> None:
-    written = run(as_h5(tmp_path), options=RANK, output=Output(keep_factors=True, stack=False))
-    report = expand_to_file(written, tmp_path / f"y{suffix}")
-    back = load(report["output"], axes="tzxy")
-    assert np.array_equal(back.iq, expand(written).iq)
-    assert back.frame_rate_hz == 500.0
-    with pytest.raises(OutputError, match="exists; give overwrite"):
-        expand_to_file(written, tmp_path / f"y{suffix}")
-    expand_to_file(written, tmp_path / f"y{suffix}", overwrite=True)
-
-
 def test_what_expand_refuses(tmp_path: Path) -> None:
     plain = run(as_h5(tmp_path))
     with pytest.raises(InputError, match="holds no factors; write them with usdenoise run --keep-factors"):
