@@ -163,17 +163,6 @@ def test_no_scans_is_said_and_nothing_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("s",), ("-o", "out"), ("s", "-o", "out", "--jobs", "0"), ("s", "-o", "out", "--magic")],
-    ids=str,
-)
-def test_wrong_usage_is_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    process = shell("batch", *arguments, cwd=tmp_path)
-    assert (process.returncode, process.stdout) == (2, "")
-    assert "Error: " in process.stderr
-
-
 NAMES = [
     "two words.h5", "line\nbreak.h5", "größe 雪.h5", "-dash.h5", "per%cent$(x)`y`*.h5", "[1].h5", "\udcff.h5",
     "=1+1.h5", "+x.h5", "@x.h5",

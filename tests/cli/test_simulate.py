@@ -96,11 +96,3 @@ def test_volumes(tmp_path: Path) -> None:
     acquisition = load(tmp_path / "p.h5")
     assert (acquisition.axes, acquisition.iq.shape) == ("tzxy", (12, 10, 9, 8))
     assert set(acquisition.spacing_mm) == {"z", "x", "y"}
-
-
-def test_the_same_seed_gives_the_same_stack(tmp_path: Path) -> None:
-    for name, seed, threads in (("a", 1, 1), ("b", 1, 2), ("c", 2, 2)):
-        cli("simulate", tmp_path / name, *SMALL, "--seed", seed, "--threads", threads)
-    a, b, c = (load(tmp_path / name).iq for name in "abc")
-    assert np.array_equal(a, b)
-    assert not np.array_equal(a, c)

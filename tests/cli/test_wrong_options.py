@@ -67,11 +67,20 @@ def test_what_cannot_be_read_is_wrong_usage(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("no-such-command",), ("run",), ("info",), ("simulate",), ("--magic",)]
-)
-def test_wrong_usage_of_the_program(arguments: tuple[str, ...]) -> None:
+    "arguments",
+    [
+        ("no-such-command",), ("--magic",), ("run",), ("info",), ("simulate",), ("batch", "s"), ("batch", "-o", "out"),
+        ("batch", "s", "-o", "out", "--jobs", "0"), ("batch", "s", "-o", "out", "--magic"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_of_the_program(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = cli(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout, os.listdir()) == (2, "", [])
+    assert "Error: " in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -153,15 +162,6 @@ def test_what_is_no_input_or_no_folder(stack: Path, tmp_path: Path) -> None:
     refused(cli("info", tmp_path / "absent.h5"), r"absent\.h5 does not exist; check the path")
     several = "several stacks: a 40 x 12 x 10, b 40 x 12 x 10; pick one with --dataset"
     refused(cli("run", write_two(tmp_path / "two.h5")), several)
-
-
-def test_a_known_failure_of_the_program_is_one_line(tmp_path: Path) -> None:
-    from tests.cli.shared import shell
-
-    done = shell("run", tmp_path / "absent.h5", "-o", tmp_path / "out")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"usdenoise: {tmp_path / 'absent.h5'} does not exist; check the path\n"
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
