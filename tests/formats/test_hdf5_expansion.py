@@ -56,39 +56,39 @@ def test_any_part_is_that_of_the_library(
         assert np.array_equal(read, values[index])
 
 
+def with_chunk(folder: Path, content: bytes, skipped: int = 0, **how: Any) -> Path:
+    """A dataset in one chunk of that content, which has skipped some filters (a bit for each)."""
+    with h5py.File(folder / "x.h5", "w") as file:
+        dataset = file.create_dataset(
+            "iq", VALUES.shape, "c8", chunks=VALUES.shape, compression="gzip", **how
+        )
+        dataset.id.write_direct_chunk((0, 0, 0), content, skipped)
+    return folder / "x.h5"
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_chunk_that_skipped_filters(shuffle: bool, tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        dataset = file.create_dataset(
-            "iq", VALUES.shape, "c8", chunks=VALUES.shape, compression="gzip", shuffle=shuffle
-        )
-        dataset.id.write_direct_chunk((0, 0, 0), VALUES.tobytes(), 3 if shuffle else 1)
+    path = with_chunk(tmp_path, VALUES.tobytes(), 3 if shuffle else 1, shuffle=shuffle)
     # The library knows what a chunk has skipped once the file is opened again.
-    with h5py.File(tmp_path / "x.h5") as file:
+    with h5py.File(path) as file:
         read = BoundedReader(file["iq"])(tuple(slice(0, n, 1) for n in VALUES.shape))
         assert np.array_equal(read, VALUES)
         assert np.array_equal(file["iq"][()], VALUES)
 
 
-@pytest.mark.parametrize("how", [{}, {"fletcher32": True}])
-def test_a_chunk_that_expands_to_more_is_refused(how: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        dataset = file.create_dataset(
-            "iq", VALUES.shape, "c8", chunks=VALUES.shape, compression="gzip", **how
-        )
-        dataset.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(VALUES.nbytes + 5000)))
-    with pytest.raises(
-        InputError,
-        match=rf"a chunk of 'iq' in .*x.h5 expands to more than its {VALUES.nbytes} bytes.*write it again",
-    ):
-        load(path)
+MORE = zlib.compress(bytes(VALUES.nbytes + 5000))
+EXPANDS = rf"a chunk of 'iq' in .*x.h5 expands to more than its {VALUES.nbytes} bytes.*write it again"
 
 
-def test_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        dataset = file.create_dataset("iq", VALUES.shape, "c8", chunks=VALUES.shape, compression="gzip")
-        dataset.id.write_direct_chunk((0, 0, 0), b"x" * 2000)
-    with pytest.raises(InputError, match="is truncated or corrupt: the HDF5 library could not read it"):
-        load(path)
+@pytest.mark.parametrize(
+    ("content", "how", "says"),
+    [
+        (MORE, {}, EXPANDS),
+        (MORE, {"fletcher32": True}, EXPANDS),
+        (b"x" * 2000, {}, "is truncated or corrupt: the HDF5 library could not read it"),
+    ],
+    ids=["expands to more", "with a checksum", "damaged"],
+)
+def test_a_bad_chunk_is_refused(content: bytes, how: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        load(with_chunk(tmp_path, content, **how))

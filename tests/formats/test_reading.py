@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
-from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, in_order, pairs
+from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, hdf5, in_order, pairs
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.formats import describe
@@ -79,17 +79,6 @@ def test_precision_converts_on_reading(precision: str, dtypes: tuple[str, str], 
         assert np.array_equal(acquisition.iq, values)
 
 
-@pytest.mark.parametrize("wanted", ["a/b", "/a/b", "a/b/"])
-def test_dataset_in_a_group(wanted: str, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["iq"] = IQ
-        file["a/b"] = 2 * IQ
-    acquisition = load(path, dataset=wanted)
-    assert acquisition.name == "a/b"
-    assert np.array_equal(acquisition.iq, 2 * IQ)
-
-
 @pytest.mark.parametrize(
     "frames",
     [slice(None), slice(2, 9), slice(None, None, 3), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
@@ -121,10 +110,7 @@ def test_frame_rate_from_an_attribute(alias: str, tmp_path: Path) -> None:
 
 
 def test_of_several_frame_rates_the_nearest_counts(tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["a/iq"] = IQ
-        file["frame_rate"] = 100.0
+    path = hdf5(a__iq=IQ, frame_rate=100.0)(tmp_path)
     assert load(path).frame_rate_hz == 100.0
     for place, rate in (("a", 300.0), ("a/iq", 400.0)):
         with h5py.File(path, "r+") as file:
@@ -210,16 +196,39 @@ def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
     assert acquisition.axes == "ztx"
 
 
-@pytest.mark.parametrize("name", ["iq", "IQ", "data/iq"])
-def test_the_dataset_called_iq_is_preferred(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        file["a_filtered"] = 3 * IQ
-        file["b_mode"] = REAL
-        file[name] = IQ
-    acquisition = load(path)
+CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    **{
+        f"called {name}": ({"a_filtered": 3 * IQ, "b_mode": REAL, name: IQ}, {}, name)
+        for name in ("iq", "IQ", "data/iq")
+    },
+    **{
+        f"asked for as {asked}": ({"iq": 3 * IQ, "a/b": IQ}, {"dataset": asked}, "a/b")
+        for asked in ("a/b", "/a/b", "a/b/")
+    },
+    "the only complex one": (
+        {
+            "b_mode": REAL,
+            "mask": np.ones(REAL.shape, "u1"),
+            "picture": REAL[0],
+            "rotated": pairs(IQ, ("real", "imag")),
+        },
+        {},
+        "rotated",
+    ),
+    "the only one": (
+        {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL},
+        {},
+        "rotated",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", CHOICES)
+def test_the_stack_that_is_meant_is_read(key: str, tmp_path: Path) -> None:
+    datasets, options, name = CHOICES[key]
+    acquisition = load(hdf5(**datasets)(tmp_path), **options)
     assert acquisition.name == name
-    assert np.array_equal(acquisition.iq, IQ)
+    assert np.array_equal(acquisition.iq, IQ if np.iscomplexobj(acquisition.iq) else REAL)
 
 
 def test_the_variable_called_iq_is_preferred(tmp_path: Path) -> None:
@@ -227,25 +236,6 @@ def test_the_variable_called_iq_is_preferred(tmp_path: Path) -> None:
     scipy.io.savemat(path, {"A": 2 * in_order("zxt"), "IQ": in_order("zxt"), "Z": 3 * in_order("zxt")})
     assert load(path).name == "IQ"
     assert np.array_equal(load(path, dataset="A").iq, 2 * in_order("zxt"))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "others"),
-    [
-        (
-            pairs(IQ, ("real", "imag")),
-            {"b_mode": REAL, "mask": np.ones(REAL.shape, "u1"), "picture": REAL[0]},
-        ),
-        (REAL, {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4")}),
-    ],
-    ids=["the only complex one", "the only one"],
-)
-def test_without_that_name_the_only_one_is_read(chosen: Any, others: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "stack.h5"
-    with h5py.File(path, "w") as file:
-        for name, values in {**others, "rotated": chosen}.items():
-            file[name] = values
-    assert load(path).name == "rotated"
 
 
 # One NaN: the results then hold the 3-D array `unobserved` as well.
@@ -302,7 +292,4 @@ BESIDE: dict[str, Callable[[h5py.File], Any]] = {
 
 @pytest.mark.parametrize("key", BESIDE)
 def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["iq"] = IQ
-        BESIDE[key](file)
-    assert np.array_equal(load(tmp_path / "x.h5").iq, IQ)
+    assert np.array_equal(load(hdf5(iq=IQ, fill=BESIDE[key])(tmp_path)).iq, IQ)
