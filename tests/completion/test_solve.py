@@ -80,7 +80,7 @@ def descend(problem, start, step, iterations=20):
         problem,
         (start,),
         preconditioner=identity,
-        damping=damping.none(),
+        damping=damping.constant(0.0),
         step=step,
         stopping=StoppingRule(iterations),
     )
@@ -140,7 +140,7 @@ def test_schedules():
     assert [damping.geometric(0.5)(t, 9.0, 16.0) for t in range(3)] == [4.0, 2.0, 1.0]
     assert damping.geometric(0.5, 3.0)(1, 9.0, 16.0) == 1.5
     assert damping.constant(0.1)(7, 9.0, 16.0) == 0.1
-    assert damping.none()(7, 9.0, 16.0) == 0.0
+    assert damping.constant(0.0)(7, 9.0, 16.0) == 0.0
     assert damping.residual(3.0)(0, 25.0, 0.0) == 4.0
     assert damping.residual(5.0)(0, 9.0, 0.0) == 4.0
 
@@ -210,7 +210,7 @@ def test_a_fixed_step_is_kept_whatever_it_does():
         Bowl(),
         (np.ones((2, 1)),),
         preconditioner=identity,
-        damping=damping.none(),
+        damping=damping.constant(0.0),
         step=2.5,
         stopping=StoppingRule(4),
         undo=False,

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.reference import loops
 from usdenoise.completion import block_sums
-from usdenoise.completion.sparse_sweep import sweep, sweep_plainly
+from usdenoise.completion.sparse_sweep import sweep
 from usdenoise.completion.starts import gaussian
 
 
@@ -20,7 +21,7 @@ def test_the_sweep_equals_the_plain_loop(dtype, rank, monkeypatch):
     nothing = (np.empty(0, np.int32), np.empty(0, np.int32))
     entries = block_sums.gather(values, mask, nothing)[:3]
     loss, residual_v, residual_u = sweep(*entries, u, v)
-    plain = sweep_plainly(*entries, u, v)
+    plain = loops.sweep(*entries, u, v)
     tolerance = 2e-5 if np.dtype(dtype).itemsize in (4, 8) and dtype != np.float64 else 1e-12
     assert loss == pytest.approx(plain[0], rel=tolerance)
     for ours, theirs in ((residual_v, plain[1]), (residual_u, plain[2])):

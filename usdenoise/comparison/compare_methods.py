@@ -203,8 +203,8 @@ class _MethodRunner:
             result = self.result(name, fraction, keep)
             if result.filtered is not None:
                 self._reference = keep
-                if result.filtered.low is not None:
-                    self.low = result.filtered.low
+                if result.filtered.low_cutoff is not None:
+                    self.low = result.filtered.low_cutoff
                 if isinstance(self._rank, str) and result.filtered.rank is not None:
                     self._rank = result.filtered.rank
                 return result

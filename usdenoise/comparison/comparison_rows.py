@@ -75,17 +75,16 @@ def power_row(
         "message": result.message,
         "seconds": result.seconds,
         "peak_memory_bytes": result.peak_memory_bytes,
-        "rank": filtered and filtered.rank,
-        "low_cutoff": filtered and filtered.low,
-        "iterations": filtered and filtered.iterations,
-        "passes": filtered and filtered.passes,
-        "held_out_rmse": filtered and filtered.held_out_rmse,
+        **{name: getattr(filtered, name, None) for name in _OF_FILTER},
         "distance_to_svd": result.distance,
         **figures,
         "note": filtered.note if filtered else "",
         "citation": CONTENDERS[name].citation,
     }
 
+
+_OF_FILTER = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
+"""Columns with a figure of the filter."""
 
 _SHARED = ("method", "sampling", "status", "message", "low_cutoff", "citation")
 """Columns that the two rows of a method have in common."""

@@ -12,7 +12,6 @@ from usdenoise.comparison.work import Filtered, Work, keep_shared_band
 from usdenoise.completion.identifiability import check_rank
 from usdenoise.completion.preconditioners import damped_inverse
 from usdenoise.completion.problem import CompletionProblem, Evaluation, Factors
-from usdenoise.completion.solve import Iteration
 from usdenoise.completion.starts import spectral
 from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import DivergedError
@@ -43,9 +42,9 @@ def run_soft_impute(work: Work) -> Filtered:
         penalty = parameters.pop("penalty") * edge
         curve: list[tuple[int, float, float]] = []
 
-        def follow(line: Iteration) -> None:
-            if line.held_out_rmse is not None:
-                curve.append((1 + 2 * line.iteration, time.perf_counter() - began, line.held_out_rmse))
+        def follow(number: int, held_out_rmse: float | None) -> None:
+            if held_out_rmse is not None:
+                curve.append((1 + 2 * number, time.perf_counter() - began, held_out_rmse))
 
         rng = RandomStream.START.generator(seed)
         found = soft_impute(problem, rank, penalty, rng, on_iteration=follow, **parameters)
@@ -97,7 +96,7 @@ def soft_impute(
     *,
     iterations: int = 100,
     tolerance: float = 1e-5,
-    on_iteration: Callable[[Iteration], None] | None = None,
+    on_iteration: Callable[[int, float | None], None] | None = None,
 ) -> SoftImputed:
     """Minimise 1/2 |P(M - Z)|^2 + penalty |Z|_* over the matrices Z whose rank is at most `rank`.
 
@@ -129,7 +128,7 @@ def soft_impute(
     tolerance : float
         The iteration ends when the objective, at the final penalty, falls by at most this fraction of itself.
     on_iteration : callable, optional
-        Called after each iteration with its record, in which `step` is 1 and `damping` is the penalty.
+        Called after each iteration with its number from 1, and the held-out error or None.
 
     Returns
     -------
@@ -141,7 +140,6 @@ def soft_impute(
         If an iterate is not finite.
     """
     a, b = spectral(problem, rank, rng)
-    began = time.perf_counter()
     n_fitted = problem.sample.n_fitted
     now = float(gram(b).diagonal().real.max())
     previous, number, converged, passes = math.inf, 0, False, 0
@@ -158,17 +156,7 @@ def soft_impute(
         norms = sum(float(np.vdot(factor, factor).real) for factor in (a, b))
         objective = 0.5 * evaluation.value * n_fitted + 0.5 * now * norms
         if on_iteration is not None:
-            on_iteration(
-                Iteration(
-                    number,
-                    objective,
-                    evaluation.held_out_rmse,
-                    now,
-                    1.0,
-                    0,
-                    time.perf_counter() - began,
-                )
-            )
+            on_iteration(number, evaluation.held_out_rmse)
         if now == penalty:
             converged = previous - objective <= tolerance * objective
             previous = objective

@@ -135,7 +135,7 @@ class Filtered:
     blood_power : (n_pixels,) float64 array
         Blood map of the filtered stack, with the same correction for every filter. Filters with components have
         cutoffs by place in it, as `usdenoise run` has.
-    rank, low : int or None
+    rank, low_cutoff : int or None
         Number of components estimated and removed; None for a filter without components.
     held_out_rmse : float or None
         Root mean square error of the filter's own low-rank estimate on the held-out entries, before any refit, in the
@@ -153,7 +153,7 @@ class Filtered:
     power: NDArray[np.float64]
     blood_power: NDArray[np.float64]
     rank: int | None = None
-    low: int | None = None
+    low_cutoff: int | None = None
     held_out_rmse: float | None = None
     iterations: int | None = None
     passes: int | None = None

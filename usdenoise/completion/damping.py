@@ -7,13 +7,11 @@ Damping = Callable[[int, float, float], float]
 """(iteration counted from 0, objective now, objective at the start) -> eta"""
 
 
-def none() -> Damping:
-    """Return no damping: eta = 0 (ScaledGD; Tong, Ma and Chi, JMLR 2021)."""
-    return lambda iteration, value, first: 0.0
-
-
 def constant(eta: float) -> Damping:
-    """Return a constant damping `eta` (ScaledGD(lambda); Xu et al., ICML 2023)."""
+    """Return a constant damping `eta` (ScaledGD(lambda); Xu et al., ICML 2023).
+
+    Without damping, eta = 0, it is ScaledGD (Tong, Ma and Chi, JMLR 2021).
+    """
     return lambda iteration, value, first: eta
 
 

@@ -74,7 +74,7 @@ _TABLE = (
     Method(
         "scaledgd",
         damped_gram,
-        lambda eta0, decay: schedules.none(),
+        lambda eta0, decay: schedules.constant(0.0),
         lambda noise, shape: None,
         0.5,
         "no damping",
@@ -83,7 +83,7 @@ _TABLE = (
     Method(
         "gd",
         identity,
-        lambda eta0, decay: schedules.none(),
+        lambda eta0, decay: schedules.constant(0.0),
         lambda noise, shape: None,
         0.5,
         "plain gradient descent",

@@ -1,7 +1,7 @@
 """The sparse evaluation: one compiled sweep over the sampled entries of a row block.
 
 For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
-and conj(e) u_i to row j of R^H U. :func:`sweep_plainly` is that loop as it is written here. The fast kernels are the
+and conj(e) u_i to row j of R^H U; ``tests/reference/loops.py`` has that loop as it is written here. The kernels are the
 same loop over vectors as long as a cache line (:mod:`usdenoise.completion.vector_lanes`); real entries are taken in
 pairs, so that the processor has two independent sums to add up. ``tests/benchmarks/evaluation.py`` times them.
 
@@ -69,32 +69,6 @@ def sweep(
     residual_v.real = by_real[:, both[0]] - by_imaginary[:, both[1]]
     residual_v.imag = by_real[:, both[1]] + by_imaginary[:, both[0]]
     return loss, residual_v, residual_u[:, both[0]] + 1j * residual_u[:, both[1]]
-
-
-def sweep_plainly(
-    starts: NDArray[np.int64],
-    columns: NDArray[np.int32],
-    values: NDArray[Any],
-    u: NDArray[Any],
-    v: NDArray[Any],
-) -> tuple[float, NDArray[Any], NDArray[Any]]:
-    """Return what :func:`sweep` returns, by a plain loop over the entries: its specification.
-
-    Parameters
-    ----------
-    starts, columns, values, u, v
-        As for :func:`sweep`.
-    """
-    loss, residual_v, residual_u = 0.0, np.zeros_like(u), np.zeros_like(v)
-    for tile in starts:
-        for i in range(len(u)):
-            for k in range(tile[i], tile[i + 1]):
-                j = columns[k]
-                error = np.vdot(v[j], u[i]) - values[k]
-                loss += abs(error) ** 2
-                residual_v[i] += error * v[j]
-                residual_u[j] += np.conj(error) * u[i]
-    return loss, residual_v, residual_u
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

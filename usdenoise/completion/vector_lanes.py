@@ -2,7 +2,7 @@
 
 A row of a factor is a few lanes of LANE_BYTES. In loops over a few dozen numbers the compiler does not find all of
 the vector instructions; here each operation on a lane is an LLVM instruction. :mod:`usdenoise.completion.sparse_sweep`
-uses them, has the plain loop next to the fast one, and names the benchmark.
+uses them, and names the benchmark.
 """
 
 from typing import Any

@@ -58,13 +58,16 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]
     (n_rows, n_columns) float32 array
         10 log10 of the mean linear power, depth downwards.
     """
-    image = power.max(axis=0).astype(np.float64)
+    from PIL import Image
+
+    image = power.max(axis=0).astype(np.float32)
     height, width = image.shape[0] * aspect, float(image.shape[1])
     scale = LONGEST / max(height, width)
     rows, columns = (max(1, round(size * scale)) for size in (height, width))
-    image = _resized(_resized(image, rows, 0), columns, 1)
+    # A small image is repeated, a large one averaged.
+    mean = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BOX), np.float64)
     with np.errstate(divide="ignore"):
-        levels: NDArray[np.float32] = np.maximum(10 * np.log10(image), _LEAST_DB).astype(np.float32)
+        levels: NDArray[np.float32] = np.maximum(10 * np.log10(mean), _LEAST_DB).astype(np.float32)
     return levels
 
 
@@ -111,16 +114,3 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _resized(image: NDArray[np.float64], length: int, axis: int) -> NDArray[np.float64]:
-    """Average an image over blocks along an axis, or repeat its pixels where there are fewer than `length`."""
-    present = image.shape[axis]
-    if length >= present:
-        repeated: NDArray[np.float64] = np.take(image, np.arange(length) * present // length, axis)
-        return repeated
-    starts = np.arange(length) * present // length
-    sums = np.add.reduceat(image, starts, axis)
-    counts = np.diff(np.append(starts, present))
-    means: NDArray[np.float64] = sums / (counts[:, np.newaxis] if axis == 0 else counts)
-    return means
