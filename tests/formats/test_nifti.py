@@ -143,6 +143,36 @@ def test_names_that_are_not_of_bids(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("entities", "refused"),
+    [
+        (
+            "sub-01_desc-blood",
+            "'sub-01_desc-blood' has the key desc, which tells the images .* give bids the other keys",
+        ),
+        ("sub-01_sub-01", "'sub-01_sub-01' has sub more than once; give bids each key once"),
+        ("sub-01_task-a_ses-b_task-c_ses-d", "has ses, task more than once"),
+        ("sub-01_task-a_ses-b", "has its keys in another order than BIDS; give bids sub-01_ses-b_task-a"),
+        ("sub-01_run-1_pose-2_acq-x_task-a", "give bids sub-01_task-a_pose-2_acq-x_run-1"),
+        ("sub-01_task-rest_pwd", "is no beginning of a name in BIDS"),
+    ],
+)
+def test_entities_that_bids_does_not_allow(entities: str, refused: str, tmp_path: Path) -> None:
+    for given, path in ((entities, tmp_path / "x.h5"), ("auto", tmp_path / f"{entities}_iq.h5")):
+        if given == "auto" and entities.endswith("_pwd"):
+            assert bids.bids_name(given, path).entities == "sub-01_task-rest"
+            continue
+        with pytest.raises(OptionError, match=refused):
+            bids.bids_name(given, path)
+
+
+@pytest.mark.parametrize(
+    "entities", ["sub-01", "sub-01_ses-b_task-a_acq-x_run-1", "sub-01_task-a_pose-2_run-1"]
+)
+def test_entities_in_the_order_of_bids(entities: str) -> None:
+    assert bids.bids_name(entities, Path("x.h5")).entities == entities
+
+
 def test_a_description_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"dataset_description\.json could not be written"):
         bids.describe_derivative(tmp_path / "missing", "1")

@@ -12,6 +12,13 @@ from pathlib import Path
 from usdenoise.errors import OptionError, OutputError
 
 _ENTITIES = re.compile(r"sub-[A-Za-z0-9]+(_[a-z]+-[A-Za-z0-9]+)*")
+_ORDER = (
+    "sub", "tpl", "ses", "cohort", "sample", "task", "tracksys", "acq", "nuc", "voi", "ce", "trc", "stain", "rec", "dir",
+    "run", "mod", "echo", "flip", "inv", "mt", "part", "proc", "hemi", "space", "split", "recording", "chunk", "atlas",
+    "seg", "scale", "res", "den", "label", "prov", "desc",
+)  # fmt: skip
+"""Keys of the entities of BIDS 1.11 in the order that names must have. Proposals have others, such as pose."""
+
 _DESCRIPTION = "dataset_description.json"
 _VERSION = "1.10.0"
 """Version of BIDS by which derivatives are described."""
@@ -58,22 +65,43 @@ def bids_name(given: str, path: Path) -> BidsName:
     Raises
     ------
     OptionError
-        If the entities are not written as BIDS writes them.
+        If the entities are not written as BIDS writes them, one is there twice, they have another order, or desc is among
+        them, which belongs to the images.
     """
     if given == "auto":
         # The last part of a name, such as iq, has no dash.
-        name = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
-        if _ENTITIES.fullmatch(name):
-            return BidsName(name)
-        raise OptionError(
-            f"the name of {path} does not begin as in BIDS, for example sub-01_task-rest_; give these entities to --bids"
-        )
+        given = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
+        if not _ENTITIES.fullmatch(given):
+            raise OptionError(
+                f"the name of {path} does not begin as in BIDS, for example sub-01_task-rest_; give these entities to --bids"
+            )
     if not _ENTITIES.fullmatch(given):
         raise OptionError(
             f"'{given}' is no beginning of a name in BIDS; give --bids pairs of a key and a label, sub first, for example "
             "sub-01_task-rest"
         )
+    _check_entities(given)
     return BidsName(given)
+
+
+def _check_entities(given: str) -> None:
+    """Check that every entity is there once, in the order of BIDS, and that desc is left to the names of the images."""
+    pairs = [pair.split("-") for pair in given.split("_")]
+    keys = [key for key, _ in pairs]
+    doubled = sorted({key for key in keys if keys.count(key) > 1})
+    if doubled:
+        raise OptionError(f"'{given}' has {', '.join(doubled)} more than once; give --bids each key once")
+    if "desc" in keys:
+        raise OptionError(
+            f"'{given}' has the key desc, which tells the images of a recording apart, as in desc-blood; give --bids the "
+            "other keys alone"
+        )
+    labels = dict(pairs)
+    known = iter(sorted((key for key in keys if key in _ORDER), key=_ORDER.index))
+    ordered = [next(known) if key in _ORDER else key for key in keys]
+    if ordered != keys:
+        name = "_".join(f"{key}-{labels[key]}" for key in ordered)
+        raise OptionError(f"'{given}' has its keys in another order than BIDS; give --bids {name}")
 
 
 def is_recording_of_bids(path: Path) -> bool:
