@@ -16,6 +16,7 @@ from tests.cli.shared import IQ, cli, refused, write, write_two
     ("options", "says"),
     [
         (("--no-such-option",), "No such option"),
+        (("-o", ""), "the path is empty; give a name, or . for the current folder"),
         (("another", "argument"), "unexpected extra"),
         (("--frames", "nonsense"), "is not A:B or A:B:S"),
         (("--frames", "3"), "is not A:B or A:B:S"),
@@ -70,7 +71,8 @@ def test_what_cannot_be_read_is_wrong_usage(
     "arguments",
     [
         ("no-such-command",), ("--magic",), ("run",), ("info",), ("simulate",), ("batch", "s"), ("batch", "-o", "out"),
-        ("batch", "s", "-o", "out", "--jobs", "0"), ("batch", "s", "-o", "out", "--magic"),
+        ("batch", "s", "-o", "out", "--jobs", "0"), ("batch", "s", "-o", "out", "--magic"), ("run", ""), ("info", ""),
+        ("simulate", ""), ("view", ""), ("batch", "", "-o", "out"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -28,6 +28,7 @@ def cell(value: object) -> str:
         ("two\nlines\r", "two\\nlines\\r"),
         ("\t=1", "\\t=1"),
         ("\x00\x1b[31m\x7f\x9b", "\\x00\\x1b[31m\\x7f\\x9b"),
+        ("caf\udce9.h5", "caf\\udce9.h5"),
         ('commas, "quotes" and µ', 'commas, "quotes" and µ'),
         (-1, "-1"),
         (-1.5e-3, "-0.0015"),

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
@@ -194,8 +193,7 @@ def write_tables(
         "command": command,
     }
     with OutputFolder(folder, overwrite=True) as outputs:
-        # A file name need not be UTF-8; fsencode restores its bytes.
-        outputs.reserve(BatchFile.TABLE).write_bytes(os.fsencode(text))
+        outputs.reserve(BatchFile.TABLE).write_text(text, encoding="utf-8")
         outputs.reserve(BatchFile.RECORD).write_text(to_json(record, indent=2) + "\n")
         outputs.commit()
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     nargs=-1,
     required=True,
     is_eager=True,
-    type=click.Path(path_type=Path, readable=False),
+    type=shared.PathType(readable=False),
     metavar="PATH...",
 )
 @shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)

@@ -57,7 +57,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
         ),
     ],
 )
-@click.argument("acquisition", type=click.Path(path_type=Path, readable=False))
+@click.argument("acquisition", type=shared.PathType(readable=False))
 @flag_option(
     Group.ESTIMATOR,
     "-m",

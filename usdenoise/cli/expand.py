@@ -22,7 +22,7 @@ from usdenoise.options.declaration import Group
         ),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path, readable=False))
+@click.argument("file", type=shared.PathType(readable=False))
 @shared.output_option(
     "File to write; its suffix .h5, .mat or .zarr sets the format.", "FILE", show_default="<stem>_expanded"
 )

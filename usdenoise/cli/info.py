@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ("usdenoise info scan.h5 --axes tzx --frame-rate 500", "Check the options before giving them to run"),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path, readable=False))
+@click.argument("file", type=shared.PathType(readable=False))
 @shared.reading_options
 @shared.json_option
 def command(file: Path, as_json: bool, **reading: Any) -> None:

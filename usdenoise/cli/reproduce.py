@@ -54,7 +54,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 @flag_option(
     Group.INPUT,
     "--acquisition",
-    type=click.Path(path_type=Path),
+    type=shared.PathType(),
     metavar="FILE",
     help="Your own stack for the ultrasound experiments, instead of a phantom.",
 )

@@ -70,7 +70,7 @@ class _Narrator:
         ),
     ],
 )
-@click.argument("acquisition", is_eager=True, type=click.Path(path_type=Path, readable=False))
+@click.argument("acquisition", is_eager=True, type=shared.PathType(readable=False))
 @shared.output_option(show_default="<stem>-usdenoise")
 @flag_option(
     Group.OUTPUTS,

@@ -61,6 +61,25 @@ class TextType(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(before + comma + word) for word in words]
 
 
+class PathType(click.Path):
+    """The type of a path.
+
+    Parameters
+    ----------
+    **settings
+        Those of click.Path.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path; fail if it is empty, as from a variable of a script that is not set."""
+        if value == "":
+            self.fail("the path is empty; give a name, or . for the current folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
     def apply(command: Command) -> Command:
         for decorator in reversed(list(decorators)):
@@ -198,9 +217,8 @@ def output_option(
     help_text: str = "Folder of the results.", metavar: str = "DIR", **settings: Any
 ) -> Decorator[Any]:
     """Return the decorator that adds --output to a command; settings are those of click.option."""
-    path = click.Path(path_type=Path)
     return flag_option(
-        Group.OUTPUTS, "-o", "--output", type=path, metavar=metavar, help=help_text, **settings
+        Group.OUTPUTS, "-o", "--output", type=PathType(), metavar=metavar, help=help_text, **settings
     )
 
 

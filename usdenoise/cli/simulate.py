@@ -28,7 +28,7 @@ from usdenoise.options.declaration import Group
         ),
     ],
 )
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=shared.PathType())
 @shared.flags_of(PhantomSettings)
 @flag_option(
     Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack."

@@ -17,9 +17,7 @@ from usdenoise.cli.option_groups import GroupedCommand
         ("usdenoise view scan-usdenoise/scan_denoised.h5", "Open the page that belongs to a result file"),
     ],
 )
-@click.argument(
-    "results", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="RESULT..."
-)
+@click.argument("results", nargs=-1, required=True, type=shared.PathType(readable=False), metavar="RESULT...")
 @shared.messages
 def command(results: tuple[Path, ...], console: Console) -> None:
     """Open the page of each RESULT in the browser.

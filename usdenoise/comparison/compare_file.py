@@ -138,7 +138,7 @@ def compare_file(
             "software": dict(software()),
             "command": command,
         }
-        places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows))
+        places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
         for name, picture in pictures.items():
             if picture is None:
                 outputs.release(name)

@@ -21,8 +21,9 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
     Notes
     -----
-    Control characters in a text are escaped as in a Python string. A text that begins with =, +, - or @ gets an
-    apostrophe in front, because a spreadsheet would take it for a formula. Numbers stay as they are.
+    Control characters in a text are escaped as in a Python string, and so are the bytes of a file name that is not UTF-8.
+    A text that begins with =, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula.
+    Numbers stay as they are.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
@@ -52,7 +53,7 @@ def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter) == "Cc" else letter
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in ("Cc", "Cs") else letter
         for letter in value
     )
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
