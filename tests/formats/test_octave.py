@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import scipy.io
 from numpy.typing import NDArray
 
+from tests.formats.matlab_variables import variables
 from tests.formats.test_matlab_results import ZXT, other_variables
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
 from usdenoise import denoise
-from usdenoise.formats.matlab import matlab_writing
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -63,13 +62,9 @@ def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
 
 
 @pytest.mark.parametrize("values", [IMAGES, VOLUME_SERIES], ids=["image", "volume"])
-@pytest.mark.parametrize("version", ["v5", "v73"])
-def test_octave_reads_what_we_write(
-    version: str, values: NDArray[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("matlab_version")
+def test_octave_reads_what_we_write(values: NDArray[Any], tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
-    if version == "v73":
-        monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 1000)
     output = Output(keep_factors=True, products=("power", "directional", "velocity"))
     report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS, output=output)
     # Octave shows text of version 7.3 as its codes.
@@ -79,25 +74,12 @@ def test_octave_reads_what_we_write(
         save('-v7', 'back.mat', '-struct', 's');
         """
     octave(tmp_path, program)
-    ours, back = read(tmp_path / "out/x_denoised.mat"), scipy.io.loadmat(tmp_path / "back.mat")
+    ours, back = (variables(tmp_path / name) for name in ("out/x_denoised.mat", "back.mat"))
     for name in ("IQ", "power_doppler", "axial_velocity", "directional_power_negative"):
         assert back[name].shape == ours[name].shape
         np.testing.assert_array_equal(back[name], ours[name])
-    assert (back["axes"].item(), back["axial_velocity_unit"].item()) == (report["input"]["axes"], "mm/s")
-    assert back["factors"]["S"].item().shape == (3, 1)
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The variables of a file of either version, through other readers than ours."""
-    if not h5py.is_hdf5(path):
-        return dict(scipy.io.loadmat(path))
-    contents = {}
-    with h5py.File(path) as file:
-        for name, item in file.items():
-            if isinstance(item, h5py.Dataset):
-                values = item[()].transpose()
-                contents[name] = values["real"] + 1j * values["imag"] if values.dtype.names else values
-    return contents
+    assert (back["axes"], back["axial_velocity_unit"]) == (report["input"]["axes"], "mm/s")
+    assert back["factors/S"].shape == (3, 1)
 
 
 PALA = """
