@@ -129,14 +129,14 @@ BUDGETS = {
     "formats": 3775,
     "frames": 490,
     "images": 200,
-    "jobs": 1500,
+    "jobs": 1515,
     "linalg": 270,
     "options": 730,
     "phantom": 550,
     "pictures": 1220,
     "recipe": 595,
     "stack": 1590,
-    "system": 410,
+    "system": 425,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
 

@@ -1,7 +1,10 @@
-"""Memory that threads share."""
+"""Memory that threads share, and what the system has to give."""
 
 import ctypes
+import math
+import os
 import platform
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +43,75 @@ def test_threads_share_one_heap() -> None:
 def test_another_c_library_keeps_its_heaps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.use_one_heap()
+
+
+MIB = 1 << 20
+
+
+def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
+    """A tree with 1000 MiB free, and control groups of version 2 or 1: limit, taken and pages to drop in MiB by folder."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:    {1000 * 1024} kB\n")
+    (root / "proc/self/cgroup").write_text(groups)
+    for name, (limit, taken, dropped) in limits.items():
+        place = root / "sys/fs/cgroup" / name.strip("_").replace("_", "/")
+        place.mkdir(parents=True, exist_ok=True)
+        is_old = name.startswith("memory")
+        most = str(limit * MIB) if limit else "9223372036854771712" if is_old else "max"
+        files = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes") if is_old else ("memory.max", "memory.current")
+        )
+        (place / files[0]).write_text(f"{most}\n")
+        (place / files[1]).write_text(f"{taken * MIB}\n")
+        own, below = (0, dropped) if is_old else (dropped, 0)
+        (place / "memory.stat").write_text(
+            f"inactive_file {own * MIB}\ntotal_inactive_file {below * MIB}\nfile 1\n"
+        )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "expected"),
+    [
+        ("", {}, 1000),
+        ("0::/\n", {"_": (400, 100, 20)}, 320),
+        ("0::/slurm/job\n", {"slurm_job": (400, 100, 20), "slurm": (0, 100, 0)}, 320),
+        # The limit of a job of SLURM is that of a parent, and one further up can be lower still.
+        ("0::/slurm/job/step\n", {"slurm_job_step": (0, 90, 0), "slurm_job": (400, 100, 20)}, 320),
+        ("0::/slurm/job/step\n", {"slurm_job": (400, 100, 0), "slurm": (500, 450, 30)}, 80),
+        # A container sees its own group at the top.
+        ("0::/docker/0f3a\n", {"_": (400, 100, 0)}, 300),
+        ("4:cpu:/job\n3:memory:/job\n", {"memory_job": (400, 100, 20), "memory": (0, 900, 0)}, 320),
+        ("3:hugetlb,memory:/uid/job/step\n", {"memory_uid_job": (400, 100, 0)}, 300),
+        ("3:memory:/docker/0f3a\n", {"memory": (400, 100, 0)}, 300),
+        ("3:memory:/job\n0::/\n", {"memory_job": (0, 100, 0), "memory": (0, 900, 0)}, 1000),
+        ("3:memory:/job\n0::/other\n", {"memory_job": (400, 100, 0), "other": (350, 100, 0)}, 250),
+        ("3:cpu,name=memory:/job\n", {"memory_job": (400, 100, 0)}, 1000),
+        # More is taken than the limit that was set afterwards.
+        ("0::/job\n", {"job": (400, 500, 20)}, 0),
+    ],
+)  # fmt: skip
+def test_the_smallest_limit_of_all_control_groups_counts(
+    groups: str, limits: dict[str, tuple[int, int, int]], expected: int, tmp_path: Path
+) -> None:
+    assert memory.available_bytes(system(tmp_path, groups, **limits)) == expected * MIB
+
+
+def test_a_system_that_says_nothing_has_no_limit(tmp_path: Path) -> None:
+    assert math.isinf(memory.available_bytes(tmp_path))
+    assert not memory.is_in_memory(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("tmpfs", True), ("ramfs", True), ("ext4", False), ("overlay", False)]
+)
+def test_a_folder_in_memory_is_recognised(kind: str, expected: bool, tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    here = f"{os.major(device)}:{os.minor(device)}"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(
+        "22 1 0:99999 / /run rw - tmpfs tmpfs rw,size=1k\n"
+        f"36 22 {here} /a\\040b /mnt/x\\040y rw,noatime shared:1 master:2 - {kind} /dev/root rw,errors=continue\n"
+        "37 22 0:99998 / /other rw - ext4 /dev/x rw\n"
+    )
+    assert memory.is_in_memory(tmp_path, tmp_path) is expected

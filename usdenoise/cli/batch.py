@@ -107,6 +107,7 @@ def command(
         "retry_failed": retry_failed,
     }
     from usdenoise.batch import plan_batch, run_batch
+    from usdenoise.jobs.memory_check import memory_cautions
 
     if dry_run:
         for scan, decision in plan_batch(paths, output, **selection).items():
@@ -116,6 +117,8 @@ def command(
             else:
                 print_line(f"{decision.action:<11}  {scan.name}  ({decision.reason})")
         return
+    for sentence in memory_cautions(arguments.get("memory")):
+        console.warn(sentence)
     report = run_batch(
         paths,
         output,

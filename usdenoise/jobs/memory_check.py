@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import InputError, OutputError, UsdenoiseError
 from usdenoise.formats.layout import IN_MEMORY, SLAB_BYTES, Memory
 from usdenoise.formats.loading import describe
 from usdenoise.formats.open_input import Input
 from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.jobs.job import Job
 from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.memory import address_space_bytes, address_space_limit, available_bytes
+from usdenoise.system.memory import (
+    address_space_bytes,
+    address_space_limit,
+    available_bytes,
+    is_in_memory,
+)
 
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 """Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
@@ -76,8 +81,11 @@ def stack_memory(source: Input, job: Job) -> Memory:
     ------
     InputError
         If the stack does not fit and its file cannot be read in parts.
+    OutputError
+        If it does not fit and the folder of the results is in memory itself.
     """
-    most = available_bytes() if job.memory is None else job.memory
+    available = available_bytes()
+    most = available if job.memory is None else job.memory
     if _bytes_of(source, job) <= most:
         return IN_MEMORY
     if source.is_read_whole:
@@ -85,7 +93,30 @@ def stack_memory(source: Input, job: Job) -> Memory:
             f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
             f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
         )
+    if _bytes_of(source, job) > available and is_in_memory(job.folder):
+        raise OutputError(
+            f"{source.path} does not fit into {available / 2**20:.0f} MiB of memory, and the folder {job.folder} for its "
+            "file is in memory too (tmpfs); choose a folder on a disk with -o"
+        )
     return memory_on_disk(job.folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
+
+
+def memory_cautions(memory: int | None) -> list[str]:
+    """Return a sentence if a job gets less memory than it takes without its stack, otherwise none.
+
+    Parameters
+    ----------
+    memory : int or None
+        Bytes that the job may take; None for what the system has to give.
+    """
+    most = available_bytes() if memory is None else memory
+    if most >= _IDLE_BYTES:
+        return []
+    whose = "the system has" if memory is None else "--memory is"
+    return [
+        f"{whose} {most / 2**20:.0f} MiB, and a job takes up to {_IDLE_BYTES / 2**20:.0f} MiB without its stack; it may "
+        "take more than that, become very slow, or be ended by the system"
+    ]
 
 
 def check_address_space(job: Job, source: Input | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import os
 import re
 import resource
 import sys
@@ -18,9 +19,19 @@ _ADDRESS_SPACE, _RESIDENT = 0, 1
 _ARENA_MAX = -8
 """Number of the setting M_ARENA_MAX of glibc's mallopt."""
 
+_GROUP_FILES = {
+    "memory": (
+        "sys/fs/cgroup/memory",
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ),
+    "": ("sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
+}
+"""Control groups of version 1, by their controller, and of version 2, which have none: the folder of all, the files of the
+limit and of what is taken, and the entry of memory.stat for pages of files that can be dropped."""
+
 
 def available_bytes(root: Path = Path("/")) -> float:
-    """Return the memory that can be taken without swapping, by the system and by the control group.
+    """Return the memory that can be taken without swapping, by the system and by the control groups of this process.
 
     Parameters
     ----------
@@ -102,15 +113,47 @@ def use_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
+def is_in_memory(folder: Path, root: Path = Path("/")) -> bool:
+    """Return whether the files of a folder take memory (tmpfs, ramfs); False where the system does not say.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    root : Path
+        Folder that holds proc; another one than "/" in tests.
+    """
+    device = folder.stat().st_dev
+    mounts = re.findall(r"^\S+ \S+ (\d+):(\d+) .* - (\S+)", _text(root / "proc/self/mountinfo"), re.MULTILINE)
+    kinds = {(int(major), int(minor)): kind for major, minor, kind in mounts}
+    return kinds.get((os.major(device), os.minor(device))) in ("tmpfs", "ramfs")
+
+
 def _group_bytes(root: Path) -> float:
-    """Return the bytes that the control group (version 2) leaves; file pages the kernel can drop count as free."""
-    found = re.search(r"^0::/?(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
-    folder = root / "sys/fs/cgroup" / (found[1] if found else "")
-    limit, used = _text(folder / "memory.max").strip(), _text(folder / "memory.current").strip()
+    """Return the bytes that the control groups of this process leave, of either version, with all that hold them.
+
+    Pages of files that the kernel can drop count as free.
+    """
+    left = math.inf
+    for controllers, path in re.findall(
+        r"^\d+:(.*?):/?(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE
+    ):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, names = _GROUP_FILES["memory" if controllers else ""]
+        # A container may see its own group at the top, below the name that the group has outside.
+        parts = Path(path).parts
+        for depth in range(len(parts) + 1):
+            left = min(left, _bytes_left(root.joinpath(top, *parts[:depth]), *names))
+    return left
+
+
+def _bytes_left(group: Path, limit_name: str, used_name: str, dropped_name: str) -> float:
+    limit, used = _text(group / limit_name).strip(), _text(group / used_name).strip()
     if not (limit.isdigit() and used.isdigit()):
         return math.inf
-    dropped = re.search(r"^inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
-    return int(limit) - int(used) + (int(dropped[1]) if dropped else 0)
+    dropped = re.search(rf"^{dropped_name} (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+    return max(0, int(limit) - int(used) + (int(dropped[1]) if dropped else 0))
 
 
 def _statm_bytes(pid: int | str, column: int) -> int:
