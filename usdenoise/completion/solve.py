@@ -105,40 +105,33 @@ class Solution:
 
 
 @dataclass
-class _Kept:
-    """The factors that the loop returns, and their held-out error: the best so far, or the latest."""
+class _Course:
+    """The accepted steps so far: their trace, and the factors that the loop returns, the best or the latest."""
 
-    factors: Factors
-    keeps_best: bool
-    held_out_rmse: float | None = None
-
-    def offer(self, factors: Factors, held_out_rmse: float | None) -> None:
-        is_better = held_out_rmse is None or self.held_out_rmse is None or held_out_rmse < self.held_out_rmse
-        if is_better or not self.keeps_best:
-            self.factors, self.held_out_rmse = factors, held_out_rmse
-
-
-@dataclass
-class _Trace:
-    """The lines of the trace, each passed on as it is made."""
-
+    stopping: StoppingRule
     on_iteration: Callable[[Iteration], None] | None
+    factors: Factors
+    held_out_rmse: float | None = None
+    trace: list[Iteration] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
-    lines: list[Iteration] = field(default_factory=list)
 
-    def add(self, evaluation: Evaluation, damping: float | None, step: float | None, halvings: int) -> None:
-        line = Iteration(
-            len(self.lines),
-            evaluation.value,
-            evaluation.held_out_rmse,
-            damping,
-            step,
-            halvings,
-            time.perf_counter() - self.began,
-        )
-        self.lines.append(line)
+    def accept(
+        self,
+        factors: Factors,
+        evaluation: Evaluation,
+        damping: float | None = None,
+        step: float | None = None,
+        halvings: int = 0,
+    ) -> StopReason | None:
+        number, error = len(self.trace), evaluation.held_out_rmse
+        seconds = time.perf_counter() - self.began
+        self.trace.append(Iteration(number, evaluation.value, error, damping, step, halvings, seconds))
         if self.on_iteration is not None:
-            self.on_iteration(line)
+            self.on_iteration(self.trace[-1])
+        is_better = error is None or self.held_out_rmse is None or error < self.held_out_rmse
+        if is_better or not self.stopping.keeps_best:
+            self.factors, self.held_out_rmse = factors, error
+        return self.stopping.check(number, error)
 
 
 def solve(
@@ -185,18 +178,13 @@ def solve(
     Solution
         With the stop reason DIVERGED where an iterate, its objective or its gradient is not finite.
     """
-    trace = _Trace(on_iteration)
-    kept = _Kept(start, stopping.keeps_best)
+    course = _Course(stopping, on_iteration, start)
     factors, current, passes = start, problem.evaluate(start), 1
     first = current.value
     rounding = _ROUNDING_UNITS * float(np.finfo(start[0].dtype).eps)
-    reason = None if _is_finite(current) else StopReason.DIVERGED
-    if reason is None:
-        trace.add(current, None, None, 0)
-        kept.offer(factors, current.held_out_rmse)
-        reason = stopping.check(0, current.held_out_rmse)
+    reason = course.accept(start, current) if _is_finite(current) else StopReason.DIVERGED
     while reason is None:
-        number = len(trace.lines) - 1
+        number = len(course.trace) - 1
         eta = damping(number, current.value, first)
         weight = 0.0 if ridge is None else ridge(number)
         here = _penalised(current, factors, weight)
@@ -210,14 +198,12 @@ def solve(
                 break
             if not undo or _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
                 factors, current = trial, evaluation
-                trace.add(current, eta, step, halvings)
-                kept.offer(factors, current.held_out_rmse)
-                reason = stopping.check(number + 1, current.held_out_rmse)
+                reason = course.accept(factors, current, eta, step, halvings)
                 break
             step /= 2
         else:
             reason = StopReason.NO_DESCENT
-    return Solution(kept.factors, kept.held_out_rmse, tuple(trace.lines), passes, reason, step)
+    return Solution(course.factors, course.held_out_rmse, tuple(course.trace), passes, reason, step)
 
 
 def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:

@@ -72,14 +72,6 @@ def opener(path: Path) -> Opener:
     )
 
 
-def is_hdf5(path: Path) -> bool:
-    """Check whether a path is an HDF5 file that can be read."""
-    try:
-        return _has_hdf5_signature(_head(path))
-    except OSError:
-        return False
-
-
 def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
     # A path that may not be looked at is none; Path.is_file would raise.

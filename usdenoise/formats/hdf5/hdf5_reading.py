@@ -178,10 +178,10 @@ def _survey(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_ax
 def _cell_stacks(survey: _Survey) -> list[Stack | None]:
     """Return the cells of MATLAB as stacks, and list them among the arrays of the file."""
     stacks = []
-    for name, cell in matlab_v73.cells(survey.file, survey.found).items():
-        survey.every[name] = describe_array(cell.array)
-        survey.arrays[name] = cell.array
-        stacks.append(survey.stack(name, cell.array, cell.parts, layout=cell.layout))
+    for name, (array, parts) in matlab_v73.cells(survey.file, survey.found).items():
+        survey.every[name] = describe_array(array)
+        survey.arrays[name] = array
+        stacks.append(survey.stack(name, array, parts, layout=f"cell of {len(parts)}"))
     return stacks
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from usdenoise.formats.choice import RESULTS_AND_TRUTH
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import items
-from usdenoise.formats.known_formats import is_hdf5
 from usdenoise.formats.matlab.matlab_cells import NUMERIC_CLASSES
 from usdenoise.formats.matlab.matlab_tags import check_tags
 
@@ -49,7 +48,7 @@ def carried_variables(path: Path, taken: Collection[str]) -> tuple[dict[str, Any
     found: dict[str, Any] = {}
     lost: list[str] = []
     left = CARRIED_BYTES
-    variables = _variables_of_v73(path) if is_hdf5(path) else _variables_of_v5(path)
+    variables = _variables_of_v73(path) if h5py.is_hdf5(path) else _variables_of_v5(path)
     structs = {name.split("/")[0] for name in taken if "/" in name}
     try:
         for name, n_bytes, read in variables:

@@ -1,7 +1,6 @@
 """Features of a version 7.3 file that are specific to MATLAB: reversed axes, classes, cells of references."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import h5py
 
@@ -10,25 +9,6 @@ from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell array of blocks of frames.
-
-    Attributes
-    ----------
-    array : StoredArray
-        The blocks concatenated along time, with their axes in MATLAB's order.
-    parts : tuple of h5py.Dataset
-        Datasets of the blocks, in the order of time.
-    layout : str
-        Layout in words, such as "cell of 4".
-    """
-
-    array: StoredArray
-    parts: tuple[h5py.Dataset, ...]
-    layout: str
 
 
 def is_matlab(file: h5py.File) -> bool:
@@ -53,8 +33,11 @@ def special_class(dataset: h5py.Dataset) -> str | None:
 def cells(
     file: h5py.File,
     found: Mapping[str, h5py.Dataset],
-) -> dict[str, Cell]:
-    """Return the cells of a file whose elements can be concatenated: full name -> cell."""
+) -> dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]]:
+    """Return the cells of a file whose elements can be concatenated: full name -> the whole array, and its parts.
+
+    The array has its axes in MATLAB's order, and the parts are in the order of time.
+    """
     made = {}
     for name, dataset in found.items():
         if special_class(dataset) != "cell" or not 0 < (dataset.size or 0) <= MOST_CELLS:
@@ -71,5 +54,5 @@ def cells(
         ]
         whole = blocks(arrays) if len(arrays) == dataset.size else None
         if whole is not None:
-            made[name] = Cell(whole, tuple(elements), f"cell of {len(arrays)}")
+            made[name] = (whole, tuple(elements))
     return made
