@@ -148,11 +148,7 @@ def dense_block(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def sparse_block(
-    u: NDArray[Any],
-    v: NDArray[Any],
-    entries: Entries,
-) -> BlockSums:
+def sparse_block(u: NDArray[Any], v: NDArray[Any], entries: Entries) -> BlockSums:
     """Return the sums of a row block over its sampled entries, by a compiled sweep.
 
     Parameters

@@ -4,14 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from usdenoise.experiments.claims import (
-    as_fast,
-    ends_near_best,
-    in_abstract,
-    reaches,
-    reaches_floor,
-    slower,
-)
+from usdenoise.experiments.claims import as_fast, ends_near_best, in_abstract, reaches, reaches_floor, slower
 from usdenoise.experiments.instances import Instance, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.trials import Setting, eta_decay, gradient_descent, precgd, scaledgd_lambda

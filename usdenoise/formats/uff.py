@@ -20,10 +20,7 @@ from usdenoise.stack.coordinates import pitch
 CONTAINER = "USTB UFF (HDF5)"
 
 
-def stacks(
-    file: h5py.File,
-    make: Callable[..., Stack | None],
-) -> tuple[list[Stack | None], set[str]]:
+def stacks(file: h5py.File, make: Callable[..., Stack | None]) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
     Parameters

@@ -15,13 +15,7 @@ from usdenoise.phantom.disturbances import image_motion, interference, interfere
 from usdenoise.phantom.motion import DisplacementField, TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
 from usdenoise.phantom.term_streams import Stream
-from usdenoise.phantom.vessels import (
-    THIN_DENSITY,
-    draw_thin_vessels,
-    draw_vessels,
-    fill,
-    vessel_truth,
-)
+from usdenoise.phantom.vessels import THIN_DENSITY, draw_thin_vessels, draw_vessels, fill, vessel_truth
 
 # The point-spread function of a slice fills (2 pi)^1.5 0.6 0.9 3.0 = 26 cubic wavelengths, of a volume 7.7: that is
 # 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes make up for a part of it: the mean over

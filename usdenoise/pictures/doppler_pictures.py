@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.images.power_doppler import decibels
 from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import ColorScale, power_scale, suitable_range_db
 from usdenoise.pictures.panels import panel_picture, panels_of
@@ -100,10 +101,9 @@ def directional_picture(
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    stronger = np.maximum(positive, negative).astype(np.float64)
+    stronger = np.maximum(positive, negative)
     peak = 1.0 if isinstance(dynamic_range_db, tuple) else float(stronger.max())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        levels = db_factor * np.log10(stronger / peak) if peak > 0 else np.full(stronger.shape, -np.inf)
+    levels = decibels(stronger, db_factor, peak)
     if isinstance(dynamic_range_db, tuple):
         lowest, highest = dynamic_range_db
     else:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.images.power_doppler import decibels
 from usdenoise.pictures.figures import DPI, add_title, encoded
 
 CARPET_DB = (-6.0, 12.0)
@@ -77,9 +78,7 @@ def frames_picture(
 
 def carpet_levels(carpet: NDArray[Any]) -> NDArray[np.float32]:
     """Return a carpet in dB, within CARPET_DB."""
-    with np.errstate(divide="ignore"):
-        levels: NDArray[np.float32] = np.clip(10 * np.log10(carpet), *CARPET_DB)
-    return levels
+    return np.clip(decibels(carpet, reference=1.0), *CARPET_DB)
 
 
 def carpet_png(carpet: NDArray[Any]) -> bytes:

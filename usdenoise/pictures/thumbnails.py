@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.images.power_doppler import decibels
 from usdenoise.options.job_options import COLOR_MAPS
 from usdenoise.pictures.figures import suitable_range_db
 
@@ -65,10 +66,8 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]
     scale = LONGEST / max(height, width)
     rows, columns = (max(1, round(size * scale)) for size in (height, width))
     # A small image is repeated, a large one averaged.
-    mean = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BOX), np.float64)
-    with np.errstate(divide="ignore"):
-        levels: NDArray[np.float32] = np.maximum(10 * np.log10(mean), _LEAST_DB).astype(np.float32)
-    return levels
+    mean = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BOX))
+    return np.maximum(decibels(mean, reference=1.0), np.float32(_LEAST_DB))
 
 
 def common_scale(

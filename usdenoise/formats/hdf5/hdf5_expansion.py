@@ -110,10 +110,7 @@ def _large_chunks(dataset: h5py.Dataset) -> frozenset[Place]:
 
 def _has_known_filters(dataset: h5py.Dataset) -> bool:
     """Return whether the values of an expanded chunk can be read here: their filters and their type are known."""
-    known = (
-        [h5py.h5z.FILTER_DEFLATE],
-        [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE],
-    )
+    known = ([h5py.h5z.FILTER_DEFLATE], [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE])
     return _filters(dataset) in known and dataset.id.get_type() == h5py.h5t.py_create(dataset.dtype)
 
 

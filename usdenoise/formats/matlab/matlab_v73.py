@@ -31,8 +31,7 @@ def special_class(dataset: h5py.Dataset) -> str | None:
 
 
 def cells(
-    file: h5py.File,
-    found: Mapping[str, h5py.Dataset],
+    file: h5py.File, found: Mapping[str, h5py.Dataset]
 ) -> dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]]:
     """Return the cells of a file whose elements can be concatenated: full name -> the whole array, and its parts.
 
