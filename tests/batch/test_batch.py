@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from usdenoise.formats.tiff import read_tiff
 from usdenoise.options.denoise_options import DenoiseOptions
 
 ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
+KEPT = "failed before; --retry-failed tries again"
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +210,7 @@ def test_again_skips_what_is_whole_and_keeps_the_failure(mine: tuple[Path, Path]
     assert process.stdout.startswith("scans   4: 0 done, 3 skipped, 1 failed")
     after = {name: (out / name).stat().st_mtime_ns for name in files(out)}
     assert {name for name in before if before[name] != after[name]} <= set(OWN)
-    assert rows(out)["scan3.h5"]["reason"] == "failed before; --retry-failed tries again"
+    assert rows(out)["scan3.h5"]["reason"] == KEPT
     assert rows(out)["scan2.h5"]["rank"] == 3
 
 
@@ -229,33 +231,42 @@ def test_dry_run_says_why_and_does_nothing(mine: tuple[Path, Path]) -> None:
     assert files(out) == before
 
 
-def test_retry_failed_tries_again(mine: tuple[Path, Path]) -> None:
-    scans, out = mine
-    again = decisions(scans, out, retry_failed=True)
-    # What was mended meanwhile needs no asking.
-    write_scan(scans / "scan3.h5")
-    assert again["scan3.h5"] == ("run", "failed before, tried again")
-    assert decisions(scans, out)["scan3.h5"] == ("run", "new")
+def asked(**change: Any) -> dict[str, Any]:
+    """The arguments of the batch with other options."""
+    return {"options": replace(ARGUMENTS["options"], **change)}
 
 
-def test_overwrite_does_it_all_again(mine: tuple[Path, Path]) -> None:
-    assert set(decisions(*mine, overwrite=True).values()) == {("run", "overwrite")}
+WHOLE, NEW = ("skip", "whole"), ("run", "new")
+FRAMES = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("settings", "good", "failed"),
     [
-        ({"seed": 5}, "options changed: seed 0 -> 5"),
-        ({"rank": 4, "low_cutoff": "auto"}, "options changed: rank 3 -> 4, low_cutoff 1 -> auto"),
+        ({"overwrite": True}, ("run", "overwrite"), ("run", "overwrite")),
+        ({"retry_failed": True}, WHOLE, ("run", "failed before, tried again")),
+        # A failure may have been that of the options.
+        ({"arguments": asked(seed=5)}, ("run", "options changed: seed 0 -> 5"), NEW),
+        (
+            {"arguments": asked(rank=4, low_cutoff="auto")},
+            ("run", "options changed: rank 3 -> 4, low_cutoff 1 -> auto"),
+            NEW,
+        ),
+        ({"arguments": FRAMES}, ("run", "options changed: frames None -> [0, 9, None]"), NEW),
+        ({"arguments": asked(threads=7)}, WHOLE, ("keep failed", KEPT)),
     ],
     ids=str,
 )
-def test_changed_options_redo(change: dict[str, Any], reason: str, mine: tuple[Path, Path]) -> None:
-    options = DenoiseOptions(**{**vars(ARGUMENTS["options"]), **change})
-    plan = decisions(*mine, arguments={"options": options})
-    assert {plan[name] for name in ("scan2.h5", "scan10.h5", "night/scan1.h5")} == {("run", reason)}
-    # A failure may have been that of the options.
-    assert plan["scan3.h5"] == ("run", "new")
+def test_what_is_asked_for_decides(
+    settings: dict[str, Any],
+    good: tuple[str, str],
+    failed: tuple[str, str],
+    done: tuple[Path, Any],
+    scans: Path,
+) -> None:
+    plan = decisions(scans, done[0], **settings)
+    assert plan.pop("scan3.h5") == failed
+    assert set(plan.values()) == {good}
 
 
 def test_pages_and_pictures_that_are_not_wanted_any_more_go(mine: tuple[Path, Path]) -> None:
@@ -267,15 +278,6 @@ def test_pages_and_pictures_that_are_not_wanted_any_more_go(mine: tuple[Path, Pa
         *os.listdir(out / "scan2")
     }
     assert "scan2_report.html" not in (out / "index.html").read_text()
-
-
-def test_threads_and_how_it_is_read_count_as_they_should(mine: tuple[Path, Path]) -> None:
-    options = DenoiseOptions(**{**vars(ARGUMENTS["options"]), "threads": 7})
-    assert decisions(*mine, arguments={"options": options})["scan2.h5"] == ("skip", "whole")
-    reading = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
-    assert decisions(*mine, arguments=reading)["scan2.h5"] == (
-        "run", "options changed: frames None -> [0, 9, None]",
-    )  # fmt: skip
 
 
 def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: Path) -> None:
@@ -295,21 +297,6 @@ def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: 
     assert CliRunner().invoke(main, ["batch", *map(str, paths), *flags, "--dry-run"]).stdout == (
         "skip         scan2.h5  (whole)\n"
     )
-
-
-def test_another_content_is_redone_and_another_date_alone_is_not(mine: tuple[Path, Path]) -> None:
-    scans, out = mine
-    path = scans / "scan2.h5"
-    os.utime(path, ns=(1, 1))
-    assert decisions(scans, out)["scan2.h5"] == ("skip", "whole")
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    assert decisions(scans, out)["scan2.h5"] == ("run", "the input changed")
-    path.write_bytes(content[:-1])
-    assert decisions(scans, out)["scan2.h5"] == ("run", "the input changed")
-    path.unlink()
-    assert "scan2.h5" not in decisions(scans, out)
 
 
 @pytest.mark.parametrize(
@@ -352,16 +339,16 @@ def test_results_that_are_not_whole_are_redone(mine: tuple[Path, Path]) -> None:
     assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
 
 
-def test_results_may_be_moved_with_their_scans(mine: tuple[Path, Path]) -> None:
-    scans, out = mine
-    moved = scans.rename(scans.with_name("elsewhere"))
-    assert decisions(moved, out.rename(out.with_name("there")))["scan2.h5"] == ("skip", "whole")
-
-
 def test_a_batch_record_that_cannot_be_read_costs_another_try(mine: tuple[Path, Path]) -> None:
     scans, out = mine
     (out / "batch.json").write_text("[]")
-    assert decisions(scans, out)["scan3.h5"] == ("run", "new")
+    assert decisions(scans, out)["scan3.h5"] == NEW
+
+
+def test_a_mended_scan_needs_no_asking(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    write_scan(scans / "scan3.h5")
+    assert decisions(scans, out)["scan3.h5"] == NEW
 
 
 def test_tiffs_come_back(done: tuple[Path, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One small stack in every kind of input that is read from several files."""
+"""One small stack in an HDF5 file, and in every kind of input that is read from several files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,11 +48,16 @@ def write_external(folder: Path, seed: int = 0) -> Path:
     return external(folder / "x.h5", SHAPE, (str(folder / "x.raw"), 0, h5py.h5f.UNLIMITED))
 
 
+def write_h5(folder: Path, seed: int = 0) -> Path:
+    return write_stack(folder / "x.h5", stack(seed), axes="tzx")
+
+
 WRITERS: dict[str, tuple[Callable[..., Path], str]] = {
     "Zarr": (write_zarr, "x.zarr/iq/c/2/0/0/0"),
     "AUTC": (write_autc, "x/bf0part001.dat"),
     "EchoFrame": (write_echoframe, "ScanParameters.mat"),
+    "HDF5": (write_h5, "x.h5"),
     "HDF5, virtual": (write_virtual, "part1.hdf"),
     "HDF5, external": (write_external, "x.raw"),
 }
-"""Kind of input -> what writes it into a folder, and one of its files apart from the one that is named."""
+"""Kind of input -> what writes it into a folder, and one of its files, where it can be apart from the one that is named."""
