@@ -316,6 +316,19 @@ def test_a_group_whose_frames_go_back_in_time_is_refused(tmp_path: Path) -> None
     assert load(path, frame_rate_hz=500.0).frame_rate_hz == 500.0
 
 
+def test_a_result_in_hdf5_whose_times_go_back_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    path = denoised(
+        write_stack(tmp_path / "x.h5", rng.standard_normal((20, 6, 5)), axes="tzx", frame_rate_hz=500.0)
+    )
+    with h5py.File(path, "r+") as file:
+        file["time"][...] = file["time"][()][::-1]
+    with pytest.raises(
+        InputError, match=r"go back: frame 1 is at 0\.036 s, and frame 0 before it at 0\.038 s"
+    ):
+        load(path)
+
+
 @pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])
 def test_dates_and_durations_of_a_group_give_the_frame_rate(kind: str, tmp_path: Path) -> None:
     steps = (np.arange(20) * 250_000).astype("timedelta64[ns]")

@@ -250,8 +250,8 @@ def test_a_stack_with_the_name_of_an_image_or_a_coordinate_stays(name: str) -> N
     data = named("time", "z", "x", time=TIMES, x=np.arange(6) * 0.1)
     data[3, 1, 2] = np.nan
     plain, clashing = (stack.usdenoise.denoise(**OPTIONS) for stack in (data.rename("iq"), data.rename(name)))
-    assert set(clashing.data_vars) == {*plain.data_vars} - {"iq"} | {f"{name}_stack"}
-    np.testing.assert_array_equal(clashing[f"{name}_stack"], plain["iq"])
+    assert set(clashing.data_vars) == {*plain.data_vars} - {"iq"} | {"filtered_stack"}
+    np.testing.assert_array_equal(clashing["filtered_stack"], plain["iq"])
 
 
 def test_a_coordinate_with_the_name_of_an_image_makes_room() -> None:

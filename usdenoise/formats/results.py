@@ -15,10 +15,8 @@ from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.matlab.matlab_carried import carried_variables
 from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.formats.result_content import ResultFile
+from usdenoise.stack.stored_form import FREE_NAME
 from usdenoise.system.signals import uninterrupted
-
-FREE_NAME = "filtered_stack"
-"""Name of the stack in a result that has something else of its own name, such as `power_doppler`."""
 
 _MOST_NAMED = 8
 """Most variables that a note names."""

@@ -21,6 +21,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
 from usdenoise.stack.data_arrays import import_xarray, to_data_array
+from usdenoise.stack.stored_form import FREE_NAME
 from usdenoise.system.provenance import record, to_json
 
 LONG_NAMES = {
@@ -142,7 +143,7 @@ class DenoiseResult:
     def to_xarray(self) -> Any:
         """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
 
-        The stack has its own name, or, where an image or a coordinate has it as well, that name with "_stack".
+        The stack has its own name, or `filtered_stack` where an image or a coordinate has that name.
 
         Raises
         ------
@@ -165,7 +166,7 @@ class DenoiseResult:
         made = self._stack()
         # A stack with the name of an image or of a coordinate would be lost, and a coordinate with that of an image as well.
         taken = stack.name in arrays or stack.name in made.coords or stack.name in made.dims
-        named = {f"{stack.name}_stack" if taken else stack.name: made, **arrays}
+        named = {FREE_NAME if taken else stack.name: made, **arrays}
         variables = {name: array.drop_vars(arrays, errors="ignore") for name, array in named.items()}
         return import_xarray().Dataset(variables, attrs=attributes)
 

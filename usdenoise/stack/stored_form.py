@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+FREE_NAME = "filtered_stack"
+"""Name of the stack in a result that has something else of its own name, such as `power_doppler`."""
+
 
 @dataclass(frozen=True)
 class StoredForm:
