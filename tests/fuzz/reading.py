@@ -1,19 +1,17 @@
 """Reading of mutated files in a process of its own, with limits, so that a crash or a hang is an outcome like any."""
 
-import json
+import multiprocessing
 import os
 import resource
-import select
-import subprocess
-import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,48 +51,39 @@ class ChildReader:
     """A process that loads one file after the other; it is replaced when it has ended."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Any = None
         self._n_cases = 0
 
     def outcome(self, path: Path) -> str:
         """What loading gave: loaded, refused, or what it should not have given."""
         if self._process is None or self._n_cases >= _ENOUGH_CASES:
             self.close()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", "from tests.fuzz.reading import serve; serve()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                cwd=Path(__file__).parents[2],
-            )
+            context = multiprocessing.get_context("spawn")
+            self._connection, its_end = context.Pipe()
+            self._process = context.Process(target=serve, args=(its_end,), daemon=True)
+            self._process.start()
+            its_end.close()
             self._n_cases = 0
             assert self._answer() == "ready"
-        process = self._process
         self._n_cases += 1
-        assert process.stdin is not None
-        process.stdin.write(f"{path}\n")
-        process.stdin.flush()
+        self._connection.send(path)
         return self._answer()
 
     def _answer(self) -> str:
-        process = self._process
-        assert process is not None
-        assert process.stdout is not None
-        began, before = time.monotonic(), _processor_seconds(process.pid)
-        while not select.select([process.stdout], [], [], 0.5)[0]:
+        began, before = time.monotonic(), _processor_seconds(self._process.pid)
+        while not self._connection.poll(0.5):
             # The machine may be busy with something else: what counts is the time that the process had.
-            used = _processor_seconds(process.pid) - before
+            used = _processor_seconds(self._process.pid) - before
             if used > SECONDS or time.monotonic() - began > MOST_SECONDS:
                 self.close()
                 return f"did not return within {SECONDS:g} s"
-        line = process.stdout.readline()
-        if line:
-            return str(json.loads(line))
-        process.wait()
-        status = process.returncode
-        self.close()
-        return f"the process ended with {status}"
+        try:
+            return str(self._connection.recv())
+        except EOFError:
+            self._process.join()
+            status = self._process.exitcode
+            self.close()
+            return f"the process ended with {status}"
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +95,7 @@ class ChildReader:
         """End the process."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.join()
             self._process = None
 
 
@@ -163,31 +152,27 @@ def outcomes(
 # ---------------------------------------------------------------- in the child
 
 
-def serve() -> None:
-    """Load the files whose paths are read from stdin, and write the outcome of each as a line of JSON."""
+def serve(connection: Connection) -> None:
+    """Load the files whose paths come over a connection, and answer with the outcome of each."""
     for library in ("h5py", "scipy.io", "zarr", "usdenoise.formats.loading"):
         import_module(library)
     # A file that takes twice what is allowed is stopped; the peak tells of one that takes less.
     limit = _status("VmData") + 2 * MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _say("ready")
-    for line in sys.stdin:
+    connection.send("ready")
+    while True:
+        path = connection.recv()
         Path("/proc/self/clear_refs").write_text("5")
         before = _status("VmRSS")
         try:
-            outcome = _load(Path(line.rstrip("\n")))
+            outcome = _load(path)
         except BaseException as error:
             outcome = f"{type(error).__name__}: {error}"
         peak = _status("VmHWM") - before
         if peak > MEMORY_BYTES:
             outcome = f"took {peak >> 20} MB ({outcome})"
-        _say(outcome)
-
-
-def _say(outcome: str) -> None:
-    sys.stdout.write(json.dumps(outcome) + "\n")
-    sys.stdout.flush()
+        connection.send(outcome)
 
 
 def _load(path: Path) -> str:
