@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-import resource
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +31,6 @@ from usdenoise.jobs.progress import Silence
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, Terms
-from usdenoise.stack.acquisition import Acquisition
 
 OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)
 
@@ -385,15 +384,19 @@ def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path)
     assert (tmp_path / "out" / name).read_bytes() != b"precious"
 
 
-class Fails(Silence):
-    """A watcher in whose time the job comes to an end."""
+class AtStage(Silence):
+    """A watcher that does something when a stage begins."""
 
-    def __init__(self, stage: str) -> None:
-        self._stage = stage
+    def __init__(self, stage: str, action: Callable[[], Any]) -> None:
+        self._stage, self._action = stage, action
 
     def stage(self, name: str) -> None:
         if name == self._stage:
-            raise KeyboardInterrupt
+            self._action()
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("stage", ["load", "solve", "write"])
@@ -403,29 +406,21 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     for name in RESULTS:
         (tmp_path / "out" / name).write_text("precious")
     with pytest.raises(KeyboardInterrupt):
-        run(path, overwrite=True, watcher=Fails(stage))
+        run(path, overwrite=True, watcher=AtStage(stage, interrupt))
     assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-class Limits(Silence):
-    """A watcher that lets files grow no further than this, as on a disk that fills up."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-
-    def stage(self, name: str) -> None:
-        if name == "write":
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit, self._limit))
-
-
+# As on a disk that fills up.
 ON_A_FULL_DISK = """
-import sys
+import resource, sys
 from usdenoise.jobs import run_job as job
 from usdenoise.errors import OutputError
-from tests.formats.test_results import OPTIONS, Limits
+from tests.formats.test_results import OPTIONS, AtStage
+limit = (int(sys.argv[3]),) * 2
+watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
 try:
-    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=Limits(int(sys.argv[3])))
+    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=watcher)
 except OutputError as error:
     print(error)
 """
@@ -460,16 +455,14 @@ def test_a_folder_that_cannot_be_made(below: tuple[str, ...], tmp_path: Path) ->
 def test_no_temporary_name_is_seen_by_a_reader(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
-    class Looks(Silence):
-        def stage(self, name: str) -> None:
-            seen.append(sorted(n for n in os.listdir(tmp_path / "out") if not n.startswith(".")))
+    def look() -> None:
+        seen.append([name for name in os.listdir(tmp_path / "out") if not name.startswith(".")])
 
-        def loaded(self, acquisition: Acquisition) -> None:
-            self.stage("load")
-
-    run(write_stack(tmp_path / "x.h5", IQ), watcher=Looks())
-    assert seen == [[]] * 4
-    assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
+    for stage in ("load", "solve", "write"):
+        run(write_stack(tmp_path / "x.h5", IQ), watcher=AtStage(stage, look))
+        assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
+        shutil.rmtree(tmp_path / "out")
+    assert seen == [[]] * 3
 
 
 # ---------------------------------------------------------------- records of what was written

@@ -1,46 +1,43 @@
 """The sound files that are mutated, by reader: small ones, in all the layouts that the reader knows."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import scipy.io
+import zarr
 
-from tests.formats.layouts import IQ, LAYOUTS, ZXT, in_chunks
+from tests.formats.layouts import IQ, LAYOUTS, ZXT, Write, in_chunks, writer
 
 Files = dict[str, bytes]
 """Content of each file by its path in a folder."""
 
-Write = Callable[[Path], Path]
-"""Writes an acquisition into a folder, and returns the path by which it is loaded."""
+CODECS: Mapping[tuple[int, str], Any] = {
+    (2, "gzip"): numcodecs.GZip(1),
+    (2, "zlib"): numcodecs.Zlib(1),
+    (2, "zstd"): numcodecs.Zstd(1),
+    (2, "blosc"): numcodecs.Blosc(),
+    (2, "lz4"): numcodecs.LZ4(),
+    (2, "bz2"): numcodecs.BZ2(),
+    (2, "lzma"): numcodecs.LZMA(),
+    (3, "gzip"): zarr.codecs.GzipCodec(level=1),
+    (3, "zstd"): zarr.codecs.ZstdCodec(level=1),
+    (3, "blosc"): zarr.codecs.BloscCodec(),
+}
+"""Version of Zarr and name -> compressor."""
 
 
-def _zarr(version: int, codec: str, shards: bool = False) -> Write:
-    def write(folder: Path) -> Path:
-        import numcodecs
-        import zarr
-
-        made: Any = {
-            (2, "gzip"): numcodecs.GZip(1),
-            (2, "zlib"): numcodecs.Zlib(1),
-            (2, "zstd"): numcodecs.Zstd(1),
-            (2, "blosc"): numcodecs.Blosc(),
-            (2, "lz4"): numcodecs.LZ4(),
-            (2, "bz2"): numcodecs.BZ2(),
-            (3, "gzip"): zarr.codecs.GzipCodec(level=1),
-            (3, "zstd"): zarr.codecs.ZstdCodec(level=1),
-            (3, "blosc"): zarr.codecs.BloscCodec(),
-        }[version, codec]
-        zarr.create_array(
-            folder / "x.zarr", data=IQ, chunks=(4, 5, 4), shards=(8, 5, 4) if shards else None,
-            compressors=[made], zarr_format=version,
-        )  # fmt: skip
-        return folder / "x.zarr"
-
-    return write
+@writer
+def _zarr(folder: Path, version: int, codec: str, shards: bool = False) -> Path:
+    zarr.create_array(
+        folder / "x.zarr", data=IQ, chunks=(4, 5, 4), shards=(8, 5, 4) if shards else None,
+        compressors=[CODECS[version, codec]], zarr_format=version,
+    )  # fmt: skip
+    return folder / "x.zarr"
 
 
 def _version_4(folder: Path) -> Path:

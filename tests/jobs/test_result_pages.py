@@ -7,23 +7,18 @@ import pytest
 from usdenoise.errors import InputError
 from usdenoise.jobs.result_pages import result_pages
 
+FILES = (
+    "scan/one_report.html", "scan/my_report_denoised.h5", "scan/my_report_report.html", "scan/one_denoised.h5",
+    "scan/one_pwd.nii.gz", "night/index.html", "night/batch.csv", "night/batch.json", "night/x_report.html",
+    "bare/one_denoised.h5",
+)  # fmt: skip
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in (
-        "one_report.html",
-        "my_report_denoised.h5",
-        "my_report_report.html",
-        "one_denoised.h5",
-        "one_pwd.nii.gz",
-    ):
-        (tmp_path / "scan" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "scan" / name).touch()
-    (tmp_path / "night").mkdir()
-    for name in ("index.html", "batch.csv", "batch.json", "x_report.html"):
-        (tmp_path / "night" / name).touch()
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare/one_denoised.h5").touch()
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
     return tmp_path
 
 
