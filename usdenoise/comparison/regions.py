@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.formats.description import shape_text
 from usdenoise.formats.truth import read_mask
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
@@ -51,7 +52,9 @@ def region(
     else:
         mask = _drawn(text, kind, rest, shape, axes, spacing_mm)
     if not mask.any():
-        raise OptionError(f"region '{text}' holds no pixel of the {_size(shape)} image; check its numbers")
+        raise OptionError(
+            f"region '{text}' holds no pixel of the {shape_text(shape)} image; check its numbers"
+        )
     return mask
 
 
@@ -81,7 +84,3 @@ def _drawn(
         return mask
     squares = sum((place - centre) ** 2 for place, centre in zip(places, numbers, strict=False))
     return np.asarray(squares <= numbers[-1] ** 2)
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " x ".join(str(n) for n in shape)

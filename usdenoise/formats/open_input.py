@@ -336,16 +336,13 @@ class Input:
 
     def _acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
         """Return values of some frames of the file, also a Dask array, with the metadata of the stack."""
-        values, stack, step = self.metadata.values, self.stack, self.frames.step
-        rate = values.get("frame_rate_hz")
+        values, stack = dict(self.metadata.values), self.stack
+        if "frame_rate_hz" in values:
+            # With every step-th frame selected, the time between frames is `step` times as long.
+            values["frame_rate_hz"] /= self.frames.step
         return Acquisition(
             iq,
-            self.axes,
-            # With every step-th frame selected, the time between frames is `step` times as long.
-            frame_rate_hz=None if rate is None else rate / step,
-            spacing_mm=values.get("spacing_mm", {}),
-            center_frequency_hz=values.get("center_frequency_hz"),
-            sound_speed_m_s=values.get("sound_speed_m_s"),
+            **values,
             name=stack.name,
             stored_dtype=stack.array.dtype,
             assumptions=self._assumptions(),

@@ -5,7 +5,6 @@ down the columns of the image: z is the fast axis.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import h5py
@@ -46,8 +45,7 @@ def stacks(file: h5py.File, make: Callable[..., Stack | None]) -> tuple[list[Sta
             if image is not None:
                 array, parts, found = image
                 name = group.name.strip("/")
-                stack = make(name, array, parts, layout="UFF beamformed data")
-                made.append(_with(stack, found))
+                made.append(make(name, array, parts, layout="UFF beamformed data", metadata=_always(found)))
                 names |= {part.name.strip("/") for part in parts}
     return made, names
 
@@ -92,6 +90,6 @@ def _image(
     return array, parts, found
 
 
-def _with(stack: Stack | None, found: Found) -> Stack | None:
+def _always(found: Found) -> Callable[[bool], Found]:
     # The usual search near the dataset would take the frame rate of the display for that of the acquisition.
-    return None if stack is None else replace(stack, metadata=lambda carried: found)
+    return lambda carried: found

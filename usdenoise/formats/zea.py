@@ -5,7 +5,6 @@ dataset with the values alone.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import h5py
@@ -15,7 +14,7 @@ from usdenoise.formats.contents import Found, Stack
 from usdenoise.formats.hdf5.hdf5_arrays import stored_array
 from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import member
-from usdenoise.formats.hdf5.hdf5_metadata import small_number
+from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
 from usdenoise.formats.stored import paired, without_axes
 from usdenoise.stack.coordinates import pitch
 
@@ -62,16 +61,14 @@ def stacks(
     if len(axes) == 4 and array.shape[3] == 1:
         array, axes = without_axes(array, [3]), "tzx"
     layout = "I and Q along the last axis" if dataset.shape[-1] == 2 else "RF along the last axis"
-    stack = make(name, array, (dataset,), layout=layout)
-    if stack is None:
-        return [], set()
     known = {"axes": (axes, "layout of zea"), **_scales(file, axes)}
-    made = replace(stack, metadata=lambda carried: {**known, **_other(stack, carried)})
-    return [made], {_NEW, _OLD, _COORDINATES}
 
+    def metadata(carried: bool) -> Found:
+        others = nearby(file, dataset, carried).items()
+        return {**known, **{name: value for name, value in others if name not in ("axes", "unit")}}
 
-def _other(stack: Stack, carried: bool) -> Found:
-    return {name: value for name, value in stack.metadata(carried).items() if name not in ("axes", "unit")}
+    stack = make(name, array, (dataset,), layout=layout, metadata=metadata)
+    return ([], set()) if stack is None else ([stack], {_NEW, _OLD, _COORDINATES})
 
 
 def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:

@@ -121,15 +121,9 @@ class _Survey:
             for part in parts:
                 check_stored(part, self.path)
 
-        return arranged(
-            name,
-            array,
-            self.n_axes,
-            time_last=True if self.is_matlab else None,
-            metadata=lambda carried: nearby(self.file, parts[0], carried),
-            check=check,
-            **more,
-        )
+        more.setdefault("metadata", lambda carried: nearby(self.file, parts[0], carried))
+        time_last = True if self.is_matlab else None
+        return arranged(name, array, self.n_axes, time_last=time_last, check=check, **more)
 
     def look_up(self, name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""

@@ -1,6 +1,7 @@
 """Writing of results as a Zarr group that ConfUSIus and xarray open."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,12 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     if content.with_stack:
         writer.stack()
     else:
-        root.attrs.update({name: _json(value) for name, value in described.items()})
+        root.attrs.update(_json(described))
     for name, values in content.arrays.items():
         writer.array(name, np.asarray(values))
     for name, attributes in content.attributes.items():
         if name not in content.arrays:
-            root[name].attrs.update({key: _json(value) for key, value in {**described, **attributes}.items()})
+            root[name].attrs.update(_json({**described, **attributes}))
     writer.coordinates({*([stack.axes] if content.with_stack else []), *content.axes.values()})
     root.attrs[_PROVENANCE] = content.provenance
     _consolidate(path, [*([stack.name] if content.with_stack else []), *content.arrays])
@@ -70,7 +71,7 @@ class _Writer:
             # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
             "config": {"write_empty_chunks": True},
         }
-        self._grid = {key: _json(value) for key, value in grid_attributes(content.stack).items()}
+        self._grid = _json(grid_attributes(content.stack))
 
     def stack(self) -> None:
         """Write the filtered stack slab by slab."""
@@ -87,15 +88,13 @@ class _Writer:
         rows = -(-max(1, SLAB_BYTES // max(1, values[0].nbytes)) // array.chunks[0]) * array.chunks[0]
         for start in range(0, len(values), rows):
             array[start : start + rows] = values[start : start + rows].astype(dtype, copy=False)
-        attributes = {
-            name: _json(value) for name, value in {**self._content.stack_attributes, **_scales(stack)}.items()
-        }
+        attributes = _json({**self._content.stack_attributes, **_scales(stack)})
         array.attrs.update({**attributes, **self._grid, **self._coordinate_names(letters)})
 
     def array(self, name: str, values: NDArray[Any]) -> None:
         """Write an image, or another array."""
         content, letters = self._content, self._content.axes.get(name)
-        attributes = {key: _json(value) for key, value in content.described(name).items()}
+        attributes = _json(content.described(name))
         dimensions = content.dimensions(name)
         if letters is not None:
             values, letters = _as_grid(values, letters)
@@ -124,7 +123,7 @@ class _Writer:
                 if place in self._root:
                     continue
                 array = self._root.create_array(place, data=label.values, dimension_names=label.dimensions)
-                array.attrs.update({key: _json(value) for key, value in label.attributes.items()})
+                array.attrs.update(_json(label.attributes))
 
     def _coordinate_names(self, letters: str) -> dict[str, str]:
         """Return the attribute by which xarray takes the positions in the world as coordinates."""
@@ -178,7 +177,11 @@ def _as_grid(values: NDArray[Any], letters: str) -> tuple[NDArray[Any], str]:
     return (values if grid == letters else np.expand_dims(values, grid.index("y"))), grid
 
 
-def _json(value: Any) -> Any:
+def _json(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in attributes.items()}
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
