@@ -6,8 +6,8 @@ from typing import Any
 
 from usdenoise.system.printable import printable
 
-SCAN_PAGE, BATCH_PAGE = "scan.html", "batch.html"
-"""Names of the templates of the pages."""
+SCAN_PAGE, BATCH_PAGE, METHODS = "scan.html", "batch.html", "methods.txt"
+"""Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 
 
 @cache
@@ -22,14 +22,14 @@ def template(name: str) -> Any:
     Returns
     -------
     jinja2.Template
-        The template. An expression in it that is not marked as safe is escaped, and a missing value is an error.
+        The template. An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
     """
     # A job imports it beside other work.
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("usdenoise.pictures"),
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".txt"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
