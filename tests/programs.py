@@ -1,10 +1,16 @@
 """Python code in a process of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+
+def as_from_a_shell() -> None:
+    """Let Ctrl-C interrupt: tests in the background of a script have SIGINT ignored, and hand that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def python(code: str, *arguments: Any, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -15,5 +21,6 @@ def python(code: str, *arguments: Any, **environment: str) -> "subprocess.Comple
         text=True,
         cwd=Path(__file__).parents[1],
         env={**os.environ, **environment},
+        preexec_fn=as_from_a_shell,
         timeout=300,
     )

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.programs import as_from_a_shell
 from tests.stacks import low_rank, write_stack
 
 ROOT = Path(__file__).parents[2]
@@ -41,18 +41,13 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **extra}
 
 
-def _as_from_a_shell() -> None:
-    # A test run in the background of a script has SIGINT ignored, and hands that down.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def start(
     *arguments: Any, cwd: Path | None = None, before: Callable[[], None] | None = None, **extra: str
 ) -> "subprocess.Popen[str]":
     """The program, in a process group of its own."""
 
     def prepare() -> None:
-        _as_from_a_shell()
+        as_from_a_shell()
         if before is not None:
             before()
 

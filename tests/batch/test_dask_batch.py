@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
@@ -18,7 +17,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import usdenoise
-from tests.batch.shared import wait_for
+from tests.batch.shared import finish, shell, start, wait_for
 from usdenoise.batch import executors
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -154,20 +153,19 @@ def test_what_a_worker_cannot_do_is_a_failed_row(
 @pytest.mark.parametrize("command", ["run", "batch"])
 def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturbed, tmp_path):
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
-    line = [sys.executable, "-m", "usdenoise", command, source, "-o", out, "--dask", "2"]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    line = [command, source, "-o", out, "--dask", "2"]
+    process = start(*line)
     wait_for(lambda: bool(list(out.rglob(".*partial*"))), 120)
     os.killpg(process.pid, signal.SIGINT)
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == 130, error
-    assert "Traceback" not in error
+    interrupted = finish(process)
+    assert interrupted.returncode == 130, interrupted.stderr
+    assert "Traceback" not in interrupted.stderr
     assert not [path for path in out.rglob("*") if "partial" in path.name]
     finished = list(out.rglob("*_report.json"))
     assert [len(list(report.parent.glob("*_denoised.h5"))) for report in finished] == [1] * len(finished)
     assert len(finished) < (N_SCANS if command == "batch" else 1)
-    assert subprocess.run([*line, "--overwrite"] if command == "run" else line, check=False).returncode == (
-        command == "batch"
-    )
+    again = shell(*line, *(["--overwrite"] if command == "run" else []))
+    assert again.returncode == (command == "batch")
     if command == "batch":
         summary = json.loads((out / "batch.json").read_text())["summary"]
         assert summary["done"] + summary["skipped"] == N_SCANS

@@ -47,10 +47,10 @@ def tell_slowly(message, tell=filter_scan.ask):
 
 filter_scan.filter_scan.__defaults__ = (tell_slowly,)
 commit = OutputFolder.commit
-def commit_slowly(folder):
+def commit_slowly(folder, *arguments):
     if {message!r}[1] == "write" and folder.folder.name == "scan2":
         time.sleep(60)
-    commit(folder)
+    commit(folder, *arguments)
 OutputFolder.commit = commit_slowly
 """
 

@@ -1,10 +1,7 @@
-"""What the tests of the command line share: a small stack, and the program in this process or in one of its own."""
+"""What the tests of the command line share: a small stack, and the program in this process."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +38,6 @@ def cli(*arguments: Any) -> Result:
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
-
-
-def shell(*arguments: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def parse(text: str) -> Any:

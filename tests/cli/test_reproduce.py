@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from tests.cli.shared import cli, refused, shell, write
+from tests.batch.shared import shell
+from tests.cli.shared import cli, refused, write
 from usdenoise import load
 from usdenoise.experiments import catalogue, ultrasound
 from usdenoise.experiments import run_experiments as reproduce

@@ -10,7 +10,8 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, shell, write
+from tests.batch.shared import shell
+from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, write
 from tests.stacks import write_stack
 from usdenoise import __version__, load
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -83,7 +84,7 @@ def test_warnings_need_two_q_to_be_silent(tmp_path: Path) -> None:
 
 def test_nothing_animates_where_there_is_no_terminal(stack: Path, tmp_path: Path) -> None:
     arguments = ["run", str(stack), "-o", str(tmp_path / "out"), *QUICK, "-v", "--json"]
-    done = shell(*arguments)
+    done = shell(*arguments, TERM="xterm-256color", COLORTERM="truecolor")
     assert done.returncode == 0
     report = parse(done.stdout)
     assert (report["command"], report["iterations"]) == (["usdenoise", *arguments], 2)

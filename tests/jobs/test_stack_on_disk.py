@@ -4,8 +4,6 @@ import errno
 import mmap
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 import scipy.io
 from click.testing import CliRunner
 
+from tests.batch.shared import finish, shell, start
 from tests.soak.scans import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
@@ -163,24 +162,18 @@ def test_the_summary_says_what_is_on_the_disk(phantom_file: Path, tmp_path: Path
     assert "GiB in a temporary file" in said
 
 
-def run_in_a_process(path: Path, out: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "usdenoise", "run", path, "-o", out, "--memory", "1M", "-q"]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-
-
 def test_killed_at_ten_moments_nothing_is_left(phantom_file: Path, tmp_path: Path) -> None:
+    out, command = tmp_path / "killed", ("run", phantom_file, "--memory", "1M", "-q", "-o")
     began = time.monotonic()
-    with run_in_a_process(phantom_file, tmp_path / "whole") as process:
-        assert process.wait() == 0
+    assert shell(*command, tmp_path / "whole").returncode == 0
     whole = time.monotonic() - began
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     rng = np.random.default_rng(0)
     for moment in whole * (np.arange(10) + rng.random(10)) / 10:
-        out = tmp_path / "killed"
-        with run_in_a_process(phantom_file, out) as process:
-            time.sleep(moment)
-            process.kill()
-            process.wait()
+        process = start(*command, out)
+        time.sleep(moment)
+        process.kill()
+        finish(process)
         left = {path.name for path in out.glob("*")}
         visible = {name for name in left if "partial" not in name}
         # All results get their names at the end, one right after the other, the report last.
@@ -188,6 +181,5 @@ def test_killed_at_ten_moments_nothing_is_left(phantom_file: Path, tmp_path: Pat
         assert "small_report.json" not in visible or visible == names
         if visible:
             shutil.rmtree(out)
-    with run_in_a_process(phantom_file, out) as process:
-        assert process.wait() == 0, process.stderr
+    assert shell(*command, out).returncode == 0
     assert {path.name for path in out.iterdir()} == names
