@@ -104,29 +104,27 @@ def scan_page(
         HTML. Every text is escaped.
     """
     methods, sources = methods_paragraph(report)
-    command, sequence = report["command"], report.get("sequence")
+    source, command, sequence = report["input"], report["command"], report.get("sequence")
     described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
         verdict=_verdict(report, remarks),
         remarks=[_sentence(remark) for remark in remarks],
-        figures=_figures(report),
+        ranges=_ranges(report),
+        memory=_size(report["peak_memory_bytes"]),
         pictures=[picture.within(_PICTURE_BYTES // len(pictures)) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=_block_charts(report),
         frame_charts=frame_charts,
-        bad_frames=report["bad_frames"],
-        reading=_reading(report["input"]),
+        shape=", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True)),
+        pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source["spacing_mm"].items()),
         methods=methods,
         sources=sources,
         command=None if command is None else shlex.join(command),
-        options=_plain(report["parameters"]),
         files=_files(report["output"]),
         iterations=described["iterations"],
-        software=report["software"],
-        seconds=[(stage, f"{value:.2f} s") for stage, value in report["timings_s"].items()],
     )
     return page
 
@@ -150,44 +148,19 @@ def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
     return f"The worst of {len(sequence['blocks'])} windows: {verdict}."
 
 
-def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the numbers at the top of the page: name, value and what it means. Those of windows are ranges."""
+def _ranges(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers at the top of the page in words; those of windows are ranges, and unknown ones are empty."""
     blocks = blocks_of(report)
     pictures = [block["blood"] for block in blocks]
-    vessels = value_range([100 * picture["vessel_share"] for picture in pictures], "{:.0f}")
-    dominated = value_range([100 * picture["noise_share"] for picture in pictures], "{:.0f}")
-    ratio = report["held_out_ratio"]
-    sure = "worst window" if "sequence" in report else "how sure"
-    return [
-        (
-            "Clutter components removed",
-            value_range([block["low_cutoff"] for block in blocks]),
-            f"{sure}: {report['cutoff']['certainty']}",
+    return {
+        "removed": value_range([block["low_cutoff"] for block in blocks]),
+        "vessels": value_range([100 * picture["vessel_share"] for picture in pictures], "{:.0f}"),
+        "noise": value_range([100 * picture["noise_share"] for picture in pictures], "{:.0f}"),
+        "blood_over_noise": value_range(
+            [picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB"
         ),
-        (
-            "Blood over noise",
-            value_range(
-                [picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB", "none found"
-            ),
-            f"median over the vessels, which are {vessels} % of the image",
-        ),
-        (
-            "Repeatability",
-            value_range([picture["reproducibility"] for picture in pictures], "{:.2f}", missing="unknown"),
-            "correlation of the blood maps of two halves of the frames; 1 is perfect",
-        ),
-        ("Noise dominates in", f"{dominated} %", "of the pixels of the image"),
-        (
-            "Error of the estimate",
-            "not measured" if ratio is None else f"{ratio:.2f} ×",
-            "held-out error of the sample, before any refit, over the expected one; 1.1 or less is good",
-        ),
-        (
-            "Time",
-            f"{report['timings_s']['total']:.1f} s",
-            f"peak memory {_size(report['peak_memory_bytes'])}",
-        ),
-    ]
+        "repeatability": value_range([picture["reproducibility"] for picture in pictures], "{:.2f}"),
+    }
 
 
 def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
@@ -246,25 +219,6 @@ def _block_charts(report: Mapping[str, Any]) -> list[Chart]:
         Chart(title, along, unit, time, values, least_span=_LEAST_SPANS.get(unit, 0.0))
         for title, (unit, values) in lines.items()
     ]
-
-
-def _reading(source: Mapping[str, Any]) -> list[tuple[str, str]]:
-    shape = ", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True))
-    spacing, rate = source["spacing_mm"], source["frame_rate_hz"]
-    pitch = ", ".join(f"{letter} {value:.4g} mm" for letter, value in spacing.items())
-    return [
-        ("File", source["path"]),
-        ("Dataset", source["dataset"]),
-        ("Axes and shape", shape),
-        ("Type of the numbers", source["dtype"]),
-        ("Frame rate", "unknown" if rate is None else f"{rate:.6g} Hz"),
-        ("Pixel pitch", pitch or "unknown"),
-        ("SHA-256 digest", source["sha256"]),
-    ]
-
-
-def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, "automatic" if value is None else f"{value}") for name, value in options.items()]
 
 
 def _files(output: Mapping[str, str]) -> list[tuple[str, str]]:
