@@ -119,7 +119,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 BUDGETS = {
     ".": 130,
     "batch": 893,
-    "blood": 450,
+    "blood": 480,
     "cli": 1440,
     "clutter": 420,
     "comparison": 1060,
@@ -127,15 +127,15 @@ BUDGETS = {
     "components": 480,
     "experiments": 1510,
     "formats": 3775,
-    "frames": 490,
+    "frames": 520,
     "images": 200,
-    "jobs": 1515,
+    "jobs": 1525,
     "linalg": 270,
     "options": 730,
     "phantom": 550,
     "pictures": 1220,
-    "recipe": 595,
-    "stack": 1590,
+    "recipe": 630,
+    "stack": 1660,
     "system": 425,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""

@@ -31,3 +31,44 @@ def test_vessels_do_not_count_in_the_wide_median():
     image = np.ones((80, 64))
     image[:, 30:40] = 100.0
     assert Neighbourhood(image.shape).wide_median(image.ravel()).max() < 1.01
+
+
+@pytest.mark.parametrize("shape", [(12, 7), (70, 45), (9, 8, 7)])
+def test_only_pixels_with_values_are_averaged(shape):
+    rng = np.random.default_rng(1)
+    mask = rng.random(shape) < 0.6
+    live = np.flatnonzero(mask)
+    values = rng.standard_normal((len(live), 2))
+    average = Neighbourhood(shape, live).average(values, 0.85)
+    places = np.argwhere(mask)
+    for pixel in range(0, len(live), len(live) // 5):
+        weights = np.exp(-0.5 * np.sum((places - places[pixel]) ** 2, axis=1) / 0.85**2)
+        np.testing.assert_allclose(average[pixel], weights @ values / weights.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(80, 64), (200, 9), (20, 18, 16)])
+def test_the_wide_median_of_an_image_with_a_mask(shape):
+    """Noise of a level that falls with the depth, and nothing in a third of the image."""
+    mask = np.indices(shape)[1] > shape[1] // 3
+    grid = Neighbourhood(shape, np.flatnonzero(mask))
+    level = np.broadcast_to(2 - np.indices(shape)[0] / shape[0], shape)
+    found = grid.wide_median((level * np.random.default_rng(2).chisquare(40, shape) / 40)[mask])
+    middle = (slice(8, -8), *(slice(None) for _ in shape[1:])) if shape[0] > 30 else (slice(8, 12),)
+    within = np.zeros(shape)
+    within[mask] = found
+    assert (within[middle] / level[middle])[mask[middle]] == pytest.approx(1, abs=0.15)
+    # A mask of all pixels is none.
+    everything = Neighbourhood(shape, np.arange(mask.size))
+    values = np.random.default_rng(3).random(mask.size)
+    np.testing.assert_allclose(everything.wide_median(values), Neighbourhood(shape).wide_median(values))
+
+
+def test_places_without_a_value_take_that_of_their_neighbours():
+    shape = (40, 30)
+    mask = np.indices(shape)[1] < 20
+    values = np.indices(shape)[0][mask].astype(float)
+    filled = Neighbourhood(shape, np.flatnonzero(mask)).filled(values).reshape(shape)
+    assert np.array_equal(filled[mask], values)
+    assert filled[10:30, 20:24] == pytest.approx(np.indices(shape)[0][10:30, 20:24], abs=1)
+    lonely = Neighbourhood((200, 3), np.array([0])).filled(np.array([7.0]))
+    assert lonely == pytest.approx(np.full(600, 7.0))

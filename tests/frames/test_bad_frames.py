@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -131,9 +132,11 @@ def test_bad_frames_may_be_kept_or_given(clean):
     assert numbers(one) == (5,)
 
 
-def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean):
-    frames = tuple(range(0, 200, 4))
-    result = denoise(with_interference(clean, 3.0, frames), axes="zxt")
+@pytest.mark.parametrize("level", [3.0, 0.3])
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.6, 0.8, 0.95])
+def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
+    frames = tuple(np.sort(np.random.default_rng(4).permutation(200)[: round(200 * share)]).tolist())
+    result = denoise(with_interference(clean, level, frames), axes="zxt")
     assert result.frame_quality.is_bad
     assert result.frame_quality.left_out is None
     found = numbers(result)
@@ -141,6 +144,17 @@ def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean):
     assert len(found) > 40
     said = f"the scan is bad as a whole: {len(found)} of 200 frames look bad"
     assert result.frame_quality.sentence.startswith(said)
+
+
+def test_frames_of_a_stack_with_few_levels_are_no_copies_of_each_other():
+    rng = np.random.default_rng(6)
+    # Of 3 bits, and so slow that one pixel in 300 changes from a frame to the next: samples of 256 often do not.
+    speckle, drift = (rng.standard_normal((60, 70, 1)) for _ in range(2))
+    stack = np.clip(np.round(speckle + 5e-3 * drift * np.arange(200)), -4, 3).astype(np.float32)
+    stack[..., 70] = stack[..., 69]
+    for given in (stack, da.from_array(stack, chunks=(16, 70, 50))):
+        bad = denoise(given, axes="zxt", low_cutoff=1).frame_quality.bad
+        assert [frame.frame for frame in bad if frame.reason == "duplicate"] == [70]
 
 
 def test_too_few_frames_are_not_judged():

@@ -32,6 +32,21 @@ def test_displacements_are_found_to_a_tenth_of_a_pixel(shape, most):
     assert np.sqrt(np.mean(error**2)) < most
 
 
+def test_the_image_inside_a_mask_is_what_moves():
+    shifts = np.linspace(-2, 2, 12)[:, None] * (1, 0.5)
+    speckle = moved_speckle((60, 50), shifts).reshape(60, 50, 12)
+    whole, live = np.zeros((100, 90, 12), np.complex64), np.zeros((100, 90), bool)
+    whole[35:95, 5:55], live[35:95, 5:55] = speckle, True
+    found = displacements(casorati_matrix(whole.reshape(-1, 12)), (100, 90), live)
+    alone = displacements(casorati_matrix(speckle.reshape(-1, 12)), (60, 50))
+    assert found == pytest.approx(alone, abs=1e-3)
+    # Within a disk, whose edges stay where they are.
+    z, x = np.indices((60, 50))
+    disk = (z - 30) ** 2 + (x - 25) ** 2 < 20**2
+    within = displacements(casorati_matrix((speckle * disk[..., None]).reshape(-1, 12)), (60, 50), disk)
+    assert within - within.mean(axis=0) == pytest.approx(shifts, abs=0.3)
+
+
 def test_frames_without_an_image_are_not_displaced():
     matrix = moved_speckle((40, 30), np.zeros((6, 2)))
     matrix[:, 2], matrix[:, 3] = 0, 5

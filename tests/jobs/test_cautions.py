@@ -18,6 +18,7 @@ FRAMES = report()["frames"]
          ["7 entries were NaN or infinite; they were not used, and are filled from the low-rank model"]),
         ({"n_unobserved": 240, "frames": {**FRAMES, "n_entries_left_out": 240, "sentence": "2 of 40 frames are left out"}},
          ["2 of 40 frames are left out"]),
+        ({"n_silent": 12}, ["12 pixels have no signal; they count nowhere, and are 0 in all results"]),
         ({"fit": "not-fitted", "estimate": "poor fit"}, ["poor fit"]),
         ({"cutoff": {**report()["cutoff"], "certainty": "unsure"}},
          ["the low cutoff 2 is unsure; look at the picture, or set --low-cutoff"]),

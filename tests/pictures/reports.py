@@ -29,7 +29,7 @@ def report(**fields: Any) -> dict[str, Any]:
         },
         "bad_frames": [],
         "frames": {"n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "moves_pixels": 0.0, "steps": [], "sentence": ""},
-        "noise_floor": 0.32, "n_sampled": 2400, "n_unobserved": 0,
+        "noise_floor": 0.32, "n_sampled": 2400, "n_unobserved": 0, "n_silent": 0,
         "trace": [{"iteration": k, "held_out_rmse": 0.6 - 0.03 * k} for k in range(4)],
         "singular_values": [100.0, 10.0, 1.0, 0.1],
         "parameters": {"refit": "all", "init": "pixels", "threads": None},

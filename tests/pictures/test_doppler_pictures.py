@@ -8,6 +8,7 @@ from matplotlib import colormaps
 from usdenoise.options.job_options import COLOR_MAPS
 from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.pictures.figures import suitable_range_db
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -188,3 +189,11 @@ def test_the_low_cutoff_is_drawn_in_front_of_the_first_component_kept(figure_of)
     for panel in (decay, resemblance, matrix):
         assert panel.lines[1 if panel is not matrix else 0].get_xdata()[0] == 14.5
     assert decay.get_legend().get_texts()[0].get_text() == "15 removed"
+
+
+def test_pixels_without_power_do_not_set_the_range():
+    levels = np.linspace(-18, 0, 500).reshape(20, 25)
+    masked = np.where(np.indices((20, 25))[1] < 8, -np.inf, levels)
+    assert suitable_range_db(levels) == pytest.approx(17.6, abs=0.1)
+    assert suitable_range_db(masked) == pytest.approx(17.4, abs=0.2)
+    assert suitable_range_db(np.full((3, 3), -np.inf)) == 40

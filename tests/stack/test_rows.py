@@ -9,8 +9,10 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.dask_rows import check_chunks
 from usdenoise.stack.rows import check_entries
+from usdenoise.stack.sampling import spread_rows
 
 SHAPE = (20, 15)
+LIKE = da.zeros((*SHAPE, 40), chunks=(7, 15, 9), dtype=np.complex64)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -75,7 +77,7 @@ def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
         assert (rows.n_unused, rows.used_shape) == (unused.sum(), (300, 40 - excluded.sum()))
         some = rows.take(np.array([3, 7, 8]))
         assert np.array_equal(some.values, data[[3, 7, 8]])
-        assert np.array_equal(rows.every(9).values, data[::9])
+        assert np.array_equal(rows.spread(9).values, data[spread_rows(len(data), 9)])
         part = (slice(2, 9), slice(4, 6))
         assert np.array_equal(rows.crop(SHAPE, part), data.reshape(*SHAPE, 40)[part])
 
@@ -107,3 +109,32 @@ def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
         assert power == pytest.approx(seen, rel=1e-3)
         replaced = np.asarray(rows.fill(other, keep_observed=False)[0].as_stack(like))
         assert replaced == pytest.approx(product.reshape(like.iq.shape), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_rows_that_are_kept_and_put_back(share):
+    matrix = low_rank_and_noise(np.complex64)
+    rng = np.random.default_rng(1)
+    missing = rng.random(matrix.shape) < share
+    # The last rows are in chunks of which none is kept.
+    pixels = np.flatnonzero(rng.random(300) < 0.4)
+    pixels = pixels[pixels < 210]
+    data = np.where(missing, 0, matrix)[pixels]
+    excluded = np.arange(matrix.shape[1]) == 4
+    factors = np.ones((len(pixels), 1), np.complex64), np.ones((1, matrix.shape[1]), np.complex64)
+    for rows in both_kinds(matrix, missing):
+        third = np.diff(np.where(missing, 0, matrix), n=3, axis=1)
+        expected = (np.abs(third) ** 2).sum(axis=1) / (20 * (matrix.shape[1] - 3))
+        assert rows.fast_power() == pytest.approx(expected, rel=1e-4)
+        kept = rows.keep(pixels)
+        assert kept.shape == data.shape
+        assert kept.n_unobserved == missing[pixels].sum()
+        assert np.array_equal(kept.take(np.arange(len(pixels))).values, data)
+        rest = kept.exclude(excluded)[0].subtract(factors, 0)[0]
+        filled, _ = rest.fill(factors, keep_observed=True)
+        whole = rows.put_back(filled, pixels)
+        result = np.zeros(matrix.shape, np.complex64)
+        result[pixels] = np.where(missing[pixels] | excluded, 1, data - 1)
+        stack = whole.as_stack(Acquisition(LIKE, "zxt"))
+        assert np.asarray(stack).reshape(matrix.shape) == pytest.approx(result, abs=1e-5)
+        assert whole.n_unused == (missing | excluded).sum()

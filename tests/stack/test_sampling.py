@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.sampling import TILE_ROWS, draw_entries
+from usdenoise.stack.sampling import TILE_ROWS, draw_entries, spread_rows
 
 
 def masks(sample):
@@ -76,3 +76,16 @@ def test_half_of_a_large_stack_costs_a_bit_an_entry():
 def test_fraction_outside_is_refused(fraction):
     with pytest.raises(OptionError, match=r"outside \(0, 1\]; give sampling"):
         draw_entries((10, 10), fraction, 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 600), st.sampled_from([256, 1024, 2000, 6000]))
+def test_spread_rows_meet_all_columns_of_any_image(height, width, n_wanted):
+    n_rows = height * width
+    rows = spread_rows(n_rows, n_wanted)
+    assert len(rows) == n_rows if n_rows < 2 * n_wanted else n_wanted <= len(rows) <= 2 * n_wanted
+    assert (np.diff(rows, prepend=-1, append=n_rows) > 0).all()
+    # Kolmogorov and Smirnov's distance from an even distribution over the columns, and over the depth.
+    for place, n in ((rows % width, width), (rows // width, height)):
+        below = np.cumsum(np.bincount(place, minlength=n)) / len(rows)
+        assert abs(below - np.arange(1, n + 1) / n).max() < 3 / np.sqrt(len(rows))

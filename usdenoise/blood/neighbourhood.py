@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,28 +26,57 @@ REACH = 9.0
 """Standard deviations beyond which a Gaussian weight, at most 3e-18 of the largest, is 0. Many of those beyond would be
 subnormal numbers, with which a product takes four times as long."""
 
+_LEAST_WEIGHT = 1e-12
+"""Weight of all known pixels below which none is near."""
+
 AVERAGED_TOGETHER = 32
 """Pixels along an axis that are smoothed together, from those in their reach."""
 
 
+FILL_SIGMA = 1.0
+"""Standard deviation in pixels of the average of known places that stands for one without any."""
+
+
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Pixels on a grid: (n_z,), (n_z, n_x) or (n_z, n_x, n_y), in the order of the Casorati matrix."""
+    """Pixels on a grid, in the order of the Casorati matrix.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (n_z,), (n_z, n_x) or (n_z, n_x, n_y).
+    live : array of pixel numbers, increasing, or None
+        The pixels that have values, where not all have. The others count nowhere.
+    """
 
     shape: tuple[int, ...]
+    live: NDArray[np.intp] | None = field(default=None, compare=False)
 
     @property
     def n_pixels(self) -> int:
-        """Number of pixels."""
-        return math.prod(self.shape)
+        """Number of pixels that have values."""
+        return math.prod(self.shape) if self.live is None else len(self.live)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Which pixels of the image have values, of its shape."""
+        return self.everywhere(np.ones(self.n_pixels, bool)).reshape(self.shape)
 
     @property
     def n_axes(self) -> int:
         """Number of spatial axes."""
         return len(self.shape)
 
+    def everywhere(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of the pixels that have any as values of all pixels, with 0 for the others."""
+        if self.live is None:
+            return values
+        whole = np.zeros((math.prod(self.shape), *values.shape[1:]), values.dtype)
+        whole[self.live] = values
+        return whole
+
     def average(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-        """Return Gaussian averages over neighbours; the weights of pixels inside the image sum to 1.
+        """Return Gaussian averages over neighbours; the weights of pixels that have values sum to 1.
 
         Parameters
         ----------
@@ -72,13 +101,16 @@ class Neighbourhood:
             min(size, n)
             for size, n in zip((DEPTH_WINDOW, *WIDTH_WINDOWS[len(self.shape)]), self.shape, strict=True)
         ]
-        image = values.reshape(self.shape)
+        image = self.everywhere(values).reshape(self.shape)
+        if self.live is not None:
+            image[~self.mask] = np.nan
         windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
         centres = [
             _coarse(n - size + 1, max(size // COARSE, 1)) for n, size in zip(self.shape, sizes, strict=True)
         ]
         chosen = windows[np.ix_(*centres)]
-        coarse = np.median(chosen.reshape(*chosen.shape[: len(sizes)], -1), axis=-1)
+        chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
+        coarse = np.median(chosen, axis=-1) if self.live is None else _medians_of_known(chosen)
         places = [centre + (size - 1) / 2 for size, centre in zip(sizes, centres, strict=True)]
         return self._smoothed(self.interpolated(coarse, places), SMOOTHING_SIGMAS[: len(self.shape)])
 
@@ -97,13 +129,37 @@ class Neighbourhood:
         fine = values.reshape([len(along) for along in places])
         for axis, (n, along) in enumerate(zip(self.shape, places, strict=True)):
             fine = _along(_interpolation(n, along), fine, axis)
-        return fine.reshape(-1)
+        return self._of_live(fine.reshape(-1))
 
     def _smoothed(self, values: NDArray[np.float64], sigmas: tuple[float, ...]) -> NDArray[np.float64]:
-        image = values.reshape(*self.shape, -1)
-        for axis, sigma in enumerate(sigmas):
-            image = _smoothed_along(image, sigma, axis)
-        return image.reshape(values.shape)
+        smoothed = _smoothed(self.everywhere(values).reshape(*self.shape, -1), sigmas)
+        if self.live is not None:
+            smoothed /= np.maximum(_smoothed(self.mask[..., None].astype(np.float64), sigmas), _LEAST_WEIGHT)
+        return self._of_live(smoothed.reshape(-1, *values.shape[1:]))
+
+    def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values of all pixels: those without any take the average of those nearby, or of all."""
+        if self.live is None:
+            return values
+        known = self.mask[..., None].astype(np.float64)
+        sums, weights = (
+            _smoothed(image, (FILL_SIGMA,) * self.n_axes).reshape(-1)
+            for image in (self.everywhere(values).reshape(known.shape), known)
+        )
+        near = weights > _LEAST_WEIGHT
+        whole = np.where(near, sums / np.where(near, weights, 1), values.mean())
+        whole[self.live] = values
+        return whole
+
+    def _of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values if self.live is None else values[self.live]
+
+
+def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each window, without NaN; a window of NaN alone takes the average of those nearby."""
+    known = ~np.isnan(windows).all(axis=-1)
+    grid = Neighbourhood(known.shape, np.flatnonzero(known))
+    return grid.filled(np.nanmedian(windows[known], axis=-1))
 
 
 def _coarse(n: int, step: int) -> NDArray[np.int64]:
@@ -116,22 +172,30 @@ def _interpolation(n: int, nodes: NDArray[Any]) -> NDArray[np.float64]:
     return np.stack([np.interp(np.arange(n), nodes, column) for column in np.eye(len(nodes))], axis=1)
 
 
-def _gaussian(n: int, sigma: float) -> NDArray[np.float64]:
-    """Return the (n, n) matrix of Gaussian weights; each row sums to 1."""
-    offset = np.abs(np.arange(n)[:, None] - np.arange(n))
+def _gaussian(to: slice, near: range, sigma: float) -> NDArray[np.float64]:
+    """Return the Gaussian weights of places nearby for some places, (to, near); each row sums to 1."""
+    offset = np.abs(np.arange(to.start, to.stop)[:, None] - np.array(near))
     weights = np.where(offset <= REACH * sigma, np.exp(-0.5 * (offset / sigma) ** 2), 0.0)
     matrix: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return matrix
 
 
+def _smoothed(image: NDArray[np.float64], sigmas: Sequence[float]) -> NDArray[np.float64]:
+    """Return the Gaussian averages of an image with one more axis."""
+    for axis, sigma in enumerate(sigmas):
+        image = _smoothed_along(image, sigma, axis)
+    return image
+
+
 def _smoothed_along(image: NDArray[np.float64], sigma: float, axis: int) -> NDArray[np.float64]:
     """Return the Gaussian averages of an image along one of its axes."""
     n, reach = image.shape[axis], math.ceil(REACH * sigma)
-    matrix, lines = _gaussian(n, sigma), _lines(image, axis)
+    lines = _lines(image, axis)
     smoothed = np.empty_like(lines)
     for part in row_blocks(n, AVERAGED_TOGETHER):
-        near = slice(max(part.start - reach, 0), part.stop + reach)
-        np.matmul(matrix[part, near], lines[:, near], out=smoothed[:, part])
+        near = range(max(part.start - reach, 0), min(part.stop + reach, n))
+        weights = _gaussian(part, near, sigma)
+        np.matmul(weights, lines[:, near.start : near.stop], out=smoothed[:, part])
     return smoothed.reshape(image.shape)
 
 

@@ -9,6 +9,7 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.stack.rows import Rows
+from usdenoise.stack.sampling import spread_rows
 
 SPLIT_PIXELS = 2000
 """Pixels of the maps: a correlation over 2000 independent pixels is known to 1 / sqrt(2000) = 0.02."""
@@ -61,7 +62,7 @@ def score_cutoffs(
     array indexed by the low cutoff
         -1 for a cutoff of 0, and where a map is the same everywhere.
     """
-    pixels = slice(None, None, max(1, rows.n_pixels // SPLIT_PIXELS))
+    pixels = spread_rows(rows.n_pixels, SPLIT_PIXELS)
     end, tiny = blood.stop, float(np.finfo(np.float32).tiny)
     power = np.abs(model.left[pixels]).astype(np.float64) ** 2
     rest = _residual_energy(model, pixels, rows)
@@ -108,7 +109,7 @@ def _blood_map(
     return np.asarray(maps[:, 1])
 
 
-def _residual_energy(model: LowRank, pixels: slice, rows: Rows) -> NDArray[np.float64]:
+def _residual_energy(model: LowRank, pixels: NDArray[np.intp], rows: Rows) -> NDArray[np.float64]:
     """Return the sum of |M - model|^2 over the observed entries of some pixels."""
     factor, factor_h = model.band(0, model.rank)
     factor, part = factor[pixels], rows.take(pixels)

@@ -40,13 +40,19 @@ class Lattice:
     @property
     def pixels(self) -> NDArray[np.intp]:
         """Row numbers of the pixels in the Casorati matrix, in order."""
-        numbers = np.arange(self.grid.n_pixels).reshape(self.grid.shape)
-        return numbers[np.ix_(*self.places)].ravel()
+        numbers = self.grid.everywhere(np.arange(self.grid.n_pixels)).reshape(self.grid.shape)
+        own: NDArray[np.intp] = numbers[np.ix_(*self.places)][self._mask]
+        return own
 
     @property
     def coarse(self) -> Neighbourhood:
         """The lattice as an image of its own."""
-        return Neighbourhood(tuple(len(places) for places in self.places))
+        live = None if self.grid.live is None else np.flatnonzero(self._mask)
+        return Neighbourhood(tuple(len(places) for places in self.places), live)
+
+    @property
+    def _mask(self) -> NDArray[np.bool_]:
+        return self.grid.mask[np.ix_(*self.places)]
 
     def interpolated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of the lattice in all pixels of the image, linear between them and constant beyond the last.
@@ -56,4 +62,4 @@ class Lattice:
         values : (n_lattice,) array
             Values by pixel of the lattice.
         """
-        return self.grid.interpolated(values, self.places)
+        return self.grid.interpolated(self.coarse.filled(values), self.places)

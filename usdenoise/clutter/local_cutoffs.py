@@ -10,6 +10,7 @@ from usdenoise.blood.blood_background import CELL_SIGMA, TINY
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.linalg.low_rank import LowRank, Product
+from usdenoise.stack.sampling import spread_rows
 
 BELOW, ABOVE = 4, 8
 """Components below and above the global cutoff whose share is decided pixel by pixel. With eight below it, tissue
@@ -105,7 +106,7 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     references = model.left[:, max(0, low - REFERENCES_FROM) : max(1, low - REFERENCES_TO)]
     tissue = np.mean(np.abs(references).astype(np.float64) ** 2, axis=1)
     maps = np.stack([_levelled(m) for m in (tissue, blood.blood_power, blood.noise_power)], axis=1)
-    some = slice(None, None, max(1, len(maps) // SHARE_PIXELS))
+    some = spread_rows(len(maps), SHARE_PIXELS)
     shares = _shares(model.left[some, first:stop], maps[some])
     around = grid.average(maps, CELL_SIGMA)
     tissue, vessels, noise = (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.completion.identifiability import check_rank_fits
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration, Solution
-from usdenoise.components.extension import coarse_stride, extend, extend_coarse
+from usdenoise.components.extension import extend, extend_coarse, pixels_to_fit
 from usdenoise.components.pixel_subset import PixelSubset, sufficient_subset
 from usdenoise.components.rank import choose_rank, least_rank
 from usdenoise.components.sample_fit import fit_sample
@@ -32,12 +32,12 @@ class Estimate:
     Attributes
     ----------
     model : LowRank
-        The components, fitted to every `stride`-th pixel.
+        The components, fitted to `pixels`.
     singular_values : (rank,) float64 array
         Singular values of all components that were estimated, also of those that the model does not have.
-    stride : int
-        1 where the components are fitted to all pixels. More for a coarse fit, which is made where the filter does
-        not need all components in all pixels.
+    pixels : Rows
+        The rows to which the components are fitted: all rows, or some of them for a coarse fit, which is made where the
+        filter does not need all components in all pixels.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry, in the units of the data.
     n_sampled : int
@@ -52,7 +52,7 @@ class Estimate:
 
     model: LowRank
     singular_values: NDArray[np.float64]
-    stride: int
+    pixels: Rows
     noise_rms: float
     n_sampled: int
     samples_per_pixel: float | None
@@ -63,10 +63,6 @@ class Estimate:
     def held_out_rmse(self) -> float | None:
         """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
         return None if self.solution is None else self.solution.held_out_rmse
-
-    def pixels(self, rows: Rows) -> Rows:
-        """Return the rows to which the model is fitted."""
-        return rows.every(self.stride)
 
 
 def estimate_components(
@@ -116,12 +112,12 @@ def estimate_components(
     solution, n_sampled, per_pixel = fit_sample(rows, subset, options, only_clutter, start, on_iteration)
     model, noise_rms = LowRank.from_factors(*solution.factors), subset.noise_rms
     if options.refit == "none":
-        return Estimate(model, model.singular_values, 1, noise_rms, n_sampled, per_pixel, solution)
+        return Estimate(model, model.singular_values, rows, noise_rms, n_sampled, per_pixel, solution)
     # The copies of the sampled pixels are gone; the refit needs their memory.
     release_freed_memory()
-    stride = 1 if needs_all else coarse_stride(rows, model.rank, options.low_cutoff)
-    model, gained = extend(rows, model, noise_rms, stride, isinstance(options.low_cutoff, str))
-    return Estimate(model, model.singular_values, stride, noise_rms, n_sampled, per_pixel, solution, gained)
+    pixels = rows if needs_all else pixels_to_fit(rows, model.rank, options.low_cutoff)
+    model, gained = extend(rows, model, noise_rms, pixels, isinstance(options.low_cutoff, str))
+    return Estimate(model, model.singular_values, pixels, noise_rms, n_sampled, per_pixel, solution, gained)
 
 
 def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clutter: bool) -> Estimate:
@@ -133,7 +129,7 @@ def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clu
             f"the SVD needs every entry, and {rows.n_unobserved} are NaN or infinite; use --method eta-decay"
         )
     model = truncated_svd(rows.take(slice(None)).values, rank, rows.executor)
-    return Estimate(model, model.singular_values, 1, subset.noise_rms, n_observed, None, None)
+    return Estimate(model, model.singular_values, rows, subset.noise_rms, n_observed, None, None)
 
 
 def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Estimate:
@@ -149,7 +145,7 @@ def fit_all_pixels(rows: Rows, estimate: Estimate, low: int) -> Estimate:
         Low cutoff: the components [0, low) are needed exactly. After a coarse fit the model has those and a few more
         (see :func:`usdenoise.components.extension.extend_coarse`).
     """
-    if estimate.stride == 1:
+    if estimate.pixels is rows:
         return estimate
     model, singular_values, gained = extend_coarse(rows, estimate.model, low)
-    return replace(estimate, model=model, singular_values=singular_values, stride=1, gained_energy=gained)
+    return replace(estimate, model=model, singular_values=singular_values, pixels=rows, gained_energy=gained)

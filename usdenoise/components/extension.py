@@ -45,9 +45,9 @@ class Prior:
 
 
 def extend(
-    rows: Rows, sampled: LowRank, noise_rms: float, stride: int, choose_cutoff: bool
+    rows: Rows, sampled: LowRank, noise_rms: float, pixels: Rows, choose_cutoff: bool
 ) -> tuple[LowRank, float]:
-    """Return the components of every `stride`-th pixel, from those of the sampled pixels, and what the last refit gained.
+    """Return the components of some or all pixels, from those of the sampled ones, and what the last refit gained.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def extend(
         Components of the sampled pixels.
     noise_rms : float
         Noise level.
-    stride : int
-        From :func:`coarse_stride`.
+    pixels : Rows
+        The rows to which the components are fitted, from :func:`pixels_to_fit`.
     choose_cutoff : bool
         Whether the low cutoff will be chosen from the result.
 
@@ -69,21 +69,20 @@ def extend(
     """
     right = sampled.right
     prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
-    if rows.is_complete and stride == 1:
+    if rows.is_complete and pixels is rows:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
-        right = refit(rows.every(_stride(rows, FIRST_PIXELS)), right)[0].right
+        right = refit(rows.spread(FIRST_PIXELS), right)[0].right
     # The components near the cutoff have to be told apart where it is chosen, or where few pixels represent all.
-    return refit(rows.every(stride), right, choose_cutoff or stride > 1, prior)
+    return refit(pixels, right, choose_cutoff or pixels is not rows, prior)
 
 
-def coarse_stride(rows: Rows, rank: int, low_cutoff: int | str) -> int:
-    """Return the stride of the pixels to which components are fitted that are not needed in all of them.
+def pixels_to_fit(rows: Rows, rank: int, low_cutoff: int | str) -> Rows:
+    """Return the rows to which components are fitted that are not needed in all pixels: some, spread over the image.
 
-    It is 1, all pixels, where a given low cutoff leaves only the components that are fitted to all pixels anyway.
+    All rows, where a given low cutoff leaves only the components that are fitted to all pixels anyway.
     """
-    if not isinstance(low_cutoff, str) and rank <= low_cutoff + COMPONENTS_BEYOND_CUTOFF:
-        return 1
-    return _stride(rows, COARSE_PIXELS)
+    needs_all = not isinstance(low_cutoff, str) and rank <= low_cutoff + COMPONENTS_BEYOND_CUTOFF
+    return rows if needs_all or rows.n_pixels < 2 * COARSE_PIXELS else rows.spread(COARSE_PIXELS)
 
 
 def extend_coarse(rows: Rows, coarse: LowRank, low: int) -> tuple[LowRank, NDArray[np.float64], float]:
@@ -197,8 +196,3 @@ def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
     white: NDArray[Any] = vectors * inverse * scale[:, None]
     return white
-
-
-def _stride(rows: Rows, n_wanted: int) -> int:
-    """Return the largest stride that leaves `n_wanted` pixels or more, at least 1."""
-    return max(rows.n_pixels // n_wanted, 1)

@@ -3,15 +3,19 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.components.extension import COARSE_PIXELS
 from usdenoise.components.pixel_subset import PixelSubset, draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.movement import Movement, describe_movement
+from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import ArrayRows, Rows
+from usdenoise.stack.rows import Rows
+from usdenoise.stack.sampling import spread_rows
 
 LARGEST_SHARE = 0.2
 """Largest share of the frames that is left out. Beyond it the scan is bad as a whole, and nothing is left out."""
@@ -20,7 +24,7 @@ LEAST_FRAMES = 16
 """Frames from which bad ones are looked for: with fewer, the others do not say what a frame should be."""
 
 SAMPLE_PIXELS = 256
-"""Pixels, evenly spread over the image, in which damage is looked for."""
+"""Pixels, spread over the image, in which damage is looked for."""
 
 OUTLIER, OUTLIER_SPREADS = 2.0, 8.0
 """Logarithm of the ratio of a frame's misfit to the median one from which the frame is an outlier, and the same in robust
@@ -38,6 +42,9 @@ END_FRAMES = 10
 """Frames at each end that are compared with the next frame towards the middle, and need twice the difference: they are
 predicted from one side, and the misfit grows towards the end. On a fast rotating disk without clutter it was 15 dB above
 the median there."""
+
+LEAST_GOOD = 8
+"""Frames, at least, that are far better than the others where half of the frames or more are bad, the median with them."""
 
 MOST_ROUNDS = 12
 
@@ -201,8 +208,7 @@ def find_bad_frames(
     subset = _subset(rows, (), seed)
     if n_frames < LEAST_FRAMES:
         return result([], Treatment.KEPT, subset)
-    step = max(1, rows.n_pixels // SAMPLE_PIXELS)
-    found = {bad.frame: bad for bad in _damaged(rows.take(slice(None, None, step)))}
+    found = {bad.frame: bad for bad in _damaged(rows)}
     most = LARGEST_SHARE * n_frames
     clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
@@ -242,8 +248,9 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
     return given
 
 
-def _damaged(sample: ArrayRows) -> list[BadFrame]:
-    """Return the frames that are zero, constant, copies or saturated in a sample of the pixels."""
+def _damaged(rows: Rows) -> list[BadFrame]:
+    """Return the frames that are zero, constant or copies, and those that are saturated in a sample of the pixels."""
+    sample = rows.take(spread_rows(rows.n_pixels, SAMPLE_PIXELS))
     values = sample.values
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
     highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)
@@ -255,11 +262,17 @@ def _damaged(sample: ArrayRows) -> list[BadFrame]:
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is no zero frame: it is unobserved already, and the model fills it.
     seen = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    zero = ~values.any(axis=0) & seen
-    constant = (values == values[:1]).all(axis=0) & ~zero & seen
-    same = np.append(False, (values[:, 1:] == values[:, :-1]).all(axis=0)) & ~zero & ~constant & seen
-    if len(values) == 1:
-        constant, same = np.zeros_like(zero), np.zeros_like(zero)
+    alike = _alike(values, np.arange(rows.n_frames)) & seen
+    suspects = np.flatnonzero(alike.any(axis=0))
+    if len(suspects):
+        # In a stack of few levels frames agree in a sample without being the same.
+        more = rows if rows.is_in_memory else rows.take(spread_rows(rows.n_pixels, COARSE_PIXELS))
+        for block in block_rows(more.shape):
+            alike[:, suspects] &= _alike(more.take(block).values, suspects)
+    zero, constant, same = alike
+    # One pixel is always the same everywhere.
+    constant &= ~zero & (rows.n_pixels > 1)
+    same &= ~zero & ~constant & (rows.n_pixels > 1)
     full = (saturated > usual + SATURATED_SHARE) & ~zero & ~constant
     return [
         *(BadFrame(int(t), FrameReason.ZERO, 1.0) for t in np.flatnonzero(zero)),
@@ -267,6 +280,13 @@ def _damaged(sample: ArrayRows) -> list[BadFrame]:
         *(BadFrame(int(t), FrameReason.DUPLICATE, 1.0) for t in np.flatnonzero(same)),
         *(BadFrame(int(t), FrameReason.SATURATED, float(saturated[t])) for t in np.flatnonzero(full)),
     ]
+
+
+def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which frames are zero, the same in all of some pixels, and copies of the frame before, (3, n)."""
+    shown = values[:, frames]
+    copies = (shown == values[:, np.maximum(frames - 1, 0)]).all(axis=0) & (frames > 0)
+    return np.stack([~shown.any(axis=0), (shown == shown[:1]).all(axis=0), copies])
 
 
 def _outliers(subset: PixelSubset) -> list[BadFrame]:
@@ -282,7 +302,7 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
     filled = subset.filled[used]
     of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * (share @ energy))
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
-    median, quartile = np.quantile(score, [0.5, 0.25])
+    median, quartile = np.quantile(_good_scores(score), [0.5, 0.25])
     score -= median
     judged = _without_ends(score)
     # Of a normal distribution a quartile is 0.674 standard deviations from the median. Outliers are in the upper half.
@@ -291,6 +311,15 @@ def _outliers(subset: PixelSubset) -> list[BadFrame]:
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
         for t in np.flatnonzero((judged > limit) & ~of_filling)
     ]
+
+
+def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the scores of which a bad frame is no part: all, or those below a wide gap in their lower half."""
+    ordered = np.sort(score)
+    counts = np.arange(LEAST_GOOD, len(score) // 2 + 1)
+    steps = ordered[counts] - ordered[counts - 1]
+    widest = int(np.argmax(steps)) if len(steps) else 0
+    return ordered[: counts[widest]] if len(steps) and steps[widest] > OUTLIER else ordered
 
 
 def _without_ends(score: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,7 +21,9 @@ REFERENCE_FRAMES = 256
 """Frames, evenly spread over the scan, whose mean is the reference."""
 
 
-def displacements(rows: Rows, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def displacements(
+    rows: Rows, shape: tuple[int, ...], live: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
     """Return the displacement of each frame against a mean frame, in pixels.
 
     The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
@@ -33,24 +35,30 @@ def displacements(rows: Rows, shape: tuple[int, ...]) -> NDArray[np.float64]:
         The stack.
     shape : tuple of int
         Pixels along each spatial axis, in the order of the rows.
+    live : boolean array of this shape, optional
+        Pixels that count; by default all.
 
     Returns
     -------
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    part = _middle(shape, LARGEST_IMAGE[len(shape)]) if rows.is_in_memory else gathered_middle(shape)
+    part = (
+        _middle(shape, LARGEST_IMAGE[len(shape)], live) if rows.is_in_memory else gathered_middle(shape, live)
+    )
     image, executor = rows.crop(shape, part), rows.executor
     size, n_frames = image.shape[:-1], image.shape[-1]
     axes = tuple(range(len(size)))
     window = np.ones(size, np.float32)
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
         window = window * axis.astype(np.float32)
+    counted = np.ones(size, bool) if live is None else live[part]
+    window[~counted] = 0
     correlation = PhaseCorrelation.for_size(size)
 
     def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
         envelope = _envelope(image[..., frames])
-        envelope -= envelope.mean(axis=axes)
+        envelope -= envelope.mean(axis=axes) if live is None else envelope[counted].mean(axis=0)
         envelope *= window[..., None]
         return correlation.spectra(envelope)
 
@@ -68,13 +76,22 @@ def displacements(rows: Rows, shape: tuple[int, ...]) -> NDArray[np.float64]:
     return np.concatenate(list(found))
 
 
-def gathered_middle(shape: tuple[int, ...]) -> tuple[slice, ...]:
+def gathered_middle(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
     """Return the part of an image that is looked at where its rows have to be gathered."""
-    return _middle(shape, LARGEST_GATHERED_IMAGE[len(shape)])
+    return _middle(shape, LARGEST_GATHERED_IMAGE[len(shape)], live)
 
 
-def _middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
-    return tuple(slice((n - min(n, most)) // 2, (n + min(n, most)) // 2) for n in shape)
+def _middle(shape: tuple[int, ...], most: int, live: NDArray[np.bool_] | None) -> tuple[slice, ...]:
+    """Return the middle of the smallest part that holds all live pixels."""
+    parts = []
+    for axis, n in enumerate(shape):
+        others = tuple(other for other in range(len(shape)) if other != axis)
+        along = np.arange(n) if live is None else np.flatnonzero(live.any(axis=others))
+        first, last = int(along[0]), int(along[-1])
+        length = min(last + 1 - first, most)
+        start = (first + last + 1 - length) // 2
+        parts.append(slice(start, start + length))
+    return tuple(parts)
 
 
 def _envelope(values: NDArray[Any]) -> NDArray[np.float32]:

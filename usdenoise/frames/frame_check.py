@@ -1,4 +1,4 @@
-"""Look at the frames of a stack before anything is estimated: displacements and bad frames."""
+"""Look for bad frames of a stack before anything is estimated."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from usdenoise.components.pixel_subset import PixelSubset
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
-from usdenoise.frames.displacement import displacements
 from usdenoise.frames.frame_curves import FrameSample, frame_curves, frame_sample
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
@@ -55,9 +54,9 @@ class CheckedFrames:
 
 
 def check_frames(
-    rows: Rows, energy: NDArray[np.float64], shape: tuple[int, ...], options: DenoiseOptions
+    rows: Rows, energy: NDArray[np.float64], moved: NDArray[np.float64], options: DenoiseOptions
 ) -> CheckedFrames:
-    """Measure displacements, and exclude bad frames.
+    """Look for bad frames, and exclude them.
 
     Parameters
     ----------
@@ -65,8 +64,8 @@ def check_frames(
         The rows; the values of an array change in place.
     energy : (n_pixels,) float64 array
         Sum of |x|^2 over the observed entries of each row.
-    shape : tuple of int
-        Pixels along each spatial axis, in the order of the rows.
+    moved : (n_frames, n_axes) float64 array
+        Displacement of each frame in pixels, from :func:`usdenoise.frames.displacement.displacements`.
     options : DenoiseOptions
         `bad_frames` and the seed.
 
@@ -75,7 +74,6 @@ def check_frames(
     OptionError
         If a given bad frame is not in the stack.
     """
-    moved = displacements(rows, shape)
     search, subset = find_bad_frames(rows, options.bad_frames, options.seed, moved)
     left_out = search.left_out
     sample = frame_sample(rows, CURVE_PIXELS, left_out)

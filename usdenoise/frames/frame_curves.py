@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.rows import Rows
+from usdenoise.stack.sampling import spread_rows
 
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
@@ -50,10 +51,10 @@ class FrameSample:
 
     Attributes
     ----------
-    rows : slice
+    rows : array of row numbers
         The pixels.
     values : (n, n_frames) array
-        Their values; a view of the stack.
+        Their values.
     excluded : (k,) array of frame numbers
         Frames whose values in the stack are not those that were read.
     values_excluded : (n, k) array
@@ -62,7 +63,7 @@ class FrameSample:
         Maps over blocks of frames.
     """
 
-    rows: slice
+    rows: NDArray[np.intp]
     values: NDArray[Any]
     excluded: NDArray[np.intp]
     values_excluded: NDArray[Any]
@@ -84,11 +85,11 @@ def frame_sample(rows: Rows, n_pixels: int, excluded: NDArray[np.bool_] | None =
     rows : Rows
         The stack. The sample looks at its values.
     n_pixels : int
-        About how many pixels, evenly spread over the image.
+        About how many pixels, spread over the image.
     excluded : (n_frames,) boolean array, optional
         Frames whose values will be changed in the stack, but not in the sample; by default none.
     """
-    some = slice(None, None, max(1, rows.n_pixels // n_pixels))
+    some = spread_rows(rows.n_pixels, n_pixels)
     values = rows.take(some).values
     numbers = np.flatnonzero(np.zeros(rows.n_frames, bool) if excluded is None else excluded)
     return FrameSample(some, values, numbers, values[:, numbers], rows.executor)

@@ -22,6 +22,10 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         sentences.append(
             f"{n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
         )
+    if report["n_silent"]:
+        sentences.append(
+            f"{report['n_silent']} pixels have no signal; they count nowhere, and are 0 in all results"
+        )
     if frames["sentence"]:
         sentences.append(frames["sentence"])
     if not Verdict.from_code(report["fit"]).is_good:

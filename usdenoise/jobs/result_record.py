@@ -9,7 +9,7 @@ from usdenoise.recipe.windows import FilteredWindow
 
 _BLOCK_FIELDS = (
     "rank", "low_cutoff", "iterations", "passes", "held_out_rmse", "noise_floor", "bad_frames", "frames",
-    "n_unobserved", "n_sampled", "blood", "fit", "verdict",
+    "n_unobserved", "n_silent", "n_sampled", "blood", "fit", "verdict",
 )  # fmt: skip
 """Fields of a result that each block of a sequence has in the report."""
 
@@ -64,6 +64,7 @@ def result_record(result: DenoiseResult, first: int = 0) -> dict[str, Any]:
         "noise_floor": result.noise_floor,
         "n_sampled": result.n_sampled,
         "n_unobserved": result.n_unobserved,
+        "n_silent": result.n_silent,
         "trace": [asdict(line) for line in solution.trace] if solution else [],
         "singular_values": [float(value) for value in result.singular_values],
         "parameters": asdict(options),

@@ -68,6 +68,21 @@ def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     return norms
 
 
+def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; of white noise 20 times its power a term.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        Rows; with fewer than four columns their sums are 0.
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    return row_squared_norms(np.ascontiguousarray(np.diff(values, n=3, axis=1)))
+
+
 def squared_norm(values: NDArray[Any]) -> float:
     """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
     return float(row_squared_norms(values).sum()) if values.size else 0.0

@@ -77,10 +77,9 @@ def load_libraries() -> None:
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
-    """Return the dynamic range in which 2 % of the pixels are black, but at least 10 and at most 40 dB.
+    """Return the dynamic range in which 2 % of the pixels with any power are black, but at least 10 and at most 40 dB.
 
-    A few very dark pixels do not set it. The nearest pixel is taken instead of an interpolated value, which
-    would be NaN between two pixels of minus infinity (power 0).
+    Neither a few very dark pixels set it nor those outside a sector, whose power is 0.
 
     Parameters
     ----------
@@ -92,7 +91,8 @@ def suitable_range_db(decibels: NDArray[Any]) -> float:
     float
         Dynamic range in dB.
     """
-    return float(np.clip(-np.percentile(decibels, 2, method="nearest"), 10, 40))
+    levels = decibels[np.isfinite(decibels)]
+    return float(np.clip(-np.percentile(levels, 2, method="nearest"), 10, 40)) if len(levels) else 40.0
 
 
 def add_title(figure: Any, title: str) -> None:

@@ -18,6 +18,7 @@ from usdenoise.stack.dask_rows import check_chunks
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.rows import Rows, check_entries
+from usdenoise.stack.sampling import spread_rows
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
@@ -91,13 +92,12 @@ def _rows_to_gather(stack: Acquisition, options: DenoiseOptions) -> list[NDArray
     numbers = np.arange(n_pixels)
     rank = RANK_LIMIT if isinstance(options.rank, str) else options.rank
     sampled = RandomStream.SAMPLED_PIXELS.generator(options.seed).permutation(n_pixels)
-    coarse = numbers[:: n_pixels // COARSE_PIXELS] if n_pixels >= 2 * COARSE_PIXELS else numbers[:0]
     wanted = [
-        coarse,
+        spread_rows(n_pixels, COARSE_PIXELS) if n_pixels >= 2 * COARSE_PIXELS else numbers[:0],
         RandomStream.PIXEL_SUBSET.generator(options.seed).permutation(n_pixels)[:SUBSET_PIXELS],
         sampled[: sampled_pixel_count(rank, options.sampling)],
         numbers.reshape(shape)[gathered_middle(shape)].ravel(),
-        *(numbers[:: max(1, n_pixels // count)] for count in (SAMPLE_PIXELS, CURVE_PIXELS)),
+        *(spread_rows(n_pixels, count) for count in (SAMPLE_PIXELS, CURVE_PIXELS)),
     ]
     return [np.sort(rows) for rows in wanted]
 

@@ -15,13 +15,16 @@ from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.components.estimate import Estimate, estimate_components, fit_all_pixels
+from usdenoise.components.rank import least_rank
 from usdenoise.errors import OptionError
+from usdenoise.frames.displacement import displacements
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
+from usdenoise.recipe.live_pixels import live_pixels
 from usdenoise.recipe.result import DenoiseResult, LabelledResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
 from usdenoise.stack.casorati import image_from_pixels
@@ -45,7 +48,8 @@ def denoise(
     """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
 
     NaN and infinite entries, and the masked ones of a masked array, are unobserved: they are never used, and the
-    low-rank model fills them.
+    low-rank model fills them. Pixels without a signal, such as those outside a sector, count nowhere: the result is that
+    of the other pixels alone, and 0 in these.
 
     Parameters
     ----------
@@ -106,26 +110,36 @@ def denoise(
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
-        rows, energy = checked_rows(stack, chosen, executor, in_place)
-        shape = stack.shape_in(canonical_axes(stack.spatial_axes))
-        frames = check_frames(rows, energy, shape, chosen)
+        all_rows, energy = checked_rows(stack, chosen, executor, in_place)
+        live = live_pixels(all_rows, energy, least_rank(chosen))
+        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), live)
+        moved = displacements(all_rows, grid.shape, None if live is None else grid.mask)
+        if live is None:
+            rows = all_rows
+        else:
+            rows, energy = all_rows.keep(live), energy[live]
+            start = start if start is None or len(start[0]) != stack.n_pixels else (start[0][live], start[1])
+        frames = check_frames(rows, energy, moved, chosen)
         rows = frames.rows
         estimate = estimate_components(rows, frames.subset, chosen, start, all_components, on_iteration)
         band, choice = _choose_band(rows, estimate, chosen)
         estimate = fit_all_pixels(rows, estimate, band.low)
         solved = time.perf_counter()
         frame_quality = frames.quality(estimate.model, band.low)
-        filtered = filter_rows(
-            rows, estimate.model, band, Neighbourhood(shape), local_cutoff=chosen.local_cutoff
-        )
+        filtered = filter_rows(rows, estimate.model, band, grid, local_cutoff=chosen.local_cutoff)
         quality = _judge(frames, estimate, band, filtered.residual_power)
+        whole = filtered.kept if live is None else all_rows.put_back(filtered.kept, live)
+
+    def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
+        return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
+
     blood = filtered.blood
     result = DenoiseResult(
-        acquisition=replace(stack, iq=filtered.kept.as_stack(stack)),
-        power_doppler=image_from_pixels(filtered.power, stack).astype(np.float32),
-        blood_power=image_from_pixels(blood.blood_power, stack).astype(np.float32),
-        noise_power=image_from_pixels(blood.noise_power, stack).astype(np.float32),
-        model=filtered.model,
+        acquisition=replace(stack, iq=whole.as_stack(stack)),
+        power_doppler=image(filtered.power),
+        blood_power=image(blood.blood_power),
+        noise_power=image(blood.noise_power),
+        model=replace(filtered.model, left=grid.everywhere(filtered.model.left)),
         singular_values=estimate.singular_values,
         options=replace(chosen, rank=len(estimate.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
@@ -134,8 +148,9 @@ def denoise(
         frame_quality=frame_quality,
         fit_quality=quality,
         noise_floor=estimate.noise_rms,
-        observed=rows.sampled_bits(),
-        n_unobserved=rows.n_unused,
+        observed=whole.sampled_bits(),
+        n_unobserved=whole.n_unused,
+        n_silent=whole.n_pixels - rows.n_pixels,
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
@@ -219,7 +234,7 @@ def _choose_band(rows: Rows, estimate: Estimate, options: DenoiseOptions) -> tup
         return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, estimate.pixels(rows), estimate.noise_rms, highest)
+    choice = choose_low_cutoff(estimate.model, estimate.pixels, estimate.noise_rms, highest)
     return Band(choice.low, high, keeps_residual), choice
 
 

@@ -74,6 +74,9 @@ class DenoiseResult:
         when that is all of them.
     n_unobserved : int
         Number of entries that were NaN or infinite, or in a frame that was left out.
+    n_silent : int
+        Number of pixels without a signal: zero or unobserved in all frames, or far below the noise of the others. They
+        count nowhere, and are 0 in the filtered stack and all images.
     n_sampled : int
         Number of entries that were fitted or held out.
     timings_s : dict
@@ -102,6 +105,7 @@ class DenoiseResult:
     noise_floor: float
     observed: NDArray[np.uint8] | None
     n_unobserved: int
+    n_silent: int
     n_sampled: int
     timings_s: dict[str, float]
 

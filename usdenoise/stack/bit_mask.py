@@ -28,3 +28,11 @@ def pack(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def unpack(bits: NDArray[np.uint8], n_columns: int) -> NDArray[np.bool_]:
     """Return bits of some rows as a mask of booleans, (n_rows, n_columns): the inverse of :func:`pack`."""
     return np.unpackbits(bits, axis=1, count=n_columns, bitorder="little").view(np.bool_)
+
+
+def kept_bits(
+    bits: NDArray[np.uint8] | None, rows: NDArray[np.intp], n_columns: int
+) -> NDArray[np.uint8] | None:
+    """Return the bits of some rows; None where all of them are set, or there are no bits."""
+    kept = None if bits is None else bits[rows]
+    return None if kept is None or unpack(kept, n_columns).all() else kept

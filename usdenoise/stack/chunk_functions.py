@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.lag_sums import LagSums, part_lag_sums
-from usdenoise.linalg.row_blocks import row_squared_norms
+from usdenoise.linalg.row_blocks import row_squared_norms, third_difference_norms
 from usdenoise.stack.precision import checked_conversion
 
 
@@ -105,9 +105,21 @@ def look(
     return chunk[rows].copy(), row_squared_norms(values), missing, float(max(parts.max(), -parts.min()))
 
 
+def take(chunk: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Return a copy of some rows."""
+    return chunk[rows].copy()
+
+
 def pick(chunk: NDArray[Any], rows: NDArray[np.intp]) -> tuple[NDArray[Any]]:
     """Return a copy of some rows, as the first item of a tuple as :func:`look` does."""
     return (chunk[rows].copy(),)
+
+
+def placed(chunk: NDArray[Any], rows: NDArray[np.intp], n_rows: int) -> NDArray[Any]:
+    """Return a chunk of `n_rows` rows with the rows of a smaller one in some places, and 0 elsewhere."""
+    whole = np.zeros((n_rows, chunk.shape[1]), chunk.dtype)
+    whole[rows] = chunk
+    return whole
 
 
 def project(chunk: NDArray[Any], right: NDArray[Any], excluded: NDArray[np.bool_] | None) -> NDArray[Any]:
@@ -158,6 +170,12 @@ def energy(chunk: NDArray[Any], excluded: NDArray[np.bool_] | None) -> NDArray[n
 def frames_energy(chunk: NDArray[Any], frames: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the sum of |x|^2 of each row over some frames."""
     return row_squared_norms(np.ascontiguousarray(observed_part(chunk[:, frames], None)[0]))
+
+
+def third_differences(chunk: NDArray[Any], before: NDArray[Any] | None) -> NDArray[np.float64]:
+    """Return the sum of the squared third differences of each row, with the three frames before the chunk."""
+    joined = chunk if before is None else np.concatenate([before, chunk], axis=1)
+    return third_difference_norms(observed_part(joined, None)[0])
 
 
 def last_frames(before: NDArray[Any] | None, chunk: NDArray[Any], count: int) -> NDArray[Any]:

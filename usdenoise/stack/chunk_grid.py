@@ -78,6 +78,25 @@ class ChunkGrid:
         pixels, chunks = zip(*((self.pixels[group], self.chunks[group]) for group in groups), strict=True)
         return replace(self, pixels=pixels, chunks=chunks)
 
+    def keep(self, pixels: NDArray[np.intp]) -> Self:
+        """Return the grid of some pixels, numbered anew; a group without any is left out."""
+        places = [np.flatnonzero(np.isin(own, pixels)) for own in self.pixels]
+        groups = [group for group, here in enumerate(places) if len(here)]
+        kept = self.select(groups).map(chunk_functions.take, lambda group, part: (places[groups[group]],))
+        numbers = tuple(np.searchsorted(pixels, self.pixels[group][places[group]]) for group in groups)
+        return replace(kept, pixels=numbers)
+
+    def put_back(self, kept: Self, pixels: NDArray[np.intp]) -> Self:
+        """Return the grid of all pixels with the chunks that :meth:`keep` returned, changed since, and 0 in the others."""
+        placed = _delayed(chunk_functions.placed)
+        rest, empty = iter(kept.chunks), [np.empty((0, n), self.dtype) for n in np.diff(self.edges)]
+        chunks = []
+        for own in self.pixels:
+            here = np.flatnonzero(np.isin(own, pixels))
+            row = next(rest) if len(here) else empty
+            chunks.append(tuple(placed(chunk, here, len(own)) for chunk in row))
+        return replace(self, chunks=tuple(chunks))
+
     def map(self, function: Callable[..., Any], arguments: Callable[[int, int], tuple[Any, ...]]) -> Self:
         """Return the grid of what a function makes of each chunk and the arguments for its group and part."""
         task = _delayed(function)

@@ -15,9 +15,9 @@ from usdenoise.linalg.low_rank import Product
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack import chunk_functions
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.bit_mask import pack
+from usdenoise.stack.bit_mask import kept_bits, pack
 from usdenoise.stack.chunk_grid import ChunkGrid
-from usdenoise.stack.rows import ArrayRows, Rows
+from usdenoise.stack.rows import THIRD_DIFFERENCE_GAIN, ArrayRows, Rows
 
 _FITTED_ROWS = 1024
 """Rows whose masks are unpacked at a time."""
@@ -136,6 +136,14 @@ class DaskRows(Rows):
         """Return the mean power and the lagged products of each row; see :meth:`Rows.measure`."""
         return self._measured(self.grid, self.grid, n_lags)
 
+    def fast_power(self) -> NDArray[np.float64]:
+        """Return the power of the third differences of each row; see :meth:`Rows.fast_power`."""
+        before = self.grid.with_last_frames(3)
+        sums = self.grid.map(
+            chunk_functions.third_differences, lambda group, part: (before[group][part],)
+        ).sums_over_frames()
+        return self._by_row(sums) / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
+
     def subtract(
         self, product: Product, n_lags: int, further: Product | None = None
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
@@ -157,6 +165,20 @@ class DaskRows(Rows):
         energies = filled.map(chunk_functions.energy, lambda group, part: (self._excluded_in(part),))
         power = self._by_row(energies.sums_over_frames()) / self.n_used_frames
         return self._with_grid(filled), power
+
+    def keep(self, pixels: NDArray[np.intp]) -> Self:
+        """Return the matrix of some rows, and what was gathered of them; see :meth:`Rows.keep`."""
+        gathered = []
+        for numbers, block in self.gathered:
+            here = np.isin(numbers, pixels)
+            gathered.append((np.searchsorted(pixels, numbers[here]), block[here]))
+        observed = kept_bits(self.observed, pixels, self.n_frames)
+        return replace(self, grid=self.grid.keep(pixels), observed=observed, gathered=gathered)
+
+    def put_back(self, kept: Self, pixels: NDArray[np.intp]) -> Self:
+        """Return the matrix with its other rows again; see :meth:`Rows.put_back`."""
+        whole = self._with_grid(self.grid.put_back(kept.grid, pixels))
+        return replace(whole, excluded=kept.excluded)
 
     def as_stack(self, like: Acquisition) -> Any:
         """Return a Dask array in the axis order and the chunks of `like`; nothing is made yet."""

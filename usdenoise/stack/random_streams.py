@@ -21,6 +21,8 @@ class RandomStream(IntEnum):
     """Test matrix of the randomized SVD."""
     SAMPLED_PIXELS = 4
     """Pixels whose entries are sampled."""
+    SPREAD_ROWS = 5
+    """Pixels that stand for all of them; the seed is always 0."""
 
     def generator(self, seed: int) -> np.random.Generator:
         """Return the generator of this stream for a seed."""

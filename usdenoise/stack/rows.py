@@ -18,12 +18,16 @@ from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import Product
-from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms
+from usdenoise.linalg.row_blocks import block_rows, row_blocks, row_squared_norms, third_difference_norms
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.bit_mask import pack, packed_width, unpack
+from usdenoise.stack.bit_mask import kept_bits, pack, packed_width, unpack
 from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.sampling import spread_rows
 
 Result = TypeVar("Result")
+
+THIRD_DIFFERENCE_GAIN = 20
+"""Power of the third differences of white noise over its own: the sum of the squares of 1, 3, 3 and 1."""
 
 BLOCK_ENTRIES = 1 << 19
 """Entries of a row block in which unobserved entries are looked for."""
@@ -140,6 +144,13 @@ class Rows(ABC):
         """Return the mean power over the frames of each row, and the lagged products, in one pass."""
 
     @abstractmethod
+    def fast_power(self) -> NDArray[np.float64]:
+        """Return the power of the third differences over time of each row, relative to that of white noise.
+
+        It is the power of the noise in a row: slow tissue is not in it, and blood hardly more than in proportion.
+        """
+
+    @abstractmethod
     def subtract(
         self, product: Product, n_lags: int, further: Product | None = None
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
@@ -185,6 +196,25 @@ class Rows(ABC):
             The matrix; the values of an array change in place.
         power : (n_pixels,) float64 array
             Its mean power over the frames that are not excluded.
+        """
+
+    @abstractmethod
+    def keep(self, pixels: NDArray[np.intp]) -> Self:
+        """Return the matrix of some rows, numbered anew; :meth:`put_back` brings the others back.
+
+        The values of an array move to its beginning, and those of the other rows are lost.
+
+        Parameters
+        ----------
+        pixels : array of row numbers, increasing
+            The rows.
+        """
+
+    @abstractmethod
+    def put_back(self, kept: Self, pixels: NDArray[np.intp]) -> Self:
+        """Return the matrix with the rows that :meth:`keep` returned for `pixels`, changed since, and 0 in the others.
+
+        It excludes the frames that those exclude.
         """
 
     @abstractmethod
@@ -257,9 +287,10 @@ class Rows(ABC):
             return np.broadcast_to(used, (self.n_pixels, used.shape[1]))
         return self.observed & used
 
-    def every(self, stride: int) -> "Rows":
-        """Return every `stride`-th row: the matrix itself for 1, otherwise rows in memory."""
-        return self if stride == 1 else self.take(slice(None, None, stride))
+    def spread(self, n_wanted: int) -> "Rows":
+        """Return at least so many rows, spread over the image, in memory; the matrix itself where it has no more."""
+        numbers = spread_rows(self.n_pixels, n_wanted)
+        return self if len(numbers) == self.n_pixels else self.take(numbers)
 
 
 @dataclass(frozen=True)
@@ -375,6 +406,11 @@ class ArrayRows(Rows):
         """Return the mean power and the lagged products of each row; see :meth:`Rows.measure`."""
         return _joined(self._map(lambda rows: self._measure_block(rows, self.values[rows], n_lags)))
 
+    def fast_power(self) -> NDArray[np.float64]:
+        """Return the power of the third differences of each row; see :meth:`Rows.fast_power`."""
+        sums = np.concatenate(list(self._map(lambda rows: third_difference_norms(self.values[rows]))))
+        return sums / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
+
     def subtract(
         self, product: Product, n_lags: int, further: Product | None = None
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
@@ -415,6 +451,21 @@ class ArrayRows(Rows):
             return power
 
         return self, np.concatenate(list(self._map(filled)))
+
+    def keep(self, pixels: NDArray[np.intp]) -> Self:
+        """Move some rows to the beginning of the array, in place; see :meth:`Rows.keep`."""
+        for rows in block_rows((len(pixels), self.n_frames)):
+            self.values[rows] = self.values[pixels[rows]]
+        observed = kept_bits(self.observed, pixels, self.n_frames)
+        return replace(self, values=self.values[: len(pixels)], observed=observed)
+
+    def put_back(self, kept: Self, pixels: NDArray[np.intp]) -> Self:
+        """Move rows back to their places, in place; see :meth:`Rows.put_back`."""
+        # From the last one on: a row moves to a place behind it, whose row has moved already.
+        for rows in reversed(block_rows(kept.shape)):
+            self.values[pixels[rows]] = kept.values[rows].copy()
+        self.values[np.setdiff1d(np.arange(self.n_pixels), pixels)] = 0
+        return replace(self, excluded=kept.excluded)
 
     def as_stack(self, like: Acquisition) -> NDArray[Any]:
         """Return a view of the values as a stack in the axis order and shape of `like`."""

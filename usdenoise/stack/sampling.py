@@ -13,13 +13,41 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.bit_mask import pack, packed_width, unpack
-from usdenoise.stack.random_streams import TileStream
+from usdenoise.stack.random_streams import RandomStream, TileStream
 
 TILE_ROWS = 256
 """Rows of a tile. Another number gives other entries for the same seed."""
 
 HELD_OUT_FRACTION = 0.01
 """Share of the sampled entries that is held out: 10^4 entries of 10^6 give their rms error to 1 %."""
+
+
+def spread_rows(n_rows: int, n_wanted: int) -> NDArray[np.intp]:
+    """Return row numbers that are spread over the image: of every few rows one at random, the same ones in every call.
+
+    Every n-th row would be the same few columns of an image whose width has a factor in common with n.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    n_wanted : int
+        Least number of rows to return; at most twice as many are returned. All where there are no more.
+
+    Returns
+    -------
+    array of row numbers, increasing
+
+    Examples
+    --------
+    >>> spread_rows(100, 10).tolist()
+    [6, 13, 28, 35, 43, 54, 63, 73, 83, 91]
+    """
+    step = max(n_rows // n_wanted, 1)
+    first = np.arange(0, n_rows, step)
+    place = RandomStream.SPREAD_ROWS.generator(0).integers(step, size=len(first))
+    rows: NDArray[np.intp] = np.minimum(first + place, n_rows - 1)
+    return rows
 
 
 @dataclass(frozen=True)
