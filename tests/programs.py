@@ -13,7 +13,9 @@ def as_from_a_shell() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def python(code: str, *arguments: Any, **environment: str) -> "subprocess.CompletedProcess[str]":
+def python(
+    code: str, *arguments: Any, timeout_s: float | None = 300, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run code that sees the tests, with these words as its command line."""
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
@@ -22,5 +24,5 @@ def python(code: str, *arguments: Any, **environment: str) -> "subprocess.Comple
         cwd=Path(__file__).parents[1],
         env={**os.environ, **environment},
         preexec_fn=as_from_a_shell,
-        timeout=300,
+        timeout=timeout_s,
     )

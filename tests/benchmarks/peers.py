@@ -159,7 +159,10 @@ def simulated(shape, real, seed):
 
 def memory(name, path, low):
     """Peak of a process that makes one call, above what it held before it."""
-    return int(python("from tests.benchmarks import peers; peers.measure()", name, path, low).stdout)
+    code = "from tests.benchmarks import peers; peers.measure()"
+    done = python(code, name, path, low, timeout_s=None)
+    done.check_returncode()
+    return int(done.stdout)
 
 
 def measure():

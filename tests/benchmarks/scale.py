@@ -8,13 +8,12 @@ of the largest of two workers. The power images of all ways are compared before 
 """
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import zarr
 
 from tests.benchmarks.shared import command_line
+from tests.programs import python
 
 SIZES = {
     "pixels": [(64, 32, 2400), (64, 64, 2400), (128, 64, 2400), (128, 128, 2400)],
@@ -88,12 +87,7 @@ def make(path, shape, chunks, seed=0):
 
 def measure(folder, path, way, rank):
     out = folder / f"{way}.npy"
-    made = subprocess.run(
-        [sys.executable, "-c", ONE, str(path), way, str(rank), str(out)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = python(ONE, path, way, rank, out, timeout_s=None)
     if made.returncode:
         raise SystemExit(made.stderr[-2000:])
     return json.loads(made.stdout.splitlines()[-1]), np.load(out)

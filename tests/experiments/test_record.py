@@ -125,29 +125,19 @@ def test_rows_are_quartiles_by_panel_and_curve():
     )  # fmt: skip
 
 
-def test_record_has_every_seed():
-    panel = RESULT.as_dict()["panels"][0]
-    assert (panel["setting"], panel["start"], panel["convention"]) == (
+def test_the_record_has_every_seed_and_how_each_claim_was_tried():
+    record = RESULT.as_dict()
+    panel, summary = record["panels"][0], record["panels"][0]["curves"][0]
+    assert [panel[key] for key in ("setting", "start", "convention")] == [
         "here", "appendix", "(U, V), symmetric A_i",
-    )  # fmt: skip
-    summary = panel["curves"][0]
+    ]  # fmt: skip
     assert summary["final_error_of_each_seed"] == [0.001, 0.002, 0.003]
     assert summary["final_error"]["median"] == 0.002
     assert summary["halvings"] == [1, 1, 1]
-
-
-def test_every_claim_of_the_record_says_where_it_is_made_and_how_it_was_tried():
-    claim = RESULT.as_dict()["claims"][2]
-    assert claim == {
-        "statement": "so it is",
-        "where": "abstract",
-        "start": "appendix",
-        "convention": "f(X)",
-        "measured": 5,
-        "figure": "5",
-        "wanted": "at most 2",
-        "held": False,
-    }
+    assert record["claims"][2] == {
+        "statement": "so it is", "where": "abstract", "start": "appendix", "convention": "f(X)",
+        "measured": 5, "figure": "5", "wanted": "at most 2", "held": False,
+    }  # fmt: skip
 
 
 def test_table_has_a_row_for_each_claim_and_a_column_for_each_start():
