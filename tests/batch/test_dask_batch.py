@@ -208,9 +208,8 @@ def test_frames_precision_and_disk_have_the_same_effect_on_workers(scans, cluste
 
 def test_what_workers_cannot_do_is_said(scans, tmp_path, monkeypatch):
     scan = scans / "scan0.h5"
-    with pytest.raises(
-        OptionError, match=r"no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one"
-    ):
+    says = r"no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one"
+    with pytest.raises(OptionError, match=says):
         usdenoise.run(scan, tmp_path / "a", dask="tcp://127.0.0.1:9")
     for wrong in ("0", " "):
         with pytest.raises(OptionError, match="must be a number of workers from 1 on"):

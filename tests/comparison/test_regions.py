@@ -70,9 +70,8 @@ def test_what_is_not_a_region_is_refused(text, sentence):
 
 def test_masks_that_do_not_fit_are_refused(tmp_path):
     iio.imwrite(tmp_path / "mask.png", np.ones((5, 5), np.uint8))
-    with pytest.raises(
-        InputError, match=r"has shape \(5, 5\) and the images \(6, 8\); draw it over an image"
-    ):
+    says = r"has shape \(5, 5\) and the images \(6, 8\); draw it over an image"
+    with pytest.raises(InputError, match=says):
         region(str(tmp_path / "mask.png"), (6, 8), "zx", {})
     (tmp_path / "mask.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match="cannot be read"):

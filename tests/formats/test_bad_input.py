@@ -67,10 +67,8 @@ def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
     path = write_stack(tmp_path / "x.h5", IQ)
     for read in (load, describe):
-        with pytest.raises(
-            OptionError,
-            match=rf"^frames {re.escape(repr(frames))} is not known; give frames a slice of whole numbers",
-        ):
+        says = rf"^frames {re.escape(repr(frames))} is not known; give frames a slice of whole numbers"
+        with pytest.raises(OptionError, match=says):
             read(path, frames=frames)
     assert load(path, frames=slice(np.int64(1), np.int32(4))).iq.shape == (3, 4, 3)
 
@@ -78,9 +76,8 @@ def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["half", "", np.float32, np.zeros(2), 64], ids=repr)
 def test_a_precision_that_is_not_known(dtype: Any, tmp_path: Path) -> None:
     path = write_stack(tmp_path / "x.h5", IQ)
-    with pytest.raises(
-        OptionError, match=rf"^dtype is {re.escape(repr(dtype))}, and must be 'single', 'double' or None$"
-    ):
+    says = rf"^dtype is {re.escape(repr(dtype))}, and must be 'single', 'double' or None$"
+    with pytest.raises(OptionError, match=says):
         load(path, dtype=dtype)
 
 

@@ -323,9 +323,8 @@ def test_a_result_in_hdf5_whose_times_go_back_is_refused(tmp_path: Path) -> None
     )
     with h5py.File(path, "r+") as file:
         file["time"][...] = file["time"][()][::-1]
-    with pytest.raises(
-        InputError, match=r"go back: frame 1 is at 0\.036 s, and frame 0 before it at 0\.038 s"
-    ):
+    says = r"go back: frame 1 is at 0\.036 s, and frame 0 before it at 0\.038 s"
+    with pytest.raises(InputError, match=says):
         load(path)
 
 

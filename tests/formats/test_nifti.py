@@ -129,13 +129,11 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
 
 def test_names_that_are_not_of_bids(tmp_path: Path) -> None:
     path = saved(tmp_path, voxel_data(1))
-    with pytest.raises(
-        OptionError, match="'task-rest' is no beginning of a name in BIDS; give bids pairs of"
-    ):
+    says = "'task-rest' is no beginning of a name in BIDS; give bids pairs of"
+    with pytest.raises(OptionError, match=says):
         run(path, bids="task-rest")
-    with pytest.raises(
-        OptionError, match=r"x\.zarr does not begin as in BIDS, .*give these entities to bids"
-    ):
+    says = r"x\.zarr does not begin as in BIDS, .*give these entities to bids"
+    with pytest.raises(OptionError, match=says):
         run(path, bids="auto")
     done = CliRunner().invoke(main, ["run", str(path), "--bids", "sub-01", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1

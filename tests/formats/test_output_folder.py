@@ -227,10 +227,8 @@ def test_a_folder_that_is_not_ours_is_refused(name: str, scan: Path) -> None:
     theirs = scan.parent / "out" / name
     theirs.mkdir(parents=True)
     (theirs / "thesis.txt").write_text("precious")
-    with pytest.raises(
-        OutputError,
-        match=rf"{name} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose",
-    ):
+    says = rf"{name} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose"
+    with pytest.raises(OutputError, match=says):
         run(scan, overwrite=True)
     assert (theirs / "thesis.txt").read_text() == "precious"
     assert os.listdir(scan.parent / "out") == [name]

@@ -89,24 +89,21 @@ def test_what_expand_refuses(tmp_path: Path) -> None:
         "output"
     ]["denoised"]
     for low, high in ((0, 4), (2, 2), (-1, 2)):
-        with pytest.raises(
-            OptionError, match=r"is empty or beyond the rank 3 of the factors; give a band within \[0, 3\)"
-        ):
+        says = r"is empty or beyond the rank 3 of the factors; give a band within \[0, 3\)"
+        with pytest.raises(OptionError, match=says):
             expand(kept, low, high)
     with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
         expand_to_file(kept, tmp_path / "y.txt")
     with h5py.File(kept, "r+") as file:
         del file["factors"].attrs["shape"]
-    with pytest.raises(
-        InputError, match="do not fit one another; write them again with usdenoise run --keep-factors"
-    ):
+    says = "do not fit one another; write them again with usdenoise run --keep-factors"
+    with pytest.raises(InputError, match=says):
         expand(kept)
 
 
 def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
-    with pytest.raises(
-        OptionError, match=r"do not hold the residual.*with stack=False give high_cutoff rank"
-    ):
+    says = r"do not hold the residual.*with stack=False give high_cutoff rank"
+    with pytest.raises(OptionError, match=says):
         run(as_h5(tmp_path), output=Output(keep_factors=True, stack=False))
 
 

@@ -373,9 +373,8 @@ def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path)
     path = write_stack(tmp_path / "x.h5", IQ)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("precious")
-    with pytest.raises(
-        OutputError, match=rf"{name} exists; give overwrite to replace it, or another folder$"
-    ):
+    says = rf"{name} exists; give overwrite to replace it, or another folder$"
+    with pytest.raises(OutputError, match=says):
         run(path)
     assert os.listdir(tmp_path / "out") == [name]
     assert (tmp_path / "out" / name).read_text() == "precious"
@@ -520,8 +519,6 @@ def test_values_beyond_what_power_allows_are_refused_in_double_precision_too(tmp
     values = IQ.astype(np.complex128)
     values[3, 4, 5] = 1e60
     path = write_stack(tmp_path / "x.h5", values)
-    with pytest.raises(
-        InputError,
-        match=r"largest magnitude in 'iq' is 1e\+60, .*; scale the stack to between 1e-12 and 1e\+14",
-    ):
+    says = r"largest magnitude in 'iq' is 1e\+60, .*; scale the stack to between 1e-12 and 1e\+14"
+    with pytest.raises(InputError, match=says):
         run(path, options=replace(OPTIONS, precision="double"))

@@ -102,7 +102,6 @@ def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(200)
     assert stored.read((slice(0, 3, 1), slice(0, 3, 1), slice(0, 5, 1))).shape == (3, 3, 5)
-    with pytest.raises(
-        InputError, match=r"values became shorter while it was read: it ends before byte 240; run again when "
-    ):
+    says = r"values became shorter while it was read: it ends before byte 240; run again when "
+    with pytest.raises(InputError, match=says):
         everything(stored)

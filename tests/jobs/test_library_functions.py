@@ -194,7 +194,6 @@ def test_a_plot_shows_decibels_with_depth_downwards() -> None:
     plain = Figure()
     usdenoise.plot(result, "noise_power", ax=plain.subplots(), colorbar=False)
     assert len(plain.axes) == 1
-    with pytest.raises(
-        OptionError, match="image 'velocity' is not known; choose one of power_doppler, blood_power"
-    ):
+    says = "image 'velocity' is not known; choose one of power_doppler, blood_power"
+    with pytest.raises(OptionError, match=says):
         usdenoise.plot(result, "velocity")

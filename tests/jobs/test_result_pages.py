@@ -40,14 +40,12 @@ def test_a_result_leads_to_its_page(given: str, pages: list[str], folder: Path) 
 
 
 def test_what_has_no_page_is_refused(folder: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"nowhere does not exist; give a folder of results, or one of the files"
-    ):
+    says = r"nowhere does not exist; give a folder of results, or one of the files"
+    with pytest.raises(InputError, match=says):
         result_pages(folder / "nowhere")
     for name in ("bare", "bare/one_denoised.h5"):
-        with pytest.raises(
-            InputError, match=r"has no page; make one with usdenoise run --overwrite, without"
-        ):
+        says = r"has no page; make one with usdenoise run --overwrite, without"
+        with pytest.raises(InputError, match=says):
             result_pages(folder / name)
     for k in range(11):
         (folder / "bare" / f"{k}_report.html").touch()
