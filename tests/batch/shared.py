@@ -1,6 +1,7 @@
 """What the tests of batches share: small scans, the program in a process of its own, and what is left of it."""
 
 import ctypes
+import json
 import os
 import re
 import subprocess
@@ -144,3 +145,14 @@ def results(stems: Sequence[str], folder: str = "") -> list[str]:
 
 
 OWN = ["batch.csv", "batch.json", "index.html"]
+
+
+def rows(out: Path) -> dict[str, dict[str, Any]]:
+    """The rows of the record of a batch, by scan."""
+    record = json.loads((out / "batch.json").read_text())
+    return {row["scan"]: row for row in record["rows"]}
+
+
+def column(out: Path, name: str) -> dict[str, Any]:
+    """One value of every row, by scan."""
+    return {scan: row[name] for scan, row in rows(out).items()}

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import usdenoise
-from tests.batch.shared import OWN, QUICK, Told, files, results, shell, write_scan
+from tests.batch.shared import OWN, QUICK, Told, column, files, results, rows, shell, write_scan
 from usdenoise import __version__
 from usdenoise.batch import Scan, filter_scan, plan_batch
 from usdenoise.cli import main
@@ -63,11 +63,6 @@ def dry_run(*arguments: Any) -> list[str]:
     return result.stdout.splitlines()
 
 
-def rows(out: Path) -> dict[str, dict[str, Any]]:
-    record = json.loads((out / "batch.json").read_text())
-    return {row["scan"]: row for row in record["rows"]}
-
-
 # ---------------------------------------------------------------- one batch
 
 
@@ -75,7 +70,7 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     out, process = done
     assert process.returncode == 1
     assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
-    assert {name: row["status"] for name, row in rows(out).items()} == {
+    assert column(out, "status") == {
         "night/scan1.h5": "done", "scan2.h5": "done", "scan3.h5": "failed", "scan10.h5": "done",
     }  # fmt: skip
     assert list(rows(out)) == ["night/scan1.h5", "scan2.h5", "scan3.h5", "scan10.h5"]
@@ -154,7 +149,7 @@ def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:
     paths = [scans / "scan3.h5", scans / "scan10.h5"]
     process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--stop-on-error")
     assert process.returncode == 1
-    assert [row["status"] for row in rows(tmp_path / "out").values()] == ["failed", "not run"]
+    assert list(column(tmp_path / "out", "status").values()) == ["failed", "not run"]
 
 
 def test_no_scans_is_said_and_nothing_is_made(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ import pytest
 from tests.batch.shared import (
     OWN,
     QUICK,
+    column,
     files,
     finish,
     nobody_left,
     powerless,
     results,
+    rows,
     shell,
     start,
     temporary,
@@ -93,10 +95,6 @@ def run_doing(action: str, at: str, scan: Path, out: Path) -> "subprocess.Comple
     return python(script, "run", scan, "-o", out, *QUICK)
 
 
-def statuses(out: Path) -> dict[str, str]:
-    return {row["scan"]: row["status"] for row in json.loads((out / "batch.json").read_text())["rows"]}
-
-
 def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: str) -> None:
     """One sentence on stderr, nothing on stdout, and that exit code."""
     assert process.returncode == code, process.stderr
@@ -155,8 +153,8 @@ def test_batch_told_to_stop(
         "usdenoise: interrupted; 1 of 2 scans are done; the same command does the others"
     )
     assert "Traceback" not in done.stderr
-    assert files(out) == sorted(["batch.csv", "batch.json", "index.html", *results(["scan1"])])
-    assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "not run"}
+    assert files(out) == sorted([*OWN, *results(["scan1"])])
+    assert column(out, "status") == {"scan1.h5": "done", "scan2.h5": "not run"}
 
 
 def half_written(folder: Path) -> bool:
@@ -171,8 +169,8 @@ def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) 
     process, worker = start_and_stop(scans, out, ("stage", "write"), jobs=2)
     os.kill(worker, signal.SIGKILL)
     assert finish(process).returncode == 1
-    assert statuses(out) == {"scan1.h5": "done", "scan2.h5": "failed"}
-    row = json.loads((out / "batch.json").read_text())["rows"][1]
+    assert column(out, "status") == {"scan1.h5": "done", "scan2.h5": "failed"}
+    row = rows(out)["scan2.h5"]
     assert row["failure"] == "killed"
     assert re.match("the process of this scan was ended by SIGKILL, .*; run the batch again", row["error"])
     assert files(out) == sorted([*OWN, *results(["scan1"])])
@@ -225,8 +223,8 @@ def test_a_full_disk_fails_the_scans_that_do_not_fit(scans: Path, tmp_path: Path
     write_scan(scans / "large.h5", shape=(30, 60, 60))
     process = shell("batch", scans, "-o", out, *QUICK, before=limited(resource.RLIMIT_FSIZE, 250_000))
     assert process.returncode == 1
-    assert statuses(out) == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
-    error = json.loads((out / "batch.json").read_text())["rows"][0]["error"]
+    assert column(out, "status") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
+    error = rows(out)["large.h5"]["error"]
     assert re.fullmatch(
         r"the results could not be written to \S+large \(File too large\); free some space .*", error
     )
@@ -262,7 +260,7 @@ def test_read_only_results_are_not_lost(scans: Path, tmp_path: Path) -> None:
     finally:
         (out / "scan1").chmod(0o755)
     assert process.returncode == 1
-    assert statuses(out) == {"scan1.h5": "failed", "scan2.h5": "done"}
+    assert column(out, "status") == {"scan1.h5": "failed", "scan2.h5": "done"}
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
@@ -291,8 +289,12 @@ def test_too_little_memory_is_a_row(scans: Path, large: Path, tmp_path: Path) ->
     settings = {"before": limited(resource.RLIMIT_AS, 1000 << 20), "OPENBLAS_NUM_THREADS": "1"}
     process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
     assert process.returncode == 1
-    assert statuses(tmp_path / "out") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
-    row = json.loads((tmp_path / "out/batch.json").read_text())["rows"][0]
+    assert column(tmp_path / "out", "status") == {
+        "large.h5": "failed",
+        "scan1.h5": "done",
+        "scan2.h5": "done",
+    }
+    row = rows(tmp_path / "out")["large.h5"]
     assert row["failure"] == "memory"
     assert re.match("the memory is not enough for this stack; .*--frames, or fewer .*--jobs", row["error"])
 
@@ -313,7 +315,7 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     assert process.wait(60) == 141
     assert nobody_left(process.pid)
     assert temporary(out) == []
-    assert statuses(out)["scan1.h5"] == "done"
+    assert rows(out)["scan1.h5"]["status"] == "done"
     assert shell("batch", scans, "-o", out, *QUICK).returncode == 0
 
 

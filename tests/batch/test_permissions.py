@@ -1,6 +1,5 @@
 """Folders and files that a user may not read, and those that may be read again."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.batch.shared import QUICK, powerless, shell, write_scan
-from tests.batch.test_faults import only_ones, statuses
+from tests.batch.shared import QUICK, column, powerless, shell, write_scan
+from tests.batch.test_faults import only_ones
 from tests.formats import layouts
 
 DENIED = r"cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
@@ -35,16 +34,11 @@ def scans(tmp_path: Path) -> Iterator[Path]:
         (folder / name).chmod(0o755)
 
 
-def rows(out: Path) -> dict[str, str]:
-    """Kinds of failure of all scans."""
-    return {row["scan"]: row["failure"] for row in json.loads((out / "batch.json").read_text())["rows"]}
-
-
 def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Path) -> None:
     process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
     assert process.returncode == 1
     assert "Traceback" not in process.stderr
-    assert rows(tmp_path / "out") == {
+    assert column(tmp_path / "out", "failure") == {
         "closed": "unreadable",
         "listed/a.h5": "unreadable",
         "listed/deep": "unreadable",
@@ -60,7 +54,7 @@ def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Pat
         (scans / name).chmod(0o755)
     again = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
     assert again.returncode == 0, again.stdout
-    assert set(statuses(tmp_path / "out").values()) == {"done", "skipped"}
+    assert set(column(tmp_path / "out", "status").values()) == {"done", "skipped"}
 
 
 @pytest.mark.parametrize("command", ["run", "info", "batch", "compare"])
@@ -72,7 +66,7 @@ def test_a_path_that_may_not_be_read_is_one_sentence(
     process = shell(command, scans / name, *out, before=powerless)
     if command == "batch":
         assert process.returncode == 1
-        assert set(rows(tmp_path / "out").values()) == {"unreadable"}
+        assert set(column(tmp_path / "out", "failure").values()) == {"unreadable"}
     else:
         only_ones(process, 1, rf"\S+{name} {DENIED}")
         assert not (tmp_path / "out").exists()
@@ -109,6 +103,6 @@ def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> N
         (out / "scan1").chmod(0o755)
     assert process.returncode == 1
     assert "Traceback" not in process.stderr
-    assert rows(out) == {"scan1.h5": "output", "scan2.h5": ""}
+    assert column(out, "failure") == {"scan1.h5": "output", "scan2.h5": ""}
     assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
     assert shell(*command).returncode == 0
