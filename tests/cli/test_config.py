@@ -1,6 +1,7 @@
 """Options from a file: flags win over it, unknown keys are refused, and what holds is on record."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,11 @@ def test_a_batch_takes_the_file_of_its_folder(scan: Path) -> None:
         ("low-cutoff = 1\nlow_cutoff = 1", "has the option 'low-cutoff' twice"),
         ("rank = ", "is not a TOML file"),
         ("rank = 3\n\x00", "is not a TOML file"),
+        ("rank = " + 9999 * "9", "is not a TOML file"),
+        ("rank = " + 99999 * "[", "is not a TOML file (maximum recursion depth exceeded"),
         ("\udcff", "is not a TOML file"),
     ],
-    ids=str,
+    ids=lambda value: value[:30],
 )
 def test_a_bad_file_is_wrong_usage(text: str, says: str, scan: Path) -> None:
     (scan.parent / "usdenoise.toml").write_text(text, errors="surrogateescape")
@@ -157,6 +160,22 @@ def test_only_a_file_that_was_asked_for_reaches_beyond_the_scans(
     asked = cli(command, scan, "-o", out, "--config", place)
     assert asked.exit_code == ("dask" in line)
     assert "which only a file" not in asked.stderr
+
+
+def test_a_pipe_is_read_if_somebody_writes_to_it(scan: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    result = cli("run", scan, "--config", pipe)
+    assert result.exit_code == 2
+    assert "pipe.toml cannot be read (nothing is in it)" in result.stderr
+    # As a shell hands over the output of another command.
+    reader, writer = os.pipe()
+    os.write(writer, b"rank = 3\n")
+    os.close(writer)
+    assert parameters(scan, "--config", f"/dev/fd/{reader}")["rank"] == 3
+    os.close(reader)
+    assert parameters(scan, "--config", "/dev/null", "--rank", "4")["rank"] == 4
+    assert "is not a TOML file" in cli("run", scan, "--config", "/dev/zero").stderr
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(scan: Path) -> None:

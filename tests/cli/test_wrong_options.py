@@ -29,6 +29,8 @@ from tests.cli.shared import IQ, cli, refused, write, write_two
         (("--ridge", "some"), "'some' is not auto or a number"),
         (("--bad-frames", "none"), "is not auto, keep or frame numbers such as 3,17,40:45"),
         (("--bad-frames=-2",), "'-2' is not auto, keep or frame numbers"),
+        (("--bad-frames", "0:3000000000"), "is not auto, keep or frame numbers"),
+        (("--bad-frames", "9" * 30), "is not auto, keep or frame numbers"),
         (("--bad-frames", "4:4"), "is not auto, keep or frame numbers"),
         (("--method", "magic"), "'magic' is not one of eta-decay"),
         (("--preset", "magic"), "'magic' is not 'paper'"),

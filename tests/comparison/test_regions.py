@@ -1,5 +1,7 @@
 """Regions from their description on the command line."""
 
+import os
+
 import imageio.v3 as iio
 import numpy as np
 import pytest
@@ -76,3 +78,14 @@ def test_masks_that_do_not_fit_are_refused(tmp_path):
     (tmp_path / "mask.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match="cannot be read"):
         region(str(tmp_path / "mask.npy"), (6, 8), "zx", {})
+    for damaged in (b"", b"\x89PNG\r\n\x1a\n" + 40 * b"\0", b"\x93NUMPY\x01\0"):
+        for name in ("mask.npy", "mask.png"):
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(InputError, match="cannot be read as a mask; give an image or"):
+                region(str(tmp_path / name), (6, 8), "zx", {})
+    np.save(tmp_path / "mask.npy", np.full((6, 8), "x"))
+    with pytest.raises(InputError, match="cannot be read as a mask"):
+        region(str(tmp_path / "mask.npy"), (6, 8), "zx", {})
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(InputError, match="is a pipe"):
+        region(str(tmp_path / "pipe.png"), (6, 8), "zx", {})

@@ -1,5 +1,7 @@
 """The loop: the paper's iteration step by step, undone steps, divergence, stopping."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,18 @@ def test_a_non_finite_iterate_is_a_stop_reason_and_an_error_that_names_the_step(
     with pytest.raises(DivergedError, match=r"iteration 1 with step 1e\+300.*smaller step") as caught:
         solution.check_finite()
     assert "smaller --step, or more --damping" in caught.value.command_line_text
+
+
+def test_overflows_of_a_problem_are_told_as_divergence_alone():
+    class Steep(Bowl):
+        def evaluate(self, factors):
+            (x,) = factors
+            return Evaluation(float(np.vdot(x, x)), (x * x * x,))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solution = descend(Steep(), np.full((2, 1), 1e10, np.float32), step=1e10)
+    assert solution.stop_reason is StopReason.DIVERGED
 
 
 def test_a_start_that_is_not_finite_has_no_trace():

@@ -1,7 +1,10 @@
 """Whatever is wrong with a file, one sentence says so; nothing else ever comes out of reading."""
 
+import contextlib
 import json
+import os
 import re
+import socket
 import struct
 import sys
 import tracemalloc
@@ -20,10 +23,20 @@ from click.testing import CliRunner
 
 import usdenoise
 from tests.conftest import SMALL
-from tests.formats.layouts import Write, autc, echoframe, hdf5, in_chunks, v5, v5_compressed, writer
+from tests.formats.layouts import (
+    Write,
+    autc,
+    confusius,
+    echoframe,
+    hdf5,
+    in_chunks,
+    v5,
+    v5_compressed,
+    writer,
+)
 from tests.fuzz.reading import ChildReader
 from tests.stacks import write_stack
-from usdenoise import denoise, load
+from usdenoise import denoise, expand, load, run_batch
 from usdenoise.cli import main
 from usdenoise.comparison.compare_file import compare_file
 from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
@@ -450,6 +463,83 @@ def test_a_bad_file_is_refused_in_one_sentence(key: str, tmp_path: Path) -> None
     with pytest.raises(InputError, match=says) as error:
         load(path, **options)
     assert "\n" not in str(error.value)
+
+
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "x.h5")
+    return folder / "x.h5"
+
+
+def socket_of(folder: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(folder):
+        made.bind("x.mat")
+    return folder / "x.mat"
+
+
+def zarr_with_a_pipe(folder: Path) -> Path:
+    path = confusius(IQ)(folder)
+    os.mkfifo(path / "extra")
+    return path
+
+
+def autc_with_a_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "bf1part2.dat")
+    return autc(1)(folder).parent
+
+
+def storage_in_a_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "raw.bin")
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("iq", IQ.shape, "c8", external=[(str(folder / "raw.bin"), 0, IQ.nbytes)])
+    return folder / "x.h5"
+
+
+def echoframe_with_a_pipe(folder: Path) -> Path:
+    path = echoframe()(folder)
+    (folder / "ScanParameters.mat").unlink()
+    os.mkfifo(folder / "ScanParameters.mat")
+    return path
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pipe,
+        socket_of,
+        lambda folder: Path("/dev/zero"),
+        zarr_with_a_pipe,
+        autc_with_a_pipe,
+        storage_in_a_pipe,
+        echoframe_with_a_pipe,
+    ],
+)
+def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    for read in (load, describe, expand):
+        with pytest.raises(InputError, match=r"is a pipe, a socket or a device; write its content to a file"):
+            read(path)
+
+
+def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    pipe(folder)
+    done = run_batch(folder, tmp_path / "out")
+    assert [(row.status, row.failure) for row in done.rows] == [("failed", "input")]
+    assert "is a pipe, a socket or a device" in done.rows[0].error
+
+
+@pytest.mark.parametrize("stored", [v5, hdf5])
+@pytest.mark.parametrize(
+    "value",
+    [5e-324, 1e-7, 1e13, 1e308, np.nan, np.inf, -1.0, 0.0, "fast", [], [[1.0, 2.0, 3.0, 4.0]], 5 + 1j],
+    ids=repr,
+)
+def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_path: Path) -> None:
+    scales = {"frame_rate_hz": value, "spacing_mm": value, "sound_speed_m_s": value}
+    path = stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path)
+    stack = load(path)
+    assert (stack.frame_rate_hz, dict(stack.spacing_mm), stack.sound_speed_m_s) == (None, {}, None)
 
 
 def test_a_part_of_a_folder_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.soak.scans import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OutputError
+from usdenoise.formats import scratch
 from usdenoise.formats.layout import read_stack
 from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.formats.stored import StoredArray
@@ -100,6 +102,32 @@ def test_less_memory_than_a_job_takes_is_said(
     assert said("run", "--memory", "300M") == ""
     monkeypatch.setattr(memory_check, "available_bytes", lambda: 180 << 20)
     assert said("run").startswith(f"warning: the system has 180 MiB, and {takes}")
+
+
+@pytest.mark.parametrize("fault", [None, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_system_that_cannot_reserve_room_is_given_zeros(
+    fault: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(fault, os.strerror(fault or 0))
+
+    if fault is None:
+        # As on macOS.
+        monkeypatch.delattr(os, "posix_fallocate")
+    else:
+        monkeypatch.setattr(os, "posix_fallocate", missing)
+    monkeypatch.setattr(scratch, "_ZEROS_BYTES", 1000)
+    stack = memory_on_disk(tmp_path, 1000).allocate((7, 60), np.dtype(np.complex64))
+    assert not stack.any()
+    stack[...] = 1
+    assert stack.sum() == 420
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10000, limits[1]))
+    try:
+        with pytest.raises(OutputError, match=r"has no room for it \(File too large\)"):
+            memory_on_disk(tmp_path, 1000).allocate((7, 600), np.dtype(np.complex64))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:

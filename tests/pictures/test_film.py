@@ -84,6 +84,10 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
         ([0.0, 40.0, 80.0, 120.0], {"time_unit": "frames"}, [100] * 4),
         (None, {}, [100] * 4),
         ([7.0], {}, [100]),
+        # Slower and faster than any player shows.
+        ([0.0, 6000.0, 12000.0], {}, [10000] * 3),
+        ([0.0, 1.0, 2.0, 3.0], {"speed": 1e-300}, [10000] * 4),
+        ([0.0, 1.0, 2.0, 3.0], {"speed": 1e300}, [20]),
     ],
 )
 def test_a_film_plays_in_real_time(times, settings, expected):

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,6 +19,9 @@ from usdenoise.options.denoise_options import PRESETS
 FILE_NAME, PROJECT_NAME = "usdenoise.toml", "pyproject.toml"
 _SHARING = ("run", "batch")
 """Commands that read the same file: a key of either is known to both."""
+
+_MOST_BYTES = 1 << 20
+"""Most that is read of a file: a device may have no end."""
 
 _ONE_CALL = {"config", "output", "overwrite", "json", "quiet", "verbose", "dry-run", "retry-failed", "help"}
 
@@ -111,11 +115,25 @@ def _read(path: Path, ctx: click.Context) -> dict[str, Any]:
 
 def _parse(path: Path, ctx: click.Context) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(_content(path).decode("utf-8"))
     except OSError as error:
-        ctx.fail(f"{path} cannot be read ({error.strerror}); check the path of --config")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        ctx.fail(
+            f"{path} cannot be read ({error.strerror or 'nothing is in it'}); check the path of --config"
+        )
+    # A RecursionError is for brackets in brackets.
+    except (ValueError, RecursionError) as error:
         ctx.fail(f"{path} is not a TOML file ({error}); correct its syntax")
+
+
+def _content(path: Path) -> bytes:
+    """Return the content of a file, or of a pipe that somebody writes to; any other pipe could be waited for without end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "rb") as file:
+        content = file.read(_MOST_BYTES)
+        if not content and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError
+    return content
 
 
 def _table(content: dict[str, Any]) -> dict[str, Any] | None:

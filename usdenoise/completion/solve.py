@@ -134,6 +134,8 @@ class _Course:
         return self.stopping.check(number, error)
 
 
+# An overflow makes the objective infinite, which ends the loop with a reason of its own.
+@np.errstate(over="ignore", invalid="ignore")
 def solve(
     problem: Problem,
     start: Factors,
@@ -207,12 +209,10 @@ def solve(
 
 
 def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:
-    # An overflow makes the objective infinite, which ends the loop with a reason of its own.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return tuple(
-            factor - np.asarray(step, factor.real.dtype) * direction
-            for factor, direction in zip(factors, directions, strict=True)
-        )
+    return tuple(
+        factor - np.asarray(step, factor.real.dtype) * direction
+        for factor, direction in zip(factors, directions, strict=True)
+    )
 
 
 def _penalised(evaluation: Evaluation, factors: Factors, weight: float) -> Evaluation:

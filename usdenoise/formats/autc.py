@@ -51,7 +51,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         If a part is truncated, if there is no block of frames, or if blocks differ in their number of pixels.
     """
     parts = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
-    others.check(part for part in parts if part != path and part.is_symlink())
+    others.check(part for part in parts if part != path and (part.is_symlink() or not part.is_file()))
     blocks: list[tuple[int, StoredArray]] = []
     for part in parts:
         blocks += _blocks(part)

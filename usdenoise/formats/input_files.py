@@ -7,6 +7,20 @@ from pathlib import Path
 from usdenoise.errors import InputError
 
 
+def check_kind(path: Path) -> None:
+    """Check that a path is no pipe, socket or device, which could be waited for without end.
+
+    Raises
+    ------
+    InputError
+        If it is one. A path that does not exist passes.
+    """
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(
+            f"{path} is a pipe, a socket or a device; write its content to a file, and give that"
+        )
+
+
 class OtherFiles:
     """The files that an acquisition is read from, apart from the file itself or those in its folder.
 
@@ -49,15 +63,18 @@ class OtherFiles:
             )
 
     def check(self, places: Iterable[Path]) -> None:
-        """Check that files are in the folder of the acquisition, unless files elsewhere are allowed.
+        """Check that files are files, and in the folder of the acquisition, unless files elsewhere are allowed.
 
-        Files that do not exist pass. Of a folder these are the links in it.
+        Files that do not exist pass. Of a folder these are the links in it, and what is no file.
 
         Raises
         ------
         InputError
-            If a file outside the folder would be read and that is not allowed.
+            If a file outside the folder would be read and that is not allowed, or is a pipe, a socket or a device.
         """
+        places = list(places)
+        for place in places:
+            check_kind(place)
         if self._allow_external:
             return
         path = self._path

@@ -12,6 +12,7 @@ from pathlib import Path
 from usdenoise.errors import InputError, UnreadableError, check_path
 from usdenoise.formats.contents import Opener
 from usdenoise.formats.damage import readable
+from usdenoise.formats.input_files import check_kind
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
@@ -40,6 +41,7 @@ def opener(path: Path) -> Opener:
         If the path is missing, unreadable, or of no known format.
     """
     check_path(path)
+    check_kind(path)
     if os.path.isdir(path):
         return _folder_opener(path)
     try:

@@ -1,18 +1,22 @@
 """Arrays in files that live no longer than a job: passed from one process to another, or in place of memory."""
 
+import errno
 import math
 import mmap
 import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
 from usdenoise.formats.layout import Memory
+
+_ZEROS_BYTES = 1 << 22
+"""Bytes that are written at a time where a file cannot be made long otherwise."""
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -56,9 +60,9 @@ def memory_on_disk(folder: Path, slab_bytes: int) -> Memory:
 
     def allocate(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
         size = math.prod(shape) * dtype.itemsize
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             try:
-                os.posix_fallocate(file.fileno(), 0, size)
+                _take_room(file, size)
             except OSError as error:
                 raise OutputError(
                     f"the stack takes {size / 2**30:.3g} GiB, more than the memory, and {folder} has no room for it "
@@ -67,3 +71,20 @@ def memory_on_disk(folder: Path, slab_bytes: int) -> Memory:
             return np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(shape)
 
     return Memory(allocate, slab_bytes)
+
+
+def _take_room(file: IO[bytes], size: int) -> None:
+    """Make an empty file this long, with all of its bytes on the disk."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    except AttributeError:
+        # macOS does not have it.
+        pass
+    except OSError as error:
+        # Nor have some file systems.
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+    zeros, done = bytes(_ZEROS_BYTES), 0
+    while done < size:
+        done += file.write(zeros[: size - done])

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.formats.damage import guard
 from usdenoise.formats.hdf5 import hdf5_reading as hdf5
 from usdenoise.formats.hdf5.hdf5_items import member
+from usdenoise.formats.input_files import check_kind
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -83,13 +85,13 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """
     import imageio.v3 as iio
 
+    check_kind(Path(path))
     numpy = Path(path).suffix.lower() == ".npy"
-    try:
+    # Libraries raise errors of many types on a damaged image.
+    with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
         image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"the mask {path} cannot be read ({str(error).splitlines()[0]}); give an image or a .npy file"
-        ) from error
+        if image.dtype.kind not in "biufc":
+            raise TypeError(image.dtype)
     if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
         # The last channel is opacity, which says nothing about the mask.
         image = image[..., :-1]

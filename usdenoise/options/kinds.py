@@ -83,6 +83,11 @@ KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
 """Kinds by the type of a field."""
 
 
+SCALES = (1e-6, 1e12)
+"""Smallest and largest number that can be a rate, a pitch or a speed, in Hz, mm or mm/s. Others are damage or a slip of the
+hand, and no library draws their pictures and times."""
+
+
 def _parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
@@ -96,7 +101,13 @@ def _names(value: Any) -> tuple[str, ...]:
 NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]", show=",".join)
 
 
-def positive_numbers(form: str, separator: str, element: Kind, counts: Collection[int]) -> Kind:
+def positive_numbers(
+    form: str,
+    separator: str,
+    element: Kind,
+    counts: Collection[int],
+    within: tuple[float, float] | None = None,
+) -> Kind:
     """Return the kind of a tuple of positive numbers.
 
     Parameters
@@ -109,7 +120,11 @@ def positive_numbers(form: str, separator: str, element: Kind, counts: Collectio
         WHOLE or NUMBER.
     counts : collection of int
         Allowed counts of numbers.
+    within : (float, float), optional
+        Smallest and largest number; by default any that is finite.
     """
+    words = "positive numbers" + ("" if within is None else f" from {within[0]:g} to {within[1]:g}")
+    least, most = within or (0, math.inf)
 
     def parse(text: str) -> list[Any]:
         return [element.parse(part) for part in text.lower().split(separator)]
@@ -117,15 +132,17 @@ def positive_numbers(form: str, separator: str, element: Kind, counts: Collectio
     def accept(value: Any) -> tuple[Any, ...]:
         values = [value] if isinstance(value, numbers.Real) else value
         accepted = tuple(element.accept(number) for number in values)
-        if len(accepted) not in counts or not all(0 < number < math.inf for number in accepted):
+        if len(accepted) not in counts or not all(
+            0 < number < math.inf and least <= number <= most for number in accepted
+        ):
             raise ValueError
         return accepted
 
     def show(value: tuple[Any, ...]) -> str:
         return separator.join(map(element.show, value))
 
-    in_python = f"{' or '.join(map(str, counts))} positive numbers"
-    return Kind(f"{form} in positive numbers", parse, accept, form, in_python, show)
+    in_python = f"{' or '.join(map(str, counts))} {words}"
+    return Kind(f"{form} in {words}", parse, accept, form, in_python, show)
 
 
 def _parse_frames(text: str) -> slice:
@@ -150,11 +167,18 @@ FRAMES = Kind(
 )
 
 
+_MOST_FRAMES = 10_000_000
+"""Most frames that a list may name: an hour at 2.8 kHz. The numbers of more would take gigabytes."""
+
+
 def _parse_frame_numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, colon, stop = part.partition(":")
-        found += range(int(first), int(stop)) if colon else [int(first)]
+        numbers = range(int(first), int(stop) if colon else int(first) + 1)
+        if numbers.stop > _MOST_FRAMES:
+            raise ValueError
+        found += numbers
     return found
 
 

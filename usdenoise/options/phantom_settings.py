@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import NATURAL, NUMBER, WHOLE, positive_numbers
+from usdenoise.options.kinds import NATURAL, NUMBER, SCALES, WHOLE, positive_numbers
 
 # The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
 LEAST_PIXELS = 8
@@ -19,6 +19,11 @@ MOST_LEVEL = 1000
 MOST_MOTION = 5
 # Noise that is correlated over more pixels is one value a frame in all but the largest images.
 MOST_CORRELATION = 100
+
+# The scatterers of more would take hours and gigabytes.
+MOST_VESSELS = 1000
+# 8 TB.
+MOST_ENTRIES = 10**12
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,15 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         "Pixels in depth, width (and elevation), and frames.",
         kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
     )
-    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", positive=True)
+    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", least=SCALES[0], most=SCALES[1])
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
     center_frequency_hz: float = option(
         15e6,
         "Centre frequency of the pulse. The pixel pitch is its wavelength.",
         metavar="HZ",
-        positive=True,
+        # The pixel pitch of a frequency below would be more than a metre.
+        least=1e3,
+        most=SCALES[1],
         shown="15e6",
     )
     clutter_to_blood_db: float = option(
@@ -97,12 +104,17 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         "the frame rate so that none does.",
         group=Group.RARE,
         metavar="MM_S",
-        positive=True,
+        least=SCALES[0],
+        most=SCALES[1],
     )
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
     thin_vessels: int = option(
-        0, "Number of additional vessels that are 1 to 2 pixels wide.", group=Group.RARE, kind=NATURAL
+        0,
+        "Number of additional vessels that are 1 to 2 pixels wide.",
+        group=Group.RARE,
+        kind=NATURAL,
+        most=MOST_VESSELS,
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""
@@ -145,15 +157,15 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         None,
         "Amplitude and rate of a periodic displacement of the image. By default there is none.",
         group=Group.RARE,
-        kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3)),
+        kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3), SCALES),
     )
 
     def check(self) -> None:
         """Check what depends on the number of pixels and frames, and the two numbers without a range."""
-        if min(self.shape[:2]) < LEAST_PIXELS or self.n_frames < 2:
+        if min(self.shape[:2]) < LEAST_PIXELS or self.n_frames < 2 or math.prod(self.shape) > MOST_ENTRIES:
             raise OptionError(
                 f"a phantom of shape {'x'.join(map(str, self.shape))} cannot be made; give --shape at least 8 x 8 pixels "
-                "and 2 frames, for example 128x96x400"
+                f"and 2 frames, and {MOST_ENTRIES:.0e} entries at most, for example 128x96x400"
             )
         if not (self.blood_to_noise_db == math.inf or abs(self.blood_to_noise_db) <= MOST_DB):
             raise OptionError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from usdenoise.errors import check_names
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import FRAMES, NUMBER, POSITIVE, positive_numbers
+from usdenoise.options.kinds import FRAMES, NUMBER, POSITIVE, SCALES, positive_numbers
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,15 @@ class ReadOptions(Options, group=Group.INPUT):
         "Frames per second. Use it if the file has no frame rate, or a wrong one.",
         kind=POSITIVE,
         metavar="HZ",
+        least=SCALES[0],
+        most=SCALES[1],
     )
     """After compounding."""
     spacing_mm: tuple[float, ...] | None = option(
         None,
         "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
         "has no pixel pitch, or a wrong one.",
-        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4)),
+        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
     )
     allow_external: bool = option(
         False,

@@ -93,7 +93,9 @@ def _axis_filter(n: int, sigma: float) -> NDArray[Any]:
     """
     turns = math.ceil(REACH * sigma / n) + 1
     distance = np.arange(-turns * n, (turns + 1) * n).reshape(-1, n)
-    autocorrelation = np.exp(-((distance / (2 * sigma)) ** 2)).sum(axis=0)
+    # A sigma of nearly nothing makes the distance infinite, and the correlation zero.
+    with np.errstate(over="ignore"):
+        autocorrelation = np.exp(-((distance / (2 * sigma)) ** 2)).sum(axis=0)
     spectrum = np.fft.fft(autocorrelation / autocorrelation[0]).real
     # Where the spectrum is zero, rounding can leave a little less.
     response: NDArray[Any] = np.sqrt(np.maximum(spectrum, 0.0))

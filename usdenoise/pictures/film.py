@@ -25,6 +25,9 @@ IMAGES_A_SECOND = 10.0
 MOST_A_SECOND = {"gif": 50.0, "mp4": 60.0}
 """Most images a second that players show; of a faster film some images are left out."""
 
+_SLOWEST = 0.1
+"""Fewest images a second: of a slower film nobody waits for the next image, and a GIF has no room for its delay."""
+
 _LEAST_A_SECOND = 5
 """Fewest images a second of an MP4, as players do not show fewer: images are repeated. A GIF has any delay."""
 
@@ -48,7 +51,8 @@ def movie(
 ) -> bytes:
     """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
 
-    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time.
+    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time, but
+    shows no image for more than 10 s.
 
     Parameters
     ----------
@@ -91,6 +95,7 @@ def movie(
     # A text that is empty now takes no room, and is set later.
     figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
     rate = _images_a_second(times if time_unit == "s" else None, speed)
+    rate = min(max(rate, _SLOWEST), MOST_A_SECOND[kind] * len(images))
     step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
     pictures = _pictures(figure, images[::step], texts[::step])
     with any_letters():

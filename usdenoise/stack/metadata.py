@@ -1,6 +1,5 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError
+from usdenoise.options.kinds import SCALES
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.labels import AmbiguousAxes, Label, names_an_axis, read_labels
 
@@ -239,9 +239,10 @@ def with_options(
     ------
     InputError
         If the user gives another number of pitches, or the file does not say which axis is depth and the user does
-        not either. Pitches of the file that do not fit the axes are left out.
+        not either. Pitches of the file that do not fit the axes are left out, and so are values that cannot be scales.
     """
-    values, sources, attributes = dict(values), dict(sources), dict(attributes)
+    values = {name: value for name, value in values.items() if name == "axes" or _are_scales(value)}
+    sources, attributes = {name: sources[name] for name in values}, dict(attributes)
     coordinates = dict(attributes.pop("coordinates", {}))
     if (stated := values.get("axes")) is not None and axes is not None:
         letters = stated.letters if isinstance(stated, AmbiguousAxes) else stated
@@ -300,11 +301,16 @@ def _forget_grid(attributes: dict[str, Any]) -> None:
         attributes.pop(name, None)
 
 
+def _are_scales(value: Any) -> bool:
+    numbers = list(value.values()) if isinstance(value, Mapping) else value
+    return np.size(numbers) == len(positive_numbers(numbers))
+
+
 def positive_numbers(value: Any) -> list[float]:
-    """Return one to three finite positive numbers as a list; of any other value return an empty list."""
+    """Return one to three numbers that can be a scale as a list; of any other value return an empty list."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         return []
     numbers = [float(number) for number in array] if array.size <= 3 else []
-    return numbers if all(math.isfinite(number) and number > 0 for number in numbers) else []
+    return numbers if all(SCALES[0] <= number <= SCALES[1] for number in numbers) else []

@@ -46,7 +46,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     InputError
         If the package zarr is not installed, the group is damaged, or a link in it leads outside.
     """
-    others.check(_links(path))
+    others.check(_unusual(path))
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
     if isinstance(root, zarr.Array):
@@ -78,10 +78,10 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     yield Contents("Zarr", stacks_of(arrays, stack), every, find=find)
 
 
-def _links(folder: Path) -> list[Path]:
-    """Return the links among the files of a group, and those to its subfolders."""
+def _unusual(folder: Path) -> list[Path]:
+    """Return the links among the files of a group, those to its subfolders, and what is no file."""
     try:
-        return [Path(entry.path) for entry in entries(folder) if entry.is_symlink()]
+        return [Path(entry.path) for entry in entries(folder) if entry.is_symlink() or not entry.is_file()]
     except OSError as error:
         raise InputError(
             f"{error.filename} in {folder} cannot be read ({error.strerror}); check its permissions"
