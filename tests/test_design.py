@@ -122,7 +122,7 @@ BUDGETS = {
     "blood": 480,
     "cli": 1445,
     "clutter": 420,
-    "comparison": 1060,
+    "comparison": 1065,
     "completion": 870,
     "components": 480,
     "experiments": 1510,

@@ -322,6 +322,23 @@ def test_relative_distance_by_hand():
     assert np.isnan(relative_distance(np.ones((2, 2)), np.zeros((2, 2))))
 
 
+@pytest.mark.parametrize("name", list(CONTENDERS))
+def test_pixels_without_a_signal_count_in_no_filter(acquisition, name):
+    masked = acquisition.iq.copy()
+    masked[:, :14] = 0
+    settings, contender = Settings(rank=RANK, low_cutoff=LOW, threads=1), CONTENDERS[name]
+
+    def filtered(iq):
+        stack = Acquisition(iq, acquisition.axes, frame_rate_hz=acquisition.frame_rate_hz)
+        return contender.run(Work(stack, settings, 0.5 if contender.sampled else None, contender.defaults))
+
+    found, cropped = filtered(masked), filtered(masked[:, 14:].copy())
+    assert (found.blood_power[: 14 * 32] == 0).all()
+    assert found.matrix.shape == (40 * 32, 120)
+    assert metrics.correlation(found.power[14 * 32 :], cropped.power) > 0.9999
+    assert found.blood_power[14 * 32 :].sum() == pytest.approx(cropped.blood_power.sum(), rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "parameters", "error", "sentence"),
     [

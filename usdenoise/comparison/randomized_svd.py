@@ -18,11 +18,11 @@ def run_rsvd(work: Work) -> Filtered:
     """Filter by a randomized SVD."""
     rng = RandomStream.RANGE_FINDER.generator(work.settings.seed)
     with ThreadExecutor(work.settings.threads) as executor:
-        rows = work.rows(executor)
+        rows, grid = work.rows(executor)
         rank = min(work.number("rank"), *rows.shape)
         model = randomized_svd(rows.values, rank, executor, rng, **work.parameters)
         passes = work.parameters["power_iterations"] + 1
-        return keep_shared_band(work, rows, model, note=f"{passes} passes over all entries")
+        return keep_shared_band(work, rows, grid, model, note=f"{passes} passes over all entries")
 
 
 def randomized_svd(

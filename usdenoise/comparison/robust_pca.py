@@ -29,10 +29,10 @@ NOT_FINITE = "an iterate of robust PCA is not finite; use --precision double"
 def run_rpca(work: Work) -> Filtered:
     """Filter by the low-rank part of robust PCA."""
     with ThreadExecutor(work.settings.threads) as executor:
-        rows = work.rows(executor, missing=True)
+        rows, grid = work.rows(executor, missing=True)
         found = robust_pca(rows.values, executor, observed=rows.observed, **work.parameters)
         note = f"mismatch {found.mismatch:.1e}" + ("" if found.converged else ", not converged")
-        return keep_shared_band(work, rows, found.low_rank, iterations=found.iterations, note=note)
+        return keep_shared_band(work, rows, grid, found.low_rank, iterations=found.iterations, note=note)
 
 
 @dataclass(frozen=True)

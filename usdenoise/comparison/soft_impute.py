@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.comparison.work import Filtered, Work, keep_shared_band
-from usdenoise.completion.identifiability import check_rank
+from usdenoise.completion.identifiability import check_rank, highest_rank
 from usdenoise.completion.preconditioners import damped_inverse
 from usdenoise.completion.problem import CompletionProblem, Evaluation, Factors
 from usdenoise.completion.starts import spectral
@@ -32,9 +32,9 @@ def run_soft_impute(work: Work) -> Filtered:
     parameters, seed = dict(work.parameters), work.settings.seed
     began = time.perf_counter()
     with ThreadExecutor(work.settings.threads) as executor:
-        rows = work.rows(executor, missing=True)
+        rows, grid = work.rows(executor, missing=True)
         sample = draw_entries(rows.shape, work.sampling or 1.0, seed, rows.observed)
-        rank = min(work.number("rank"), work.highest_rank)
+        rank = min(work.number("rank"), highest_rank(rows.shape, sample.n_fitted))
         check_rank(rows.shape, rank, sample.n_fitted)
         problem = CompletionProblem(rows.values, sample, executor)
         noise = draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed)).noise_rms
@@ -54,6 +54,7 @@ def run_soft_impute(work: Work) -> Filtered:
         return keep_shared_band(
             work,
             rows,
+            grid,
             model,
             held_out_rmse=found.held_out_rmse,
             iterations=found.iterations,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import filter_projection
-from usdenoise.comparison.work import Filtered, Work
+from usdenoise.comparison.work import Filtered, Work, filtered_image
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import block_rows
@@ -42,14 +42,14 @@ def run_polynomial(work: Work) -> Filtered:
 def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None], note: str) -> Filtered:
     """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the blood that is left."""
     with ThreadExecutor(work.settings.threads) as executor:
-        rows = work.rows(executor)
+        rows, grid = work.rows(executor)
         response = np.eye(rows.n_frames)
         apply(response, executor)
         apply(rows.values, executor)
         projection = filter_projection(response)
         power, lags = rows.measure(projection.n_lags)
-        blood = map_blood(lags, projection, work.grid, executor, with_halves=False)
-    return Filtered(rows.values, power, blood.blood_power, note=note)
+        blood = map_blood(lags, projection, grid, executor, with_halves=False)
+    return filtered_image(grid, rows.values, power, blood.blood_power, note=note)
 
 
 def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor, out: NDArray[Any]) -> None:

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.band import Band
 from usdenoise.completion.identifiability import highest_rank
+from usdenoise.components.rank import least_rank
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
+from usdenoise.recipe.live_pixels import live_pixels
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.rows import ArrayRows
 from usdenoise.stack.sampling import HELD_OUT_FRACTION
@@ -82,17 +84,17 @@ class Work:
     parameters: Mapping[str, Any]
 
     @property
-    def grid(self) -> Neighbourhood:
-        """The image that the rows make."""
-        return Neighbourhood(self.stack.shape_in(canonical_axes(self.stack.spatial_axes)))
-
-    @property
     def highest_rank(self) -> int:
         """The highest rank that the fitted entries determine."""
-        observed = sum(int(np.isfinite(block).sum()) for block in self.stack.iq)
+        n_pixels, observed = 0, 0
+        for block in self.stack.iq:
+            finite = np.isfinite(block)
+            has_signal = (finite & (block != 0)).any(axis=-1)
+            n_pixels += int(has_signal.sum())
+            observed += int(finite[has_signal].sum())
         # The numbers of sampled and held-out entries are rounded, so one fitted entry fewer is on the safe side.
         fitted = int((1 - HELD_OUT_FRACTION) * observed * (self.sampling or 1.0)) - 1
-        return max(1, highest_rank((self.stack.n_pixels, self.stack.n_frames), fitted))
+        return max(1, highest_rank((n_pixels, self.stack.n_frames), fitted))
 
     def number(self, name: str) -> int:
         """Return a setting that must be a number for this filter."""
@@ -101,8 +103,8 @@ class Work:
             raise OptionError(f"{name} must be a number for this method; give --{name.replace('_', '-')} N")
         return value
 
-    def rows(self, executor: Executor, missing: bool = False) -> ArrayRows:
-        """Return the rows of the stack, in its memory.
+    def rows(self, executor: Executor, missing: bool = False) -> tuple[ArrayRows, Neighbourhood]:
+        """Return the rows of the stack that have a signal, in its memory, and the image that they make.
 
         Parameters
         ----------
@@ -111,15 +113,18 @@ class Work:
         missing : bool
             Whether the filter can fill unobserved entries; otherwise they raise an InputError.
         """
-        options = DenoiseOptions(precision=self.settings.precision)
-        rows, _ = checked_rows(self.stack, options, executor, in_place=True)
+        options = DenoiseOptions(**self.settings.options)
+        rows, energy = checked_rows(self.stack, options, executor, in_place=True)
         assert isinstance(rows, ArrayRows)
+        live = live_pixels(rows, energy, least_rank(options))
+        grid = Neighbourhood(self.stack.shape_in(canonical_axes(self.stack.spatial_axes)), live)
+        rows = rows if live is None else rows.keep(live)
         if rows.n_unobserved and not missing:
             raise InputError(
                 f"this method needs every entry, and {rows.n_unobserved} are NaN or infinite; "
                 "compare methods that fill unobserved entries, such as eta-decay and rpca"
             )
-        return rows
+        return rows, grid
 
 
 @dataclass(frozen=True)
@@ -161,15 +166,17 @@ class Filtered:
     curve: tuple[tuple[int, float, float], ...] = ()
 
 
-def keep_shared_band(work: Work, rows: ArrayRows, model: LowRank, **figures: Any) -> Filtered:
+def keep_shared_band(
+    work: Work, rows: ArrayRows, grid: Neighbourhood, model: LowRank, **figures: Any
+) -> Filtered:
     """Keep the shared band of a low-rank estimate, as `usdenoise run` does, in the memory of the rows.
 
     Parameters
     ----------
     work : Work
         The settings that hold the band.
-    rows : ArrayRows
-        The data.
+    rows, grid
+        The data and their image, from :meth:`Work.rows`.
     model : LowRank
         The estimate of their components.
     **figures
@@ -177,5 +184,13 @@ def keep_shared_band(work: Work, rows: ArrayRows, model: LowRank, **figures: Any
     """
     low, high = work.number("low_cutoff"), work.settings.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
-    done = filter_rows(rows, model, band, work.grid, with_halves=False)
-    return Filtered(rows.values, done.power, done.blood.blood_power, model.rank, low, **figures)
+    done = filter_rows(rows, model, band, grid, with_halves=False)
+    return filtered_image(
+        grid, rows.values, done.power, done.blood.blood_power, rank=model.rank, low_cutoff=low, **figures
+    )
+
+
+def filtered_image(grid: Neighbourhood, *values: NDArray[Any], **figures: Any) -> Filtered:
+    """Return the matrix, power and blood power of the rows of :meth:`Work.rows` as those of all pixels."""
+    matrix, power, blood_power = map(grid.everywhere, values)
+    return Filtered(matrix, power, blood_power, **figures)
