@@ -135,7 +135,7 @@ BUDGETS = {
     "phantom": 550,
     "pictures": 1220,
     "recipe": 630,
-    "stack": 1664,
+    "stack": 1666,
     "system": 425,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""

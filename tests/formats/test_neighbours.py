@@ -306,7 +306,7 @@ def timed_group(folder: Path, times: Any) -> Path:
 def test_a_group_whose_frames_go_back_in_time_is_refused(tmp_path: Path) -> None:
     path = timed_group(tmp_path, np.roll(np.arange(20) / 500, 8))
     refused = (
-        r"the times of the frames go back: frame 8 is at 0 s, and frame 7 before it at 0.038 s; write the file again in "
+        r"the times of the frames go back: frame 8 is at 0, and frame 7 before it at 0.038; write the file again in "
         "the order of time"
     )
     with pytest.raises(InputError, match=refused):
@@ -323,7 +323,7 @@ def test_a_result_in_hdf5_whose_times_go_back_is_refused(tmp_path: Path) -> None
     )
     with h5py.File(path, "r+") as file:
         file["time"][...] = file["time"][()][::-1]
-    says = r"go back: frame 1 is at 0\.036 s, and frame 0 before it at 0\.038 s"
+    says = r"go back: frame 1 is at 0\.036, and frame 0 before it at 0\.038"
     with pytest.raises(InputError, match=says):
         load(path)
 

@@ -145,10 +145,9 @@ def test_a_new_mark_that_is_taken_for_a_dead_one_is_given_up(
 
     monkeypatch.setattr(fcntl, "flock", refuse_once)
     files = PartialFiles.begin(tmp_path)
-    assert len(os.listdir(tmp_path)) == 2
-    files.end()
-    # The first mark is that of the process that locked it.
     assert len(os.listdir(tmp_path)) == 1
+    files.end()
+    assert os.listdir(tmp_path) == []
 
 
 # ---------------------------------------------------------------- two at once

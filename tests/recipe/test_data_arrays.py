@@ -192,11 +192,14 @@ def test_frames_that_go_back_in_time_are_refused(order: Any) -> None:
     data = named("time", "z", "x", time=TIMES)
     turned = data.isel(time=order)
     with pytest.raises(
-        InputError, match=r"the times of the frames go back: frame \d+ is at .* s; pass array.sortby"
+        InputError, match=r"the times of the frames go back: frame \d+ is at .*; pass array.sortby"
     ):
         denoise(turned, **OPTIONS)
     with pytest.raises(InputError, match="go back"):
         axial_velocity(turned)
+    numbered = turned.assign_coords(time=("time", order.astype(np.uint16), {"units": "frames"}))
+    with pytest.raises(InputError, match="go back"):
+        denoise(numbered, **OPTIONS)
     sorted_again = denoise(turned.sortby("time"), **OPTIONS)
     xarray.testing.assert_identical(sorted_again.power_doppler, denoise(data, **OPTIONS).power_doppler)
     assert from_data_array(turned.drop_vars("time")).frame_rate_hz is None

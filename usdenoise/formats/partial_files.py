@@ -54,9 +54,11 @@ class PartialFiles:
                 lock = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 continue
-            # Another process may have locked the new mark first, to remove it as that of a dead one.
+            # Another writer may have locked the new mark first, to see whether it is that of a dead one. It is still empty,
+            # so that one would keep it for a day.
             if _try_lock(lock) is False:
                 os.close(lock)
+                mark.unlink(missing_ok=True)
                 continue
             files = cls(folder, token, lock)
             try:

@@ -38,7 +38,7 @@ class Coordinate:
         return Coordinate(self.values[part], numbers, self.attributes)
 
 
-def check_order(times: NDArray[np.float64], mend: str) -> None:
+def check_order(times: NDArray[Any], mend: str) -> None:
     """Check that the times of frames do not go back: Doppler shifts have the sign of the order of the frames.
 
     Equal times and NaN say nothing of the order, and pass.
@@ -46,7 +46,7 @@ def check_order(times: NDArray[np.float64], mend: str) -> None:
     Parameters
     ----------
     times : (n_frames,) array
-        Times of the frames in s.
+        Times of the frames, in any unit.
     mend : str
         What the user can do, for the message.
 
@@ -55,13 +55,14 @@ def check_order(times: NDArray[np.float64], mend: str) -> None:
     InputError
         If a frame is earlier than the one before it.
     """
+    times = np.asarray(times, np.float64)
     known = np.flatnonzero(np.isfinite(times))
     back = np.flatnonzero(np.diff(times[known]) < 0)
     if len(back):
         before, frame = known[back[0]], known[back[0] + 1]
         raise InputError(
-            f"the times of the frames go back: frame {frame} is at {times[frame]:.7g} s, and frame {before} before it at "
-            f"{times[before]:.7g} s; {mend}"
+            f"the times of the frames go back: frame {frame} is at {times[frame]:.7g}, and frame {before} before it at "
+            f"{times[before]:.7g}; {mend}"
         )
 
 

@@ -48,9 +48,10 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
         )
     given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
     about = with_options(values, sources, others, axes=given)
-    if (times := about.coordinates.get("t")) is not None:
-        kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
-        time = kept[about.values["axes"].index("t")]
+    kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+    time = dict(zip(about.values["axes"], kept, strict=False)).get("t", "")
+    # The order counts whatever the unit is.
+    if (times := labels.get(time)) is not None and times.values is not None:
         check_order(
             times.values,
             f"pass array.sortby('{time}'), or array.drop_vars('{time}') if the frames are in order and their times wrong",
