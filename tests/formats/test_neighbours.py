@@ -7,19 +7,17 @@ import confusius
 import h5py
 import numpy as np
 import pytest
-import scipy.io
 import xarray
 import zarr
 from confusius.xarray import create_voxeldata
 
 from tests.stacks import write_stack
-from usdenoise import denoise, load
+from usdenoise import load
 from usdenoise.errors import InputError
 from usdenoise.formats import describe
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
-from usdenoise.stack.acquisition import spatial_order
 
 SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)
 TURNED = np.array(
@@ -226,20 +224,6 @@ def test_pitches_of_the_user_replace_the_place_of_the_voxels(tmp_path: Path) -> 
     assert (stack.spacing_mm, stack.frame_rate_hz) == ({"z": 0.2, "x": 0.3}, 500.0)
     assert stack.coordinates == {}
     assert "voxel_to_world" not in stack.attributes
-
-
-def test_the_same_stack_in_every_format_has_the_same_power(tmp_path: Path) -> None:
-    data = voxel_data(N_Y)
-    iq = data.values
-    saved(tmp_path, data)
-    write_stack(tmp_path / "x.h5", iq, axes="tyzx")
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": iq.transpose(2, 3, 1, 0)})
-    powers = []
-    for name in ("x.zarr", "x.h5", "x.mat"):
-        result = denoise(load(tmp_path / name), options=OPTIONS)
-        powers.append(spatial_order(result.power_doppler, result.acquisition.spatial_axes, "yzx"))
-    for power in powers[1:]:
-        np.testing.assert_allclose(power, powers[0], rtol=1e-6)
 
 
 def test_hdf5_results_open_in_xarray_with_positions_and_units(tmp_path: Path) -> None:

@@ -106,16 +106,6 @@ def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
     assert 0 < np.linalg.norm(stack) < 0.9 * np.linalg.norm(values.astype(np.complex128))
 
 
-@pytest.mark.parametrize("axes", ["tzx", "zxt", "xtz", "txz"])
-def test_every_axis_order_gives_the_same_numbers(axes: str, tmp_path: Path) -> None:
-    order = ["tzx".index(letter) for letter in axes]
-    reference = load(run(write_stack(tmp_path / "x.h5", IQ, axes="tzx"))["output"]["denoised"])
-    other = load(
-        run(write_stack(tmp_path / "y.h5", IQ.transpose(order), axes=axes))["output"]["denoised"],
-    )
-    assert np.array_equal(other.iq, reference.iq.transpose(order))
-
-
 def test_provenance_is_in_the_file_and_the_report(tmp_path: Path) -> None:
     path = write_stack(tmp_path / "x.h5", IQ)
     command = ["usdenoise", "run", "x.h5"]
