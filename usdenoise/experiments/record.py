@@ -180,23 +180,7 @@ class Panel:
 
 
 Rows = tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
-"""Rows of labelled images."""
-
-
-@dataclass(frozen=True)
-class Montage:
-    """Power Doppler pictures in rows.
-
-    Attributes
-    ----------
-    grid : tuple of rows of (label, image)
-        Images in dB with a maximum of 0 each; spatial axes as in `acquisition`.
-    acquisition : Acquisition
-        Acquisition that gives the axes and the spacing.
-    """
-
-    grid: Rows
-    acquisition: Acquisition
+"""Rows of labelled power Doppler images in dB, with a maximum of 0 each."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +203,10 @@ class ExperimentResult:
         Claims that were checked, with every start and convention.
     x_label, y_label : str
         Axis labels of all panels, by default "iteration" and "relative error".
-    montage : Montage or None
-        Power Doppler pictures of an ultrasound experiment; None for the others.
+    pictures : rows of (label, image)
+        Pictures of an ultrasound experiment; by default none.
+    acquisition : Acquisition or None
+        Acquisition that gives the axes and the spacing of the pictures.
     numbers : mapping
         Further numbers by sampling and method, by default none.
     """
@@ -233,7 +219,8 @@ class ExperimentResult:
     claims: tuple[Claim, ...]
     x_label: str = "iteration"
     y_label: str = "relative error"
-    montage: Montage | None = None
+    pictures: Rows = ()
+    acquisition: Acquisition | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

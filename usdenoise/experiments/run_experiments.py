@@ -139,12 +139,11 @@ def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: d
     places["curves"].write_text(csv_text(COLUMNS, rows))
     places["record"].write_text(to_json({"name": name, **result.as_dict(), **more}, indent=2) + "\n")
     places["claims"].write_text(result.markdown(name))
-    if result.montage is not None:
-        grid, acquisition = result.montage.grid, result.montage.acquisition
-        widest = max(suitable_range_db(image) for row in grid for _, image in row)
+    if (acquisition := result.acquisition) is not None:
+        widest = max(suitable_range_db(image) for row in result.pictures for _, image in row)
         places["power_doppler"].write_bytes(
             montage_png(
-                grid,
+                result.pictures,
                 acquisition.spatial_axes,
                 dynamic_range_db=widest,
                 spacing_mm=acquisition.spacing_mm,

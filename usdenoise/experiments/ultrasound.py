@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.experiments.claims import TINY
 from usdenoise.experiments.conventions import Convention
-from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Montage, Panel, Rows
+from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel, Rows
 from usdenoise.experiments.setup import ALPHA, GD_ALPHA, PAPER_SHAPE, Setup, Stack
 from usdenoise.images.metrics import correlation
 from usdenoise.images.power_doppler import decibels, power_doppler
@@ -208,7 +208,8 @@ class UltrasoundExperiment:
             ),
             tuple(filter(None, (check.claim(outcomes) for check in self.checks))),
             y_label="held-out rms over noise rms",
-            montage=Montage(_pictures(stack, outcomes), stack.acquisition),
+            pictures=_pictures(stack, outcomes),
+            acquisition=stack.acquisition,
             numbers={
                 _percent(sampling): {name: one.numbers for name, one in by_name.items()}
                 for sampling, by_name in outcomes.items()
