@@ -129,7 +129,7 @@ BUDGETS = {
     "formats": 3790,
     "frames": 520,
     "images": 200,
-    "jobs": 1525,
+    "jobs": 1565,
     "linalg": 270,
     "options": 746,
     "phantom": 545,

@@ -4,15 +4,19 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import h5py
 import numpy as np
+import psutil
 import pytest
 from distributed import Client, LocalCluster
 
@@ -20,9 +24,11 @@ import usdenoise
 from tests.batch.shared import finish, shell, start, wait_for
 from usdenoise.batch import executors
 from usdenoise.errors import InputError, OptionError
+from usdenoise.jobs import workers
 from usdenoise.jobs.simulate_job import simulate_to_file
-from usdenoise.jobs.workers import DEATHS
+from usdenoise.jobs.workers import DEATHS, dask_client
 from usdenoise.phantom import PhantomSettings
+from usdenoise.system.signals import Terminated, terminable
 
 N_SCANS = 4
 
@@ -204,6 +210,118 @@ def test_frames_precision_and_disk_have_the_same_effect_on_workers(scans, cluste
         usdenoise.load(tmp_path / name / "scan2_denoised.h5", dataset="iq").iq for name in ("here", "there")
     ]
     assert np.allclose(*stacks, rtol=1e-9, atol=1e-9 * np.abs(stacks[0]).max())
+
+
+SCHEDULER = """
+import sys, time
+from distributed import LocalCluster
+settings = {"threads_per_worker": 1, "processes": False, "protocol": "tcp", "dashboard_address": None}
+with LocalCluster(n_workers=int(sys.argv[1]), **settings) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def scheduler(n_workers):
+    """A scheduler in a process of its own, with its workers; yield the process and the address."""
+    line = [sys.executable, "-c", SCHEDULER, str(n_workers)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+class Killer:
+    """A watcher of a run or a batch that kills a process in the first iteration, or after the first scan."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def __getattr__(self, name):
+        def note(*told):
+            if name == "iteration" or (name == "finished" and told[0].status == "done"):
+                self.process.kill()
+
+        return note
+
+
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_a_scheduler_that_is_killed_is_one_sentence(command, scans, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(workers, "CONNECT_S", 3)
+    work, source = (usdenoise.run, scans / "scan0.h5") if command == "run" else (usdenoise.run_batch, scans)
+    done = r" \([1-3] of 5 scans are done; the same command does the others\)" if command == "batch" else ""
+    with scheduler(1) as (process, where):
+        says = f"^the connection to the Dask scheduler at {where} was lost; start it and this command again{done}$"
+        with pytest.raises(OptionError, match=says):
+            work(source, tmp_path, dask=where, watcher=Killer(process))
+    assert capfd.readouterr().err == ""
+    assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
+    if command == "batch":
+        summary = json.loads((tmp_path / "batch.json").read_text())["summary"]
+        assert summary["done"] >= 1
+        assert summary["not_run"] >= 1
+
+
+def test_a_scheduler_without_workers_is_said_and_can_be_left(scans, tmp_path, monkeypatch):
+    with scheduler(0) as (_, where):
+        began = time.monotonic()
+        threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        with terminable(), pytest.raises(Terminated):
+            usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
+        assert time.monotonic() - began < workers.WORKERS_S / 2
+        monkeypatch.setattr(workers, "WORKERS_S", 1)
+        with pytest.raises(
+            OptionError, match=f"scheduler at {where} has no workers; start one with dask worker {where}"
+        ):
+            usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_that_do_not_start_are_said():
+    with (
+        pytest.raises(
+            OptionError, match=r"dask 99999 leaves \d+ MiB of memory for each worker, and one takes about 250"
+        ),
+        dask_client("99999"),
+    ):
+        pass
+    ended = threading.Event()
+
+    def kill_the_first():
+        before = {child.pid for child in psutil.Process().children(recursive=True)}
+        while not ended.wait(0.01):
+            for child in psutil.Process().children(recursive=True):
+                if child.pid not in before and "spawn_main" in " ".join(child.cmdline()):
+                    return child.kill()
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    try:
+        with (
+            pytest.raises(
+                OptionError, match="a Dask worker was ended at its start, as the system does when memory runs"
+            ),
+            dask_client("2"),
+        ):
+            pass
+    finally:
+        ended.set()
+        killer.join()
+
+
+def test_workers_that_are_too_slow_are_said(monkeypatch):
+    def wait_in_vain(n_workers, timeout):
+        raise TimeoutError
+
+    monkeypatch.setattr(workers, "WORKERS_S", 0)
+    client = SimpleNamespace(cluster=SimpleNamespace(workers={}), wait_for_workers=wait_in_vain)
+    with pytest.raises(
+        OptionError, match="the 3 Dask workers did not all start within 0 s; give dask fewer workers"
+    ):
+        workers._wait_for_workers(client, "3", [])
+    workers._wait_for_workers(client, "3", [signal.SIGTERM])
 
 
 def test_what_workers_cannot_do_is_said(scans, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -147,8 +148,10 @@ class ScansOnDask:
 
     def stop(self) -> None:
         """Ask all scans to end, which they do after a stage or an iteration."""
-        with uninterrupted():
-            self._stop.set()
+        # A scheduler that was lost has none.
+        with uninterrupted(), suppress(OSError):
+            if self._client.status == "running":
+                self._stop.set()
 
 
 def filter_on_worker(

@@ -1,18 +1,18 @@
 """The Dask workers of a job: processes of its own, or those of a scheduler that runs already."""
 
 import logging
-import math
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from multiprocessing import active_children
 from typing import Any
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import OptionError, UsdenoiseError
 from usdenoise.system.memory import available_bytes
 from usdenoise.system.signals import uninterrupted
 
@@ -20,7 +20,13 @@ CONNECT_S = 10
 """Seconds that a scheduler has to answer."""
 
 WORKERS_S = 60
-"""Seconds in which the first worker has to come up."""
+"""Seconds in which the workers have to come up."""
+
+_LOOK_S = 0.5
+"""Seconds between two looks whether the workers are there, or a signal has come."""
+
+_WORKER_BYTES = 250 << 20
+"""Memory of a worker without its chunks."""
 
 DEATHS = 1
 """Workers that may die with the same task before it fails: a task that kills two is not given to a third one."""
@@ -39,63 +45,108 @@ def dask_client(where: str) -> Iterator[Any]:
     Raises
     ------
     OptionError
-        If Dask is not installed, or no scheduler answers.
+        If Dask is not installed, no scheduler answers, the workers do not come up, or the scheduler is lost in the block.
     """
-    if not where.strip() or (where.isdigit() and not int(where)):
+    if not where.strip() or (where.isdecimal() and not int(where)):
         raise OptionError(
             f"--dask is '{where}', and must be a number of workers from 1 on, or the address of a scheduler"
         )
     if find_spec("distributed") is None:
         raise OptionError("--dask needs the packages dask and distributed; run pip install 'usdenoise[dask]'")
+    from distributed.comm import CommClosedError
+
+    client = None
     with ExitStack() as stack, warnings.catch_warnings():
-        # An interruption leaves tasks of the client behind, about which asyncio would write.
-        messages = logging.getLogger("asyncio")
-        stack.callback(messages.setLevel, messages.level)
-        messages.setLevel(logging.CRITICAL)
+        # An interruption leaves tasks of the client behind, about which asyncio would write. What the client has to say
+        # is in our errors.
+        for name in ("asyncio", "distributed", "distributed.client"):
+            messages = logging.getLogger(name)
+            stack.callback(messages.setLevel, messages.level)
+            messages.setLevel(logging.CRITICAL)
         # The page of the scheduler takes another port where 8787 is in use.
         warnings.filterwarnings("ignore", "Port 8787 is already in use")
-        # Neither package is made to be interrupted while it starts.
-        with uninterrupted():
-            client = _started(where, stack)
-        yield client
+        try:
+            # Neither package is made to be interrupted while it starts.
+            with uninterrupted() as told:
+                client = _connected(where, stack)
+                _wait_for_workers(client, where, told)
+            yield client
+        except (Exception, CancelledError) as error:
+            is_lost = isinstance(error, CommClosedError) or (client and client.status != "running")
+            if isinstance(error, UsdenoiseError) or not is_lost:
+                raise
+            notes = "".join(f" ({note})" for note in getattr(error, "__notes__", []))
+            raise OptionError(
+                f"the connection to the Dask scheduler at {where} was lost; start it and this command again{notes}"
+            ) from error
 
 
-def _started(where: str, stack: ExitStack) -> Any:
-    """Return a client with a worker at least; the stack ends it, and the workers that are started here."""
+def _connected(where: str, stack: ExitStack) -> Any:
+    """Return a client of a scheduler, whose workers may still be starting; the stack ends both that are started here."""
     import dask
     from distributed import Client
 
     scheduler: Any = where
-    if where.isdigit():
+    if where.isdecimal():
         stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}))
         scheduler = stack.enter_context(_local_cluster(int(where)))
     try:
-        client = stack.enter_context(Client(scheduler, timeout=CONNECT_S))
-        client.wait_for_workers(int(where) if where.isdigit() else 1, timeout=WORKERS_S)
+        return stack.enter_context(Client(scheduler, timeout=CONNECT_S))
     except (OSError, ValueError, TypeError) as error:
         raise OptionError(
             f"no Dask scheduler with workers answers at {where}; start one with dask scheduler and dask worker, or give "
             "--dask a number of workers"
         ) from error
-    return client
+
+
+def _wait_for_workers(client: Any, where: str, told: Sequence[int]) -> None:
+    """Wait for all workers that are started here, or for the first one of another scheduler, until a signal has come."""
+    is_ours, deadline = where.isdecimal(), time.monotonic() + WORKERS_S
+    started = client.cluster.workers if is_ours else {}
+    while not told:
+        try:
+            client.wait_for_workers(int(where) if is_ours else 1, timeout=_LOOK_S)
+            return
+        except TimeoutError:
+            is_late = time.monotonic() > deadline
+        if any(worker.status.name == "failed" for worker in started.values()):
+            raise OptionError(
+                "a Dask worker was ended at its start, as the system does when memory runs out; give --dask fewer workers"
+            )
+        if is_late and is_ours:
+            raise OptionError(
+                f"the {where} Dask workers did not all start within {WORKERS_S} s; give --dask fewer workers"
+            )
+        if is_late:
+            raise OptionError(
+                f"the Dask scheduler at {where} has no workers; start one with dask worker {where}, or give --dask a "
+                "number of workers"
+            )
 
 
 @contextmanager
 def _local_cluster(n_workers: int) -> Iterator[Any]:
     """Yield a scheduler in this process with worker processes, each with one thread and its share of the memory."""
     from distributed import LocalCluster
+    from distributed.system import MEMORY_LIMIT
 
-    available = available_bytes()
-    share = int(available) // n_workers if math.isfinite(available) else "auto"
+    share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
+    if share < _WORKER_BYTES:
+        raise OptionError(
+            f"--dask {n_workers} leaves {share >> 20} MiB of memory for each worker, and one takes about "
+            f"{_WORKER_BYTES >> 20} MiB without its part of the stack; give --dask fewer workers"
+        )
     with LocalCluster(
         n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL"
     ) as cluster:
-        before = len(active_children())
+        started = set(active_children())
+        n_processes = len(started) + n_workers
         with _interrupts_ignored():
             cluster.scale(n_workers)
             deadline = time.monotonic() + CONNECT_S
-            while len(active_children()) < before + n_workers and time.monotonic() < deadline:
+            while len(started) < n_processes and time.monotonic() < deadline:
                 time.sleep(0.005)
+                started |= set(active_children())
         yield cluster
 
 

@@ -76,19 +76,19 @@ def terminable() -> Iterator[None]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP until the context has ended."""
-    if not _in_main_thread():
-        yield
-        return
+def uninterrupted() -> Iterator[list[int]]:
+    """Delay SIGINT, SIGTERM and SIGHUP until the context has ended; yield the numbers of those that have come so far."""
     waiting: list[int] = []
+    if not _in_main_thread():
+        yield waiting
+        return
     # A mask would not help: any thread of a BLAS can receive the signal, and Python then handles it in this one.
     handled = [number for number in ALL_ENDING if callable(signal.getsignal(number))]
     before = {
         number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in handled
     }
     try:
-        yield
+        yield waiting
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
