@@ -81,10 +81,8 @@ def _streamed(stream: Callable[[], Any], ratio: float) -> Callable[[Path, int], 
     """Return what counts the bytes that a stream expands to, from the size at which it could become large."""
 
     def size(path: Path, allowed: int) -> int:
-        n_bytes = 0
-        if path.stat().st_size * ratio <= HARMLESS_BYTES:
-            return n_bytes
-        packed = path.read_bytes()
+        n_bytes, could_be_large = 0, path.stat().st_size * ratio > HARMLESS_BYTES
+        packed = path.read_bytes() if could_be_large else b""
         # zarr finds damage itself, at the same place.
         with suppress(OSError, EOFError, zlib.error, lzma.LZMAError):
             # A file may hold several streams, one after the other.
