@@ -96,11 +96,10 @@ def _check_entities(given: str) -> None:
             f"'{given}' has the key desc, which tells the images of a recording apart, as in desc-blood; give --bids the "
             "other keys alone"
         )
-    labels = dict(pairs)
     known = iter(sorted((key for key in keys if key in _ORDER), key=_ORDER.index))
     ordered = [next(known) if key in _ORDER else key for key in keys]
     if ordered != keys:
-        name = "_".join(f"{key}-{labels[key]}" for key in ordered)
+        name = "_".join(f"{key}-{dict(pairs)[key]}" for key in ordered)
         raise OptionError(f"'{given}' has its keys in another order than BIDS; give --bids {name}")
 
 
