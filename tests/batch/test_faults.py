@@ -174,6 +174,7 @@ def test_a_worker_that_is_killed_is_one_failed_row(scans: Path, tmp_path: Path) 
     assert row["failure"] == "killed"
     assert re.match("the process of this scan was ended by SIGKILL, .*; run the batch again", row["error"])
     assert files(out) == sorted([*OWN, *results(["scan1"])])
+    assert not (out / "scan2").exists()
     # That it was killed is not held against it.
     again = shell("batch", scans, "-o", out, *QUICK)
     assert (again.returncode, again.stdout.splitlines()[0]) == (

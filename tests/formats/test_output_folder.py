@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,11 +20,13 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.programs import python
 from tests.stacks import low_rank
 from usdenoise.errors import OutputError
 from usdenoise.formats.file_state import files_of_report, recorded_files, size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
+from usdenoise.formats.scratch import scratch_folder
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -71,6 +74,29 @@ def test_what_a_killed_process_left_is_removed_at_the_next_run(tmp_path: Path) -
         outputs.reserve("a").write_text("a")
         outputs.commit()
     assert os.listdir(tmp_path) == ["a"]
+
+
+WITH_SCRATCH = """
+import os, signal
+from usdenoise.formats.scratch import scratch_folder
+with scratch_folder() as folder:
+    (folder / "stack.npy").write_text("large")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_scratch_of_a_killed_process_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert python(WITH_SCRATCH, TMPDIR=str(tmp_path)).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.rglob("*stack.npy"))) == 1
+    # What cannot be removed, as that of another user, keeps nobody from removing the rest.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / ".0-partial-mark").symlink_to(tmp_path / ".0-partial-mark")
+    with scratch_folder() as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert [path.parent for path in tmp_path.rglob("*usdenoise")] == [tmp_path]
+    assert os.listdir(tmp_path) == [".0-partial-mark"]
 
 
 def test_what_a_living_process_writes_is_kept(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from usdenoise.batch.admission import Admission
 from usdenoise.batch.filter_scan import NEEDS, STARTS, failure_and_sentence, filter_scan
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.table import Failure
-from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.system.processes import ProcessDiedError, ProcessExecutor
 from usdenoise.system.signals import uninterrupted
 
@@ -170,5 +169,5 @@ def filter_on_worker(
             raise RuntimeError("the batch was stopped")
 
     # A worker that was killed has left files.
-    remove_leftovers(scan.folder)
+    scan.clear()
     return filter_scan(scan, arguments, command, end_if_stopped)

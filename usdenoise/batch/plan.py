@@ -4,6 +4,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from pathlib import Path, PurePath
 
 from usdenoise.errors import check_path
 from usdenoise.formats.known_formats import SUFFIXES, is_acquisition_folder
+from usdenoise.formats.partial_files import remove_leftovers
 
 
 class BatchFile(StrEnum):
@@ -44,6 +46,12 @@ class Scan:
     def report(self) -> Path:
         """Report of the scan, the last of its results to be written."""
         return self.folder / f"{self.path.stem}_report.json"
+
+    def clear(self) -> None:
+        """Remove what killed processes left in the folder, and the folder if nothing else is in it."""
+        if remove_leftovers(self.folder):
+            with suppress(OSError):
+                self.folder.rmdir()
 
 
 def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()) -> list[Scan]:

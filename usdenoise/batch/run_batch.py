@@ -17,7 +17,6 @@ from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.table import Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
-from usdenoise.formats.partial_files import remove_leftovers
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -209,7 +208,7 @@ def run_batch(
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         # A scan that is skipped may have been killed as well, when its results were to be replaced.
         for scan in decisions:
-            remove_leftovers(scan.folder)
+            scan.clear()
         watcher.planned(decisions)
         if dask is None:
             jobs = jobs or _jobs(complete["options"], decisions)
@@ -248,7 +247,7 @@ def run_batch(
                         rows[scan] = row
                 for scan in decisions:
                     if scan not in rows:
-                        remove_leftovers(scan.folder)
+                        scan.clear()
                 keep_table()
             done = sum(row.status in _WITH_RESULTS for row in rows.values())
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
@@ -343,6 +342,6 @@ def _row(
     try:
         fields = future.result()
     except (Exception, CancelledError) as error:
-        remove_leftovers(scan.folder)
+        scan.clear()
         fields = {**failed(*executor.loss(error)), "seconds": seconds}
     return scan_row(scan, reason=decision.reason, **fields)

@@ -1,7 +1,6 @@
 """The library call: an acquisition and names of methods in, rows of the comparison and images out."""
 
 import difflib
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_
 from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
-from usdenoise.formats.scratch import write_array
+from usdenoise.formats.scratch import scratch_folder, write_array
 from usdenoise.formats.truth import Truth
 from usdenoise.images import metrics
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -146,8 +145,8 @@ def compare(
     figures = partial(figures_of_merit, signal=signal, background=background, truth=truth)
     planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
     begin = on_start or (lambda label, ended, total: None)
-    with tempfile.TemporaryDirectory(prefix="usdenoise-") as scratch:
-        runner = _MethodRunner(acquisition, chosen, Path(scratch))
+    with scratch_folder() as scratch:
+        runner = _MethodRunner(acquisition, chosen, scratch)
         begin("the full SVD as reference", 0, len(planned) + 1)
         reference = runner.reference(sampling[0])
         low = chosen.low_cutoff if reference is None else runner.low

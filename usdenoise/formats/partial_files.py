@@ -79,7 +79,7 @@ class PartialFiles:
         os.close(self._lock)
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> bool:
     """Remove the temporary files that killed processes left in a folder.
 
     Files of a writer that lives are kept: its lock shows it. Where the mark is from another host, or the file system
@@ -90,11 +90,21 @@ def remove_leftovers(folder: Path) -> None:
     ----------
     folder : Path
         Folder of the files; nothing happens if it does not exist.
+
+    Returns
+    -------
+    bool
+        Whether there were temporary files, of whatever writer.
     """
+    tokens: set[str] = set()
     with suppress(OSError):
         found = [_TEMPORARY.fullmatch(name) for name in os.listdir(folder)]
-        for token in {match[1] for match in found if match is not None}:
+        tokens = {match[1] for match in found if match is not None}
+    for token in tokens:
+        # In a folder of several users, those of others cannot be removed.
+        with suppress(OSError):
             _remove_if_dead(folder, token)
+    return bool(tokens)
 
 
 def remove(path: Path) -> None:

@@ -5,7 +5,8 @@ import math
 import mmap
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,9 +15,27 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
 from usdenoise.formats.layout import Memory
+from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
 
 _ZEROS_BYTES = 1 << 22
 """Bytes that are written at a time where a file cannot be made long otherwise."""
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder in the system's folder of temporary files, and remove it when the context ends.
+
+    If the process is killed, the next one that needs such a folder removes it.
+    """
+    place = Path(tempfile.gettempdir())
+    remove_leftovers(place)
+    files = PartialFiles.begin(place)
+    try:
+        folder = files.place("usdenoise")
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        files.end()
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
