@@ -19,6 +19,7 @@ from tests.cli.shared import IQ, cli, refused, write, write_two
         (("-o", ""), "the path is empty; give a name, or . for the current folder"),
         (("another", "argument"), "unexpected extra"),
         (("--frames", "nonsense"), "is not A:B or A:B:S"),
+        (("--frames", "3"), "is not A:B or A:B:S"),
         (("--frames", "0:1.5"), "is not A:B or A:B:S"),
         (("--frame-rate", "0"), "'0' is not a positive number"),
         (("--spacing", "0.1,"), "is not MM"),

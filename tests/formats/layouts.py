@@ -260,7 +260,9 @@ def zea(folder: Path, stack: NDArray[Any], new: bool) -> Path:
 
 
 @writer
-def echoframe(folder: Path, padding: int = 0, crop: bool = False, stack: NDArray[Any] = IQ) -> Path:
+def echoframe(
+    folder: Path, padding: int = 0, crop: bool = False, scales: bool = True, stack: NDArray[Any] = IQ
+) -> Path:
     """EchoFrame: (volumes, x, 1, z) in blocks, the rest in ScanParameters.mat."""
     n_blocks, header_size, axes = 3, 48, axes_of(stack)
     (n_frames, n_z, n_x), x_axis = stack.shape, axes["x"]
@@ -275,11 +277,11 @@ def echoframe(folder: Path, padding: int = 0, crop: bool = False, stack: NDArray
             file["ReconSpec/cropBF"] = [1]
             file["ReconSpec/croppingROI"] = [1.0, n_z, n_x + 1, 2 * n_x]
         file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = x_axis, axes["z"]
-        file["ReconSpec/c0"] = [SPEED]
-        file["ProbeSpec/Fc"] = [FREQUENCY]
         file["ReceiveSpec/nRepeats"] = np.array([n_frames // n_blocks], np.int32)
-        file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
-        file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
+        if scales:
+            file["ReconSpec/c0"], file["ProbeSpec/Fc"] = [SPEED], [FREQUENCY]
+            file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
+            file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
     return folder / "x.dat"
 
 
@@ -424,6 +426,9 @@ LAYOUTS: dict[str, Layout] = {
         zea(IQ, False), "tzx", "zea (HDF5)", RATE, (), FREQUENCY, SPEED, name="data/beamformed_data"
     ),
     "EchoFrame": Layout(echoframe(), "txz", "EchoFrame .dat", **_ALL),
+    "EchoFrame without scales": Layout(
+        echoframe(scales=False), "txz", "EchoFrame .dat", spacing=("z", "x")
+    ),
     "EchoFrame with padding": Layout(echoframe(padding=24), "txz", "EchoFrame .dat", **_ALL),
     "EchoFrame, cropped": Layout(echoframe(padding=3, crop=True), "txz", "EchoFrame .dat", **_ALL),
     "AUTC": Layout(autc(1), "xzt", "AUTC .dat"),
