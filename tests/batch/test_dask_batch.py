@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -309,6 +310,27 @@ def test_workers_that_do_not_start_are_said():
     finally:
         ended.set()
         killer.join()
+
+
+def test_a_server_that_is_no_scheduler_is_said(monkeypatch):
+    monkeypatch.setattr(workers, "CONNECT_S", 3)
+
+    def answer(listener):
+        while True:
+            try:
+                with listener.accept()[0] as connection:
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n" * 100)
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=[listener], daemon=True).start()
+        where = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            pytest.raises(OptionError, match=f"no Dask scheduler with workers answers at {where}"),
+            dask_client(where),
+        ):
+            pass
 
 
 def test_workers_that_are_too_slow_are_said(monkeypatch):

@@ -92,7 +92,8 @@ def _connected(where: str, stack: ExitStack) -> Any:
         scheduler = stack.enter_context(_local_cluster(int(where)))
     try:
         return stack.enter_context(Client(scheduler, timeout=CONNECT_S))
-    except (OSError, ValueError, TypeError) as error:
+    # Another server, such as the page of a scheduler, is understood as a message of any size.
+    except (OSError, ValueError, TypeError, MemoryError) as error:
         raise OptionError(
             f"no Dask scheduler with workers answers at {where}; start one with dask scheduler and dask worker, or give "
             "--dask a number of workers"
