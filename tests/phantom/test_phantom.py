@@ -109,7 +109,7 @@ def test_frames_do_not_depend_on_blocks_or_threads():
     settings = PhantomSettings((24, 16, 20), seed=9)
     with ThreadExecutor(1) as one, ThreadExecutor(2) as two:
         whole = Phantom(settings, one).frames(np.arange(20)).iq
-        blocks = np.concatenate([block.iq for block in Phantom(settings, two).blocks(7)])
+        blocks = np.concatenate([block.iq for block in Phantom(settings, two).parts(frames_a_part=7)])
     assert np.array_equal(whole, blocks)
 
 

@@ -23,8 +23,8 @@ from usdenoise.options.declaration import Group
             "Simulate a smaller phantom with noise that grows with depth",
         ),
         (
-            "usdenoise simulate volume.h5 --shape 24x20x16x80 --terms",
-            "Simulate a volume, and store its terms",
+            "usdenoise simulate blocks --session 40 --shape 64x64x300 --activation 10",
+            "Simulate 40 blocks in a folder, with an activation",
         ),
     ],
 )
@@ -44,11 +44,12 @@ def command(
     console: Console,
     **values: Any,
 ) -> None:
-    """Simulate an acquisition with known truth, and write it to the HDF5 file OUT.
+    """Simulate an acquisition with known truth, and write it to the HDF5 file OUT, or a session to the folder OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
     (axial, in mm/s, positive towards the probe), capillary_mask if there are capillaries, and the numbers of the bad
-    frames if there are any.
+    frames if there are any. A session also has block_blood_power, blood_rise (the relative rise by the activation), start_s
+    and is_burst, one value or image for each block.
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
 
@@ -66,8 +67,10 @@ def command(
     )
     letters = "zxyt" if settings.is_volume else "zxt"
     shape = shape_text({"axes": letters, "shape": settings.shape})
+    session = f"{settings.n_blocks} blocks of {settings.frames_a_block} frames" if settings.session else ""
     rows = [
         ("phantom", f"{shape}, {'real' if settings.real else 'complex'}, seed {settings.seed}"),
+        *([("session", session)] if session else []),
         ("vessels", f"{100 * summary['vessel_fraction']:.1f} % of the pixels"),
         ("time", f"{time.perf_counter() - began:.1f} s"),
         ("wrote", summary["path"]),

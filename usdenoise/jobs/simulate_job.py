@@ -1,6 +1,6 @@
-"""Simulate a phantom: settings in, a file with the stack and its truth out."""
+"""Simulate a phantom: settings in, a file with the stack and its truth out, or a file for each block of a session."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,14 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.images.power_doppler import power_doppler
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom.session import blood_rise
 from usdenoise.system.provenance import record, to_json
 
-FRAMES_PER_BLOCK = 32
+FRAMES_A_PART = 32
 """Frames that are simulated and written together: 25 MB of complex64 at 200 x 130 pixels, with their terms."""
+
+ONE_FILE = (".h5", ".hdf5")
+"""Suffixes of a path to which a session is written as one long file."""
 
 
 def simulate_to_file(
@@ -29,12 +33,13 @@ def simulate_to_file(
     command: list[str] | None = None,
     on_frames: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Simulate an acquisition, and write it in blocks of frames.
+    """Simulate an acquisition or a session of several blocks, and write it a few frames at a time.
 
     Parameters
     ----------
     path : str or Path
-        HDF5 file to write.
+        HDF5 file to write. For a session it may be a folder, without a suffix of HDF5: each block is a file there,
+        ``block_00.h5`` and so on.
     settings : PhantomSettings
         Size, scales and levels of the phantom.
     terms : bool
@@ -42,7 +47,7 @@ def simulate_to_file(
     threads : int, optional
         Number of threads; by default one for each processor.
     overwrite : bool
-        Whether an existing file may be replaced.
+        Whether existing files may be replaced.
     command : list of str, optional
         The command line, for the record.
     on_frames : callable, optional
@@ -56,48 +61,87 @@ def simulate_to_file(
     Raises
     ------
     OutputError
-        If the file exists or cannot be written.
+        If a file exists or cannot be written.
     """
     path = Path(path)
-    with OutputFolder(path.parent, overwrite) as outputs, ThreadExecutor(threads) as executor:
-        place = outputs.reserve(path.name)
+    blocks = range(settings.n_blocks)
+    digits = len(str(blocks[-1]))
+    if settings.session is None or path.suffix in ONE_FILE:
+        folder, files = path.parent, {path.name: blocks}
+    else:
+        folder = path
+        files = {f"block_{block:0{digits}}.h5": range(block, block + 1) for block in blocks}
+    with OutputFolder(folder, overwrite) as outputs, ThreadExecutor(threads) as executor:
+        places = [(outputs.reserve(name), held) for name, held in files.items()]
         phantom = Phantom(settings, executor)
-        blood_power = np.zeros(settings.shape[:-1], np.float32)
-
-        def blocks() -> Iterator[dict[str, NDArray[Any]]]:
-            done = 0
-            for block in phantom.blocks(FRAMES_PER_BLOCK):
-                weight = len(block.iq) / settings.n_frames
-                blood_power[...] += np.float32(weight) * power_doppler(block.blood, axis=0)
-                yield asdict(block) if terms else {"iq": block.iq}
-                done += len(block.iq)
-                if on_frames is not None:
-                    on_frames(done)
-
-        truth = {
-            "vessel_mask": phantom.mask,
-            "blood_power": blood_power,
-            "velocity": phantom.velocity_mm_s,
-            "noise_power": phantom.noise_power,
-        }
-        if settings.bad_frames:
-            truth["bad_frames"] = phantom.bad_frames
-        if phantom.capillary_mask is not None:
-            truth["capillary_mask"] = phantom.capillary_mask
-        spatial = "zxy"[: len(settings.shape) - 1]
-        write_phantom(
-            place,
-            blocks(),
-            settings.n_frames,
-            truth,
-            {
-                "axes": "t" + spatial,
-                "frame_rate_hz": settings.frame_rate_hz,
-                "spacing_mm": [settings.wavelength_mm] * len(spatial),
-                "center_frequency_hz": settings.center_frequency_hz,
-                "sound_speed_m_s": settings.sound_speed_m_s,
-            },
-            to_json(record(command, asdict(settings), None)),
-        )
+        for place, held in places:
+            truth = _truth(phantom, held)
+            write_phantom(
+                place,
+                _parts(phantom, held, truth, terms, on_frames),
+                len(held) * settings.frames_a_block,
+                truth,
+                _attributes(settings, held[0]),
+                to_json(record(command, asdict(settings), None)),
+            )
         outputs.commit()
     return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantom.mask))}
+
+
+def _truth(phantom: Phantom, blocks: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Return the truth of some blocks; the powers of their blood are filled while their frames are made."""
+    settings = phantom.settings
+    image, length = settings.shape[:-1], settings.frames_a_block
+    truth: dict[str, NDArray[Any]] = {
+        "vessel_mask": phantom.mask,
+        "blood_power": np.zeros(image, np.float32),
+        "velocity": phantom.velocity_mm_s,
+        "noise_power": phantom.noise_power,
+    }
+    if settings.session is not None:
+        truth["block_blood_power"] = np.zeros((len(blocks), *image), np.float32)
+        truth["blood_rise"] = np.stack([blood_rise(settings, block) for block in blocks])
+        truth["start_s"] = np.array([settings.seconds(block * length) for block in blocks])
+        truth["is_burst"] = np.isin(blocks, settings.burst_blocks or ())
+    if settings.bad_frames:
+        bad = phantom.bad_frames - blocks[0] * length
+        truth["bad_frames"] = bad[(bad >= 0) & (bad < len(blocks) * length)]
+    if phantom.capillary_mask is not None:
+        truth["capillary_mask"] = phantom.capillary_mask
+    return truth
+
+
+def _parts(
+    phantom: Phantom,
+    blocks: Sequence[int],
+    truth: Mapping[str, NDArray[Any]],
+    terms: bool,
+    on_frames: Callable[[int], None] | None,
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield the arrays of the frames of some blocks, a few frames at a time, and sum up the power of their blood."""
+    length = phantom.settings.frames_a_block
+    for place, block in enumerate(blocks):
+        done = block * length
+        for part in phantom.parts(block, FRAMES_A_PART):
+            power = np.float32(len(part.iq) / length) * power_doppler(part.blood, axis=0)
+            truth["blood_power"][...] += power / np.float32(len(blocks))
+            if "block_blood_power" in truth:
+                truth["block_blood_power"][place] += power
+            yield asdict(part) if terms else {"iq": part.iq}
+            done += len(part.iq)
+            if on_frames is not None:
+                on_frames(done)
+
+
+def _attributes(settings: PhantomSettings, first_block: int) -> dict[str, Any]:
+    spatial = "zxy"[: len(settings.shape) - 1]
+    attributes: dict[str, Any] = {
+        "axes": "t" + spatial,
+        "frame_rate_hz": settings.frame_rate_hz,
+        "spacing_mm": [settings.wavelength_mm] * len(spatial),
+        "center_frequency_hz": settings.center_frequency_hz,
+        "sound_speed_m_s": settings.sound_speed_m_s,
+    }
+    if settings.session is not None:
+        attributes["start_s"] = settings.seconds(first_block * settings.frames_a_block)
+    return attributes

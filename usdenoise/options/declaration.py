@@ -11,7 +11,7 @@ from typing import Any, ClassVar, get_args
 from usdenoise.errors import PYTHON_NAMES, OptionError, with_python_names
 from usdenoise.options.kinds import KINDS, NAMES, NUMBER, Kind
 
-_UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels)$")
+_UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 
 
 class Group(Enum):
@@ -19,6 +19,7 @@ class Group(Enum):
 
     INPUT = "Input"
     PHANTOM = "Phantom"
+    SESSION = "Session"
     EXPERIMENTS = "Experiments"
     BATCH = "Batch"
     CUTOFFS = "Cutoffs"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import NATURAL, NUMBER, SCALES, WHOLE, positive_numbers
+from usdenoise.options.kinds import FRAME_NUMBERS, NATURAL, NUMBER, SCALES, WHOLE, positive_numbers
 
 # The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
 LEAST_PIXELS = 8
@@ -17,6 +17,10 @@ MOST_GAIN_DB = 100
 MOST_LEVEL = 1000
 # Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
 MOST_MOTION = 5
+# A gain that drifts by more is no drift.
+MOST_GAIN_DRIFT_DB = 20
+# Blood that is gone, or eleven times as strong.
+MOST_ACTIVATION = 1000
 # Noise that is correlated over more pixels is one value a frame in all but the largest images.
 MOST_CORRELATION = 100
 
@@ -24,6 +28,9 @@ MOST_CORRELATION = 100
 MOST_VESSELS = 1000
 # 8 TB.
 MOST_ENTRIES = 10**12
+
+OF_SESSIONS = ("block_interval_s", "activation", "burst_blocks", "gain_drift_db")
+"""Settings that need a session."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,47 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3), SCALES),
     )
 
+    session: int | None = option(
+        None,
+        "Simulate so many blocks of the frames of --shape: one file each in the folder OUT, or one long file if OUT ends "
+        "in .h5. By default it is a single acquisition.",
+        group=Group.SESSION,
+        metavar="BLOCKS",
+        least=1,
+    )
+    """Tissue then drifts back and forth, so that the vessels stay in the image however long the session is."""
+    block_interval_s: float | None = option(
+        None,
+        "Time from the beginning of a block to that of the next. By default there is no time between blocks.",
+        group=Group.SESSION,
+        metavar="S",
+        positive=True,
+    )
+    activation: float = option(
+        0.0,
+        "Rise of the blood power in the left half of the image, in five of every ten blocks.",
+        group=Group.SESSION,
+        metavar="PERCENT",
+        least=-100,
+        most=MOST_ACTIVATION,
+    )
+    """The first five blocks are at rest."""
+    burst_blocks: tuple[int, ...] | None = option(
+        None,
+        "Blocks in which the image moves out and back by the pixels of --jerk, for example 7,19. By default none does.",
+        group=Group.SESSION,
+        kind=FRAME_NUMBERS,
+        metavar="LIST",
+    )
+    gain_drift_db: float = option(
+        0.0,
+        "Rise and fall of tissue and blood over the session, from the lowest to the highest gain.",
+        group=Group.SESSION,
+        metavar="DB",
+        least=0,
+        most=MOST_GAIN_DRIFT_DB,
+    )
+
     def check(self) -> None:
         """Check what depends on the number of pixels and frames, and the two numbers without a range."""
         if min(self.shape[:2]) < LEAST_PIXELS or self.n_frames < 2 or math.prod(self.shape) > MOST_ENTRIES:
@@ -182,6 +230,44 @@ class PhantomSettings(Options, group=Group.PHANTOM):
                 "pixels"
             )
 
+        self._check_session()
+
+    def _check_session(self) -> None:
+        given = [name for name in OF_SESSIONS if getattr(self, name)]
+        if self.session is None and given:
+            raise OptionError(
+                f"{self.declared[given[0]].flag} is for a session of several blocks; give --session"
+            )
+        if self.block_interval_s is not None and self.block_interval_s < self.block_duration_s * (1 - 1e-9):
+            raise OptionError(
+                f"blocks of {self.block_duration_s:g} s cannot begin every {self.block_interval_s:g} s; raise "
+                "--block-interval"
+            )
+        if self.burst_blocks is not None and max(self.burst_blocks) >= self.n_blocks:
+            raise OptionError(
+                f"block {max(self.burst_blocks)} is not among the blocks 0 to {self.n_blocks - 1}; change --burst-blocks"
+            )
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks; 1 where it is no session."""
+        return self.session or 1
+
+    @property
+    def frames_a_block(self) -> int:
+        """Number of frames of a block."""
+        return self.shape[-1]
+
+    @property
+    def block_duration_s(self) -> float:
+        """Duration of a block."""
+        return self.frames_a_block / self.frame_rate_hz
+
+    def seconds(self, number: int) -> float:
+        """Return the time of a frame since the first one."""
+        block, inside = divmod(number, self.frames_a_block)
+        return block * (self.block_interval_s or self.block_duration_s) + inside / self.frame_rate_hz
+
     @property
     def wavelength_mm(self) -> float:
         """Wavelength in mm, which is also the distance between pixels."""
@@ -200,5 +286,5 @@ class PhantomSettings(Options, group=Group.PHANTOM):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames."""
-        return self.shape[-1]
+        """Number of frames, of all blocks together."""
+        return self.frames_a_block * self.n_blocks

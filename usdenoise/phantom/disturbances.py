@@ -22,7 +22,8 @@ LOWEST_TONE, HIGHEST_TONE = 0.05, 0.45
 def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     """Return the displacement (z, x, y) of the whole image in one frame, in pixels.
 
-    The jerk is a squared sine over a tenth of the scan, the drift linear over the scan, breathing a sine.
+    The jerk is a squared sine over a tenth of the scan, or over each chosen block of a session; the drift is linear over the
+    scan, breathing a sine.
 
     Parameters
     ----------
@@ -33,12 +34,15 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     """
     last = settings.n_frames - 1
     phase = (number / last - 0.5) / JERK_SHARE + 0.5
+    if settings.burst_blocks is not None:
+        block, inside = divmod(number, settings.frames_a_block)
+        phase = inside / (settings.frames_a_block - 1) if block in settings.burst_blocks else -1.0
     size = settings.drift_pixels * number / last
     if 0 <= phase <= 1:
         size += settings.jerk_pixels * math.sin(math.pi * phase) ** 2
     if settings.breathing is not None:
         pixels, hertz = settings.breathing
-        size += pixels * math.sin(2 * math.pi * hertz * number / settings.frame_rate_hz)
+        size += pixels * math.sin(2 * math.pi * hertz * settings.seconds(number))
     moved: NDArray[np.float64] = size * DIRECTION
     return moved
 

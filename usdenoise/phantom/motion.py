@@ -27,6 +27,8 @@ CARDIAC = np.array([0.06, 0.02, 0.06])
 BREATHING = np.array([0.10, 0.04, 0.15])
 NON_RIGID = np.array([0.015, 0.010, 0.03])
 DRIFT_A_SECOND = np.array([0.05, 0.03, 0.30])
+# In a session the drift goes back and forth: by one wavelength in elevation, a third of the slice's standard deviation.
+SESSION_DRIFT_PERIOD_S = 20.0
 
 # Bending modes with their own wave numbers and rates: tissue that moved as one body would have fewer components.
 N_NON_RIGID = 4
@@ -67,9 +69,12 @@ class TissueMotion:
         Size of the image in depth and lateral, in wavelengths.
     rng : numpy.random.Generator
         Source of the phases, and of the wave numbers, rates and directions of the bending modes.
+    returns : bool
+        Whether the drift goes back and forth, as in a session; by default it goes on.
     """
 
-    def __init__(self, extent: tuple[float, float], rng: np.random.Generator) -> None:
+    def __init__(self, extent: tuple[float, float], rng: np.random.Generator, returns: bool = False) -> None:
+        self._returns = returns
         self._depth, self._lateral = np.meshgrid(
             np.linspace(GRID_LOW, GRID_HIGH, NODES), np.linspace(GRID_LOW, GRID_HIGH, NODES), indexing="ij"
         )
@@ -99,7 +104,8 @@ class TissueMotion:
         field += ((1.0 - CARDIAC_LOSS * self._depth) * _pulse(delayed, self._phases))[..., None] * CARDIAC
         breath = np.sin(2 * np.pi * BREATHING_RATE_HZ * seconds + self._breathing_phase)
         field += ((1.0 - BREATHING_LOSS * self._depth) * breath)[..., None] * BREATHING
-        field += DRIFT_A_SECOND * seconds
+        cycle = 2 * np.pi / SESSION_DRIFT_PERIOD_S
+        field += DRIFT_A_SECOND * (np.sin(cycle * seconds) / cycle if self._returns else seconds)
         for wave, phase, rate, direction in zip(
             self._waves, self._wave_phases, self._wave_rates_hz, self._wave_directions, strict=True
         ):

@@ -14,6 +14,7 @@ from usdenoise.phantom.capillaries import draw_capillaries
 from usdenoise.phantom.disturbances import image_motion, interference, interference_frames
 from usdenoise.phantom.motion import DisplacementField, TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
+from usdenoise.phantom.session import blood_rise, coupling
 from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import THIN_DENSITY, draw_thin_vessels, draw_vessels, fill, vessel_truth
 
@@ -89,7 +90,7 @@ class Phantom:
         rng = np.random.default_rng([settings.seed, Stream.ANATOMY])
         n_z, n_x, n_y = settings.grid
         self._sigma_y = SIGMA_X if settings.is_volume else SIGMA_SLICE
-        self._motion = TissueMotion((n_z, n_x), rng)
+        self._motion = TissueMotion((n_z, n_x), rng, returns=settings.session is not None)
         self._flow_phase = rng.uniform(0, 2 * np.pi)
         self.vessels = draw_vessels(settings, rng)
         self.scatterers = {"vessels": fill(self.vessels, rng)}
@@ -117,17 +118,20 @@ class Phantom:
         if settings.capillary_db is not None:
             self.capillary_mask, self.scatterers["capillaries"] = draw_capillaries(settings, across)
 
-    def blocks(self, frames_a_block: int = 32) -> Iterator[Terms]:
-        """Yield all frames in order, a block at a time.
+    def parts(self, block: int = 0, frames_a_part: int = 32) -> Iterator[Terms]:
+        """Yield the frames of a block of the session in order, a few at a time.
 
         Parameters
         ----------
-        frames_a_block : int
+        block : int
+            Number of the block, by default 0: the only one where it is no session.
+        frames_a_part : int
             Largest number of frames in memory at a time, by default 32. The frames do not depend on it.
         """
-        n_frames = self.settings.n_frames
-        for start in range(0, n_frames, frames_a_block):
-            yield self.frames(np.arange(start, min(start + frames_a_block, n_frames)))
+        first = block * self.settings.frames_a_block
+        stop = first + self.settings.frames_a_block
+        for start in range(first, stop, frames_a_part):
+            yield self.frames(np.arange(start, min(start + frames_a_part, stop)))
 
     def frames(self, numbers: NDArray[np.int64]) -> Terms:
         """Return some frames and their terms.
@@ -147,6 +151,10 @@ class Phantom:
             loss = depth_gain(self.settings, -self.settings.attenuation_db)
             tissue *= loss
             blood *= loss
+        for row, frame in enumerate(numbers.tolist() if self.settings.session else ()):
+            gain = np.float32(coupling(self.settings, frame))
+            tissue[row] *= gain
+            blood[row] *= gain * np.sqrt(1 + blood_rise(self.settings, frame // self.settings.frames_a_block))
         for place in np.flatnonzero(np.isin(numbers, self.bad_frames)):
             noise[place] += interference(self.settings, int(numbers[place])) * self._interference_level
         if self.settings.real:
@@ -206,7 +214,7 @@ class Phantom:
         """Return frames to which a function adds scatterers, with the displacement and the time of each."""
 
         def frame(number: int) -> NDArray[Any]:
-            seconds = number / self.settings.frame_rate_hz
+            seconds = self.settings.seconds(number)
             field = self._motion.displacement(seconds, image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
             add(field, seconds, image)
