@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import sys
+import time
 import tracemalloc
 import zipfile
 import zlib
@@ -540,6 +541,17 @@ def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_pat
     path = stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path)
     stack = load(path)
     assert (stack.frame_rate_hz, dict(stack.spacing_mm), stack.sound_speed_m_s) == (None, {}, None)
+
+
+def test_a_coordinate_of_millions_of_chunks_is_not_read(tmp_path: Path) -> None:
+    path = confusius(IQ)(tmp_path)
+    place = path / "time/zarr.json"
+    known = json.loads(place.read_text())
+    known["shape"], known["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 22], [1]
+    place.write_text(json.dumps(known))
+    began = time.monotonic()
+    assert "t" not in load(path).coordinates
+    assert time.monotonic() - began < 20
 
 
 def test_a_part_of_a_folder_says_so(tmp_path: Path) -> None:

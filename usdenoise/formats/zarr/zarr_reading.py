@@ -24,6 +24,9 @@ from usdenoise.stack.metadata import labelled_metadata
 _MOST_VALUES = 1 << 22
 """Most values of a coordinate: 32 MB."""
 
+_MOST_CHUNKS = 1 << 15
+"""Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
+
 _DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
@@ -221,8 +224,8 @@ def _attributes(owner: Any) -> dict[str, Any]:
 
 
 def _small(array: Any) -> NDArray[Any] | None:
-    """Return all values of an array, or None if it or one of its chunks has more than _MOST_VALUES."""
-    if max(math.prod(array.shape), math.prod(array.chunks)) > _MOST_VALUES:
+    """Return all values of an array, or None if it or one of its chunks has too many, or it has too many chunks."""
+    if max(math.prod(array.shape), math.prod(array.chunks)) > _MOST_VALUES or array.nchunks > _MOST_CHUNKS:
         return None
     ExpansionCheck(array)(tuple(slice(0, n, 1) for n in array.shape))
     return np.asarray(array[...])
