@@ -270,7 +270,7 @@ def test_parameters_reach_their_method(acquisition):
         ({"parameters": {"rsvd": {"order": 1}}}, "rsvd has no parameter 'order'; it has oversampling"),
         ({"parameters": {"svd": {"method": 1}}}, "it has none that can be set"),
         ({"sampling": []}, "no sampling was given"),
-        ({"sampling": [1.5]}, "sampling 1.5 must be positive and at most 1"),
+        ({"sampling": [1.5]}, "sampling 1.5 must be from 1e-06 to 1"),
         ({"timeout": 0}, "timeout 0 must be positive"),
         ({"rank": 0}, "rank 0 must be at least 1"),
         ({"signal": np.ones((40, 32), bool)}, "give signal and background"),

@@ -132,6 +132,14 @@ def test_stacks_without_content(value, words):
         usdenoise.denoise(np.full((8, 6, 12), value, np.float32), axes="zxt", rank=1)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [-(2**31), 5])
+def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
+    found = usdenoise.denoise(np.full((40, 12, 10), value, np.int32), axes="tzx")
+    assert np.abs(found.acquisition.iq).max() < 1e-5 * abs(value)
+    assert found.blood_power.max() <= 1e-9 * float(value) ** 2
+
+
 def test_the_svd_judges_itself_as_what_it_is(stack):
     quality = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).fit_quality
     assert (quality.verdict, quality.held_out_ratio) == (Verdict.EXACT, None)

@@ -158,7 +158,7 @@ def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> 
     if len(singular) < 2:
         return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
     over = min(FALL_OVER, len(singular) - 1)
-    fall_db = 20 * np.log10(max(singular[0], 1e-300) / max(singular[over], 1e-300))
+    fall_db = 20 * (np.log10(max(singular[0], 1e-300)) - np.log10(max(singular[over], 1e-300)))
     if fall_db < CLUTTER_FALL_DB:
         figures = {"fall_db": fall_db, "over": over + 1}
         return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, figures)

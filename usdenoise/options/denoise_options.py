@@ -47,7 +47,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         0.5,
         "Fraction of the entries to sample in each sampled pixel. It decides the quality with --refit none.",
         metavar="P",
-        positive=True,
+        least=1e-6,
         most=1,
     )
     """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
