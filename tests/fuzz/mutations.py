@@ -5,6 +5,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -151,7 +152,12 @@ def _edit_archive(files: Files, name: str, rng: Random) -> None:
     made = io.BytesIO()
     if not zipfile.is_zipfile(io.BytesIO(files[name])):
         return
-    with zipfile.ZipFile(io.BytesIO(files[name])) as archive, zipfile.ZipFile(made, "w") as changed:
+    # Another mutation may have damaged it; then it stays as it is.
+    with (
+        suppress(zipfile.BadZipFile),
+        zipfile.ZipFile(io.BytesIO(files[name])) as archive,
+        zipfile.ZipFile(made, "w") as changed,
+    ):
         members = archive.namelist()
         chosen, kind = str(rng.choice(members)), int(rng.integers(3))
         for member in members:
@@ -160,7 +166,8 @@ def _edit_archive(files: Files, name: str, rng: Random) -> None:
                 changed.writestr(member, content)
             elif kind:
                 changed.writestr(member if kind == 1 else f"../{member}", content[: len(content) // 2])
-    files[name] = made.getvalue()
+        changed.close()
+        files[name] = made.getvalue()
 
 
 Mutation = Callable[[Files, Random], None]
