@@ -1,5 +1,6 @@
-"""Zarr works in a thread of its own: where that cannot be started, the next reading does not wait for it."""
+"""Zarr works in a thread of its own: what does not start there is started again, and what fails there prints nothing."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +38,20 @@ def test_a_thread_that_could_not_be_started_is_started_again(tmp_path: Path) -> 
     n_refused, total = second.split()
     assert n_refused == "1"
     np.testing.assert_allclose(float(total), np.abs(layouts.IQ).sum(), rtol=1e-5)
+
+
+def test_several_damaged_members_of_a_group_are_one_sentence(tmp_path: Path) -> None:
+    path = layouts.confusius()(tmp_path)
+    metadata = sorted(path.rglob("zarr.json"))
+    assert len(metadata) > 3
+    for file in metadata:
+        content = json.loads(file.read_bytes())
+        if content["node_type"] == "group":
+            content.pop("consolidated_metadata", None)
+            file.write_text(json.dumps(content))
+        else:
+            file.write_bytes(b"\xff" + file.read_bytes())
+    done = python("from usdenoise.cli import main; main()", "info", path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "is damaged: it cannot be read as a Zarr group" in done.stderr

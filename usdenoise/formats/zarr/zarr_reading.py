@@ -1,5 +1,6 @@
 """Reading of Zarr groups, such as those of ConfUSIus. The package zarr is imported when one is read."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ _MOST_VALUES = 1 << 22
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
+
+_NO_OUTPUT = logging.NullHandler()
 
 _DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
@@ -110,6 +113,9 @@ def import_zarr(path: Path) -> Any:
         raise InputError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
+    # Zarr opens the members of a group at the same time, and reports one that is damaged. What asyncio logs of the others
+    # would be a traceback on the terminal of whoever has set up no logging.
+    logging.getLogger("asyncio").addHandler(_NO_OUTPUT)
     _forget_dead_thread()
     return zarr
 
