@@ -38,6 +38,7 @@ class BatchView:
         """Show a scan, and with -v its process."""
         self._console.say(f"start    {scan.name}  (process {pid})", DETAIL)
         self._console.begin("scan", None, scan.name)
+        self._console.advance(0, scan.name, scan.name)
 
     def progress(self, scan: "Scan", text: str) -> None:
         """Show the stage or iteration of a scan."""
