@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -122,10 +123,15 @@ def test_files_without_a_mark_have_no_writer(tmp_path: Path) -> None:
     remove_leftovers(tmp_path / "absent")
 
 
+def names_by(host: str) -> list[str]:
+    token = hashlib.sha256(host.encode()).hexdigest()[:8] + "ab12"
+    return [f".{token}-partial-mark", f".{token}-partial-x.h5"]
+
+
 def left_by(host: str, folder: Path, age_s: float) -> None:
     """Files of a dead writer on a host."""
-    (folder / ".ab12-partial-mark").write_text(host)
-    (folder / ".ab12-partial-x.h5").touch()
+    for name in names_by(host):
+        (folder / name).touch()
     for path in folder.iterdir():
         os.utime(path, (time.time() - age_s,) * 2)
 
@@ -147,13 +153,19 @@ def test_where_no_lock_tells_files_are_kept_for_a_day(
     with OutputFolder(tmp_path) as outputs:
         outputs.reserve("a").write_text("a")
         outputs.commit()
-    left = [".ab12-partial-mark", ".ab12-partial-x.h5"] if kept else []
+    left = names_by(host) if kept else []
     assert sorted(os.listdir(tmp_path)) == [*left, "a"]
+
+
+def test_a_process_that_is_killed_as_soon_as_it_has_its_mark_leaves_nothing_for_long(tmp_path: Path) -> None:
+    left_by(os.uname().nodename, tmp_path, 0)
+    assert remove_leftovers(tmp_path)
+    assert not os.listdir(tmp_path)
 
 
 def test_one_new_file_of_another_host_keeps_the_others(tmp_path: Path) -> None:
     left_by("another", tmp_path, DAY + 600)
-    os.utime(tmp_path / ".ab12-partial-x.h5")
+    os.utime(tmp_path / names_by("another")[1])
     remove_leftovers(tmp_path)
     assert len(os.listdir(tmp_path)) == 2
 

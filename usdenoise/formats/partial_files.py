@@ -1,6 +1,7 @@
 """Temporary files of a writer: their names, the lock that shows that the writer lives, and their removal."""
 
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -48,25 +49,17 @@ class PartialFiles:
             If the mark cannot be written.
         """
         while True:
-            token = secrets.token_hex(4)
+            token = _host() + secrets.token_hex(4)
             mark = _place(folder, token, "mark")
             try:
                 lock = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 continue
-            # Another writer may have locked the new mark first, to see whether it is that of a dead one. It is still empty,
-            # so that one would keep it for a day.
-            if _try_lock(lock) is False:
-                os.close(lock)
-                mark.unlink(missing_ok=True)
-                continue
-            files = cls(folder, token, lock)
-            try:
-                os.write(lock, platform.node().encode())
-            except OSError:
-                files.end()
-                raise
-            return files
+            # Another writer may have taken the new mark for that of a dead one before it is locked.
+            if _try_lock(lock) is not False and mark.exists():
+                return cls(folder, token, lock)
+            os.close(lock)
+            mark.unlink(missing_ok=True)
 
     def place(self, name: str) -> Path:
         """Return the temporary path of a file."""
@@ -124,11 +117,16 @@ def _remove_if_dead(folder: Path, token: str) -> None:
     try:
         locked = _try_lock(lock)
         # A lock may be unknown to other hosts. So it decides only about the processes of this one.
-        certain = locked is True and os.read(lock, 256) == platform.node().encode()
+        certain = locked is True and token.startswith(_host())
         if certain or (locked is not False and _age_s(folder, token) > _ABANDONED_S):
             _remove_all(folder, token)
     finally:
         os.close(lock)
+
+
+def _host() -> str:
+    """Return the beginning of the tokens of this host's writers: in the name it is there as soon as the mark is."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def _try_lock(descriptor: int) -> bool | None:
