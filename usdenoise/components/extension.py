@@ -82,7 +82,7 @@ def pixels_to_fit(rows: Rows, rank: int, low_cutoff: int | str) -> Rows:
     All rows, where a given low cutoff leaves only the components that are fitted to all pixels anyway.
     """
     needs_all = not isinstance(low_cutoff, str) and rank <= low_cutoff + COMPONENTS_BEYOND_CUTOFF
-    return rows if needs_all or rows.n_pixels < 2 * COARSE_PIXELS else rows.spread(COARSE_PIXELS)
+    return rows if needs_all else rows.spread(COARSE_PIXELS)
 
 
 def extend_coarse(rows: Rows, coarse: LowRank, low: int) -> tuple[LowRank, NDArray[np.float64], float]:

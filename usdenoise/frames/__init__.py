@@ -1,5 +1,5 @@
 """The frames of a stack: which are bad, how they move, and curves over them.
 
-`frame_check.check_frames` is the step of the recipe, `bad_frames.py`, `displacement.py` and `frame_curves.py` its
-parts. Outside, it, `FrameQuality` and `filling.interpolated` are imported.
+`displacement.displacements` and then `frame_check.check_frames` are the steps of the recipe, `bad_frames.py` and
+`frame_curves.py` parts of the second. Outside, they, `FrameQuality` and `filling.interpolated` are imported.
 """

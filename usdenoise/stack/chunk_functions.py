@@ -112,7 +112,7 @@ def take(chunk: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
 
 def pick(chunk: NDArray[Any], rows: NDArray[np.intp]) -> tuple[NDArray[Any]]:
     """Return a copy of some rows, as the first item of a tuple as :func:`look` does."""
-    return (chunk[rows].copy(),)
+    return (take(chunk, rows),)
 
 
 def placed(chunk: NDArray[Any], rows: NDArray[np.intp], n_rows: int) -> NDArray[Any]:

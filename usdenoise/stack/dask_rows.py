@@ -17,7 +17,7 @@ from usdenoise.stack import chunk_functions
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import kept_bits, pack
 from usdenoise.stack.chunk_grid import ChunkGrid
-from usdenoise.stack.rows import THIRD_DIFFERENCE_GAIN, ArrayRows, Rows
+from usdenoise.stack.rows import ArrayRows, Rows
 
 _FITTED_ROWS = 1024
 """Rows whose masks are unpacked at a time."""
@@ -136,13 +136,13 @@ class DaskRows(Rows):
         """Return the mean power and the lagged products of each row; see :meth:`Rows.measure`."""
         return self._measured(self.grid, self.grid, n_lags)
 
-    def fast_power(self) -> NDArray[np.float64]:
-        """Return the power of the third differences of each row; see :meth:`Rows.fast_power`."""
+    def third_difference_sums(self) -> NDArray[np.float64]:
+        """Return the sum of the squared third differences over time of each row."""
         before = self.grid.with_last_frames(3)
         sums = self.grid.map(
             chunk_functions.third_differences, lambda group, part: (before[group][part],)
         ).sums_over_frames()
-        return self._by_row(sums) / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
+        return self._by_row(sums)
 
     def subtract(
         self, product: Product, n_lags: int, further: Product | None = None

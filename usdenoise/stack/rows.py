@@ -144,11 +144,15 @@ class Rows(ABC):
         """Return the mean power over the frames of each row, and the lagged products, in one pass."""
 
     @abstractmethod
+    def third_difference_sums(self) -> NDArray[np.float64]:
+        """Return the sum of the squared third differences over time of each row."""
+
     def fast_power(self) -> NDArray[np.float64]:
         """Return the power of the third differences over time of each row, relative to that of white noise.
 
         It is the power of the noise in a row: slow tissue is not in it, and blood hardly more than in proportion.
         """
+        return self.third_difference_sums() / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
 
     @abstractmethod
     def subtract(
@@ -406,10 +410,9 @@ class ArrayRows(Rows):
         """Return the mean power and the lagged products of each row; see :meth:`Rows.measure`."""
         return _joined(self._map(lambda rows: self._measure_block(rows, self.values[rows], n_lags)))
 
-    def fast_power(self) -> NDArray[np.float64]:
-        """Return the power of the third differences of each row; see :meth:`Rows.fast_power`."""
-        sums = np.concatenate(list(self._map(lambda rows: third_difference_norms(self.values[rows]))))
-        return sums / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
+    def third_difference_sums(self) -> NDArray[np.float64]:
+        """Return the sum of the squared third differences over time of each row."""
+        return np.concatenate(list(self._map(lambda rows: third_difference_norms(self.values[rows]))))
 
     def subtract(
         self, product: Product, n_lags: int, further: Product | None = None
