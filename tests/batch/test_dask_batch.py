@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,6 +34,13 @@ from usdenoise.phantom import PhantomSettings
 from usdenoise.system.signals import Terminated, terminable
 
 N_SCANS = 4
+
+
+@pytest.fixture(autouse=True)
+def any_port_for_the_page_of_a_scheduler(monkeypatch):
+    """Dask leaves a socket open where its usual port is in use, and a later test would fail with that."""
+    start = partialmethod(LocalCluster.__init__, dashboard_address=":0")
+    monkeypatch.setattr(LocalCluster, "__init__", start)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +180,6 @@ def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturb
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
     line = [command, source, "-o", out, "--dask", "2"]
     process = start(*line)
-    # A signal in the moment in which Dask starts its processes may be lost.
     wait_for(lambda: bool(list(out.rglob(".*partial*"))) and len(processes_of(process.pid)) > 3, 120)
     os.killpg(process.pid, signal.SIGINT)
     interrupted = finish(process)
@@ -321,6 +328,27 @@ def test_workers_that_do_not_start_are_said():
     finally:
         ended.set()
         killer.join()
+
+
+def test_an_interrupt_in_the_start_of_workers_is_not_lost(monkeypatch):
+    monkeypatch.setattr(LocalCluster, "scale", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Terminated), terminable(), dask_client("1"):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_does_not_reach_workers():
+    def blocked():
+        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    with dask_client("2") as client:
+        masks = list(client.run(blocked).values())
+    assert [signal.SIGINT in mask for mask in masks] == [True, True]
+    assert all(signal.SIGTERM not in mask for mask in masks)
+    assert signal.SIGINT not in blocked()
 
 
 def test_a_server_that_is_no_scheduler_is_said(monkeypatch):

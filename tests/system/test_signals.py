@@ -75,6 +75,25 @@ def test_signals_wait_for_the_end_of_the_block() -> None:
     assert reached == ["end"]
 
 
+def test_a_signal_in_the_code_of_an_import_raises_after_it() -> None:
+    code = (
+        "import functools, importlib._bootstrap as machinery, signal, sys, time, types\n"
+        "from usdenoise.system.signals import Terminated, terminable\n"
+        "# The first call raises the signal, others do nothing; none has a frame of its own.\n"
+        "signals = map(signal.raise_signal, [signal.SIGINT])\n"
+        "usual = machinery._imp\n"
+        "interrupting = types.SimpleNamespace(**vars(usual))\n"
+        "interrupting.acquire_lock = functools.partial(next, signals, None)\n"
+        "interrupting.release_lock = lambda: None\n"
+        "try:\n    with terminable():\n"
+        "        machinery._imp = interrupting\n        import colorsys\n        machinery._imp = usual\n"
+        "        time.sleep(60)\n"
+        "except Terminated:\n    print(next(signals, 'sent'), 'colorsys' in sys.modules)\n"
+    )
+    done = python(code)
+    assert (done.stdout, done.stderr) == ("sent True\n", "")
+
+
 def test_other_threads_are_left_alone() -> None:
     done = []
 

@@ -2,19 +2,17 @@
 
 import logging
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from multiprocessing import active_children
 from typing import Any
 
 from usdenoise.errors import OptionError, UsdenoiseError
 from usdenoise.system.memory import available_bytes
-from usdenoise.system.signals import uninterrupted
+from usdenoise.system.signals import blocked_in_children, uninterrupted
 
 CONNECT_S = 10
 """Seconds that a scheduler has to answer."""
@@ -137,31 +135,9 @@ def _local_cluster(n_workers: int) -> Iterator[Any]:
             f"--dask {n_workers} leaves {share >> 20} MiB of memory for each worker, and one takes about "
             f"{_WORKER_BYTES >> 20} MiB without its part of the stack; give --dask fewer workers"
         )
-    with LocalCluster(
-        n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL"
-    ) as cluster:
-        started = set(active_children())
-        n_processes = len(started) + n_workers
-        with _interrupts_ignored():
-            cluster.scale(n_workers)
-            deadline = time.monotonic() + CONNECT_S
-            while len(started) < n_processes and time.monotonic() < deadline:
-                time.sleep(0.005)
-                started |= set(active_children())
+    # Workers inherit the mask of the thread that starts them, which the cluster starts.
+    with blocked_in_children([signal.SIGINT]):
+        made = LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL")
+    with made as cluster:
+        cluster.scale(n_workers)
         yield cluster
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT, also in the processes that are started meanwhile: a few hundredths of a second.
-
-    The Ctrl-C of a terminal reaches all of them, and is for the first one, which then ends its workers.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import parent_process, resource_tracker
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.reduction import ForkingPickler
@@ -23,7 +23,7 @@ from typing import Any
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.system.memory import use_one_heap
-from usdenoise.system.signals import ALL_ENDING, raise_terminated
+from usdenoise.system.signals import ALL_ENDING, Terminated, blocked_in_children, raise_terminated
 
 GRACE_S = 5.0
 """Seconds that a process has to remove its temporary files after it was asked to end."""
@@ -141,15 +141,8 @@ def ask(message: Any) -> Any:
 
 def _start(process: ForkServerProcess) -> None:
     try:
-        with _BOOKKEEPING, _main_hidden():
-            # The tracker unblocks signals when it starts, so it must run before.
-            resource_tracker.ensure_running()
-            # The server and its processes inherit the mask: they end when the executor ends them.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ALL_ENDING)
-            try:
-                process.start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with _BOOKKEEPING, _main_hidden(), blocked_in_children():
+            process.start()
     except (OSError, EOFError) as error:
         if is_out_of_memory(error):
             raise MemoryError(str(error)) from error
@@ -220,8 +213,11 @@ def _serve(pipe: Connection, call: Callable[[], Any]) -> None:
 
 def _terminate_once(number: int, frame: FrameType | None) -> None:
     """Raise :class:`Terminated`, and ignore the signal from then on: one to the whole group comes twice."""
-    signal.signal(number, signal.SIG_IGN)
-    raise_terminated(number, frame)
+    try:
+        raise_terminated(number, frame)
+    except Terminated:
+        signal.signal(number, signal.SIG_IGN)
+        raise
 
 
 def _follow_parent() -> None:

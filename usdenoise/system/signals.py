@@ -1,9 +1,11 @@
 """Signals that end a job, and blocks of code that they must not interrupt."""
 
+import _thread
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,6 +14,12 @@ ALL_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 INTERRUPTED = "interrupted; no result was left half written"
 """What the program says when a signal has ended it, after its name."""
+
+_IMPORTING = "<frozen importlib._bootstrap>"
+"""File name of the code of import statements."""
+
+_LATER_S = 0.01
+"""Seconds after which a signal that came there is sent again."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -50,8 +58,20 @@ def end_at_once_when_told() -> None:
 
 
 def raise_terminated(number: int, frame: FrameType | None) -> None:
-    """Raise :class:`Terminated`, as the handler of a signal."""
-    raise Terminated(number)
+    """Raise :class:`Terminated`, as the handler of a signal; in the code of an import statement, a moment later.
+
+    An exception there can leave the lock of all imports held, so that other threads wait forever, and one in a callback
+    of a weak reference is lost.
+    """
+    if frame is not None and frame.f_code.co_filename == _IMPORTING:
+        _thread.start_new_thread(_send_later, (number,))
+    else:
+        raise Terminated(number)
+
+
+def _send_later(number: int) -> None:
+    time.sleep(_LATER_S)
+    os.kill(os.getpid(), number)
 
 
 @contextmanager
@@ -94,6 +114,25 @@ def uninterrupted() -> Iterator[list[int]]:
             signal.signal(number, handler)
         for late in dict.fromkeys(waiting):
             signal.raise_signal(late)
+
+
+@contextmanager
+def blocked_in_children(numbers: Iterable[int] = ALL_ENDING) -> Iterator[None]:
+    """Start processes, and threads that start processes, which do not receive some signals.
+
+    The Ctrl-C of a terminal reaches all processes, and is for the first one, which then ends the others. Signals to this
+    process are not lost.
+    """
+    # Most programs start no process.
+    from multiprocessing import resource_tracker
+
+    # The tracker unblocks signals when it starts, so it must run before.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _in_main_thread() -> bool:
