@@ -98,7 +98,7 @@ def phantom(settings, terms):
         made = Phantom(settings, executor)
         stacks = [np.empty(shape, np.float32 if settings.real else np.complex64) for _ in terms]
         start = 0
-        for block in made.blocks(64):
+        for block in made.parts(frames_a_part=64):
             stop = start + len(block.iq)
             for stack, term in zip(stacks, terms, strict=True):
                 stack[..., start:stop] = np.moveaxis(getattr(block, term), 0, -1)

@@ -89,6 +89,29 @@ def test_noise_alone_has_no_blood(dtype, shape, removed):
     assert result.picture_quality.sentence.startswith("no blood found above the noise")
 
 
+@pytest.mark.parametrize(
+    ("shape", "pixels", "gain_db"),
+    [
+        ((64, 48, 200), 1.5, 0.0),
+        ((64, 48, 200), 1.5, 20.0),
+        ((64, 48, 30), 1.0, 20.0),
+        ((24, 20, 18, 60), 1.0, 20.0),
+    ],
+)
+def test_the_map_of_noise_that_is_correlated_and_grows_with_depth(shape, pixels, gain_db):
+    axes = "zxyt" if len(shape) == 4 else "zxt"
+    rows = []
+    for seed in (1, 2):
+        settings = PhantomSettings(shape, noise_gain_db=gain_db, noise_correlation_pixels=pixels, seed=seed)
+        phantom, terms = all_frames(settings)
+        result = usdenoise.denoise(np.moveaxis(terms.noise, 0, -1), axes=axes, low_cutoff=12)
+        rows.append((result.noise_power / phantom.noise_power).reshape(shape[0], -1).mean(axis=1))
+        assert (result.blood_power / phantom.noise_power).max() < 6 / np.sqrt(shape[-1])
+    found = np.mean(rows, axis=0)
+    assert found.mean() == pytest.approx(1.0, abs=0.02)
+    assert found == pytest.approx(np.ones(shape[0]), abs=0.08)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_the_map_scales_with_the_stack(noisy, at_cutoff, scale):
     one, options = at_cutoff

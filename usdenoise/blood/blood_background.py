@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 from usdenoise.blood.channels import to_channels
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise_map import noise_map
+from usdenoise.blood.noise_map import MEDIAN_OF_SQUARE, median_of_chi_square, noise_map
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 
 CELL_SIGMA = 0.85
 """Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
 
-MEDIAN_OF_SQUARE = 0.455
-"""Median of the square of a standard normal number."""
-
 NEGLIGIBLE = 1e-12
 """Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
 
 TINY = float(np.finfo(float).tiny)
+
+HALVES = (slice(0, 1), slice(1, 2))
+"""Lag sums of each half of the frames."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ def measure_noise(
     """
 
     def power() -> tuple[NDArray[np.float64], ...]:
-        return (noise_map(lag_sums.mean(slice(None), projection.n_frames), projection, grid),)
+        halves = np.stack([lag_sums.mean(half, projection.n_frames) for half in HALVES])
+        return (noise_map(halves, projection, grid),)
 
     def variances() -> tuple[NDArray[np.float64], ...]:
         difference = to_channels(lag_sums.difference(projection.n_frames), lag_sums.is_complex)
         freedom = difference.shape[1] - 1
-        # The median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931).
-        middle = (1 - 2 / (9 * freedom)) ** 3
+        middle = freedom * median_of_chi_square(freedom)
         return tuple(
-            grid.wide_median(np.vecdot(values[:, 1:], values[:, 1:]) / freedom) / middle
+            grid.wide_median(np.vecdot(values[:, 1:], values[:, 1:])) / middle
             for values in (difference, grid.average(difference, CELL_SIGMA))
         )
 

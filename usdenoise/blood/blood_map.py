@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import (
     CELL_SIGMA,
+    HALVES,
     NEGLIGIBLE,
     TINY,
     Background,
@@ -20,8 +21,8 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.row_blocks import row_blocks
 
-_ALL, _HALVES = slice(None), (slice(0, 1), slice(1, 2))
-"""Lag sums of all frames, and those of each half."""
+_ALL = slice(None)
+"""Lag sums of all frames."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def map_blood(
         around = grid.average(half, CELL_SIGMA)
         return _estimate(half, around, noise.power, background.for_half(), blood, projection, grid)
 
-    (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(_HALVES if with_halves else ())))
+    (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
     agreement = _correlation(*(half[0] for half in halves)) if with_halves else None
     return BloodMap(power, noise.power, evidence, kept_share, agreement)
 

@@ -22,6 +22,12 @@ COARSE = 3
 SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
 """Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
 
+SLOPE_DEPTH = 16
+"""Pixels in depth, from the first and the last median, over which the slope beyond them is fitted."""
+
+LEAST_MEDIAN = 1e-12
+"""Least median, relative to the largest one: logarithms stay finite."""
+
 REACH = 9.0
 """Standard deviations beyond which a Gaussian weight, at most 3e-18 of the largest, is 0. Many of those beyond would be
 subnormal numbers, with which a product takes four times as long."""
@@ -90,12 +96,13 @@ class Neighbourhood:
     def wide_median(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the median over a wide window around each pixel: narrow in depth and wide across it.
 
-        Medians are taken on a coarse grid and interpolated.
+        Medians are taken on a coarse grid. Their logarithms are interpolated and smoothed, and continued over depth with
+        the slope that they have near the edge: what grows with depth is not taken from inside the image.
 
         Parameters
         ----------
         values : (n_pixels,) array
-            Values by pixel.
+            Values by pixel, not negative in most pixels; the least median is 1e-12 of the largest one.
         """
         sizes = [
             min(size, n)
@@ -111,8 +118,13 @@ class Neighbourhood:
         chosen = windows[np.ix_(*centres)]
         chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
         coarse = np.median(chosen, axis=-1) if self.live is None else _medians_of_known(chosen)
-        places = [centre + (size - 1) / 2 for size, centre in zip(sizes, centres, strict=True)]
-        return self._smoothed(self.interpolated(coarse, places), SMOOTHING_SIGMAS[: len(self.shape)])
+        largest = float(coarse.max())
+        if largest <= 0:
+            return np.zeros(len(values))
+        image = np.log(np.maximum(coarse / largest, LEAST_MEDIAN)).reshape(chosen.shape[:-1])
+        for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
+            image = _along(_continued(n, centre + (size - 1) / 2, axis), image, axis)
+        return self._of_live(largest * np.exp(image).reshape(-1))
 
     def interpolated(
         self, values: NDArray[np.float64], places: Sequence[NDArray[Any]]
@@ -128,7 +140,7 @@ class Neighbourhood:
         """
         fine = values.reshape([len(along) for along in places])
         for axis, (n, along) in enumerate(zip(self.shape, places, strict=True)):
-            fine = _along(_interpolation(n, along), fine, axis)
+            fine = _along(_interpolation(np.arange(n), along), fine, axis)
         return self._of_live(fine.reshape(-1))
 
     def _smoothed(self, values: NDArray[np.float64], sigmas: tuple[float, ...]) -> NDArray[np.float64]:
@@ -167,9 +179,27 @@ def _coarse(n: int, step: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
 
 
-def _interpolation(n: int, nodes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the (n, nodes) matrix of linear interpolation from nodes to 0..n-1, constant beyond the nodes."""
-    return np.stack([np.interp(np.arange(n), nodes, column) for column in np.eye(len(nodes))], axis=1)
+def _interpolation(places: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the (places, nodes) matrix of linear interpolation from nodes to places, constant beyond the nodes."""
+    return np.stack([np.interp(places, nodes, column) for column in np.eye(len(nodes))], axis=1)
+
+
+def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
+    """Return the (n, nodes) matrix of interpolation to 0..n-1 and smoothing along an axis.
+
+    Beyond the nodes, values in depth have the slope of those near the edge, and values along other axes are constant.
+    """
+    sigma = SMOOTHING_SIGMAS[axis]
+    margin = math.ceil(REACH * sigma)
+    places = np.arange(-margin, n + margin)
+    matrix = _interpolation(places, nodes)
+    if axis == 0:
+        for end, beyond in ((0, np.minimum(places - nodes[0], 0)), (-1, np.maximum(places - nodes[-1], 0))):
+            near = np.abs(nodes - nodes[end]) <= SLOPE_DEPTH
+            offsets = np.where(near, nodes - nodes[near].mean(), 0)
+            matrix += beyond[:, None] * offsets / max(float(offsets @ offsets), 1.0)
+    weights: NDArray[np.float64] = _gaussian(slice(0, n), range(-margin, n + margin), sigma) @ matrix
+    return weights
 
 
 def _gaussian(to: slice, near: range, sigma: float) -> NDArray[np.float64]:

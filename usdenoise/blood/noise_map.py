@@ -23,8 +23,18 @@ _N_QUIET = N_FREQUENCIES // 2
 SURROUNDINGS_SIGMA = 6.0
 """Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
 
+MEDIAN_OF_SQUARE = 0.455
+"""Median of the square of a standard normal number."""
 
-def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood) -> NDArray[np.float64]:
+
+def median_of_chi_square(freedom: float) -> float:
+    """Return the median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931)."""
+    return (1 - 2 / (9 * max(freedom, 1.0))) ** 3
+
+
+def noise_map(
+    halves: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood
+) -> NDArray[np.float64]:
     """Return the noise power before the clutter filter for each pixel.
 
     Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
@@ -32,10 +42,15 @@ def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbour
     least blood and tissue (minimum statistics, as in Martin, IEEE Trans. Speech Audio Process. 9(5), 2001). The
     noise map is the wide median of the pixels' power over h in that half: wide, so that vessels do not count.
 
+    Two things make up for what chance does. The frequencies are chosen in one half of the data and the power is measured
+    in the other, and the other way round: the lowest of what was measured would be too low, the more so where noise is
+    correlated in space. And a median is below the mean, by as much as the power varies from one half to the other.
+
     Parameters
     ----------
-    lags : (n_pixels, L + 1) complex or real array
-        Lags r_l of the filtered stack.
+    halves : (2, n_pixels, L + 1) complex or real array
+        Lags r_l of two parts of the filtered data, whose noise is independent: of two halves of the frames, or means
+        over two sets of blocks.
     projection : ClutterProjection
         The clutter filter.
     grid : Neighbourhood
@@ -52,15 +67,21 @@ def noise_map(lags: NDArray[Any], projection: ClutterProjection, grid: Neighbour
     # The real spectrum of lags is a real product with their real and imaginary parts.
     spectrum = np.concatenate([transform.real, -transform.imag])
     kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
-    if np.iscomplexobj(lags):
-        parts = np.concatenate([lags.real, lags.imag], axis=1)
+    if np.iscomplexobj(halves):
+        parts = np.concatenate([halves.real, halves.imag], axis=-1)
     else:
-        parts, spectrum = lags, transform.real
-    surroundings = grid.average(parts, SURROUNDINGS_SIGMA)
-    power = np.empty(len(lags))
-    for rows in row_blocks(len(lags), PIXELS_A_BLOCK):
-        around = (surroundings[rows] @ spectrum) / kept
-        last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
-        quiet = (around <= last_quiet).astype(np.float64)
-        power[rows] = np.vecdot(quiet @ spectrum.T, parts[rows]) / (quiet @ kept)
-    return np.maximum(grid.wide_median(power), 0)
+        parts, spectrum = halves, transform.real
+    power = np.empty(parts.shape[:2])
+    for chosen_in, measured_in in ((0, 1), (1, 0)):
+        surroundings = grid.average(parts[chosen_in], SURROUNDINGS_SIGMA)
+        for rows in row_blocks(len(surroundings), PIXELS_A_BLOCK):
+            around = (surroundings[rows] @ spectrum) / kept
+            last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
+            quiet = (around <= last_quiet).astype(np.float64)
+            measured = np.vecdot(quiet @ spectrum.T, parts[measured_in, rows])
+            power[measured_in, rows] = measured / (quiet @ kept)
+    level = grid.wide_median(power.mean(axis=0))
+    # The squared standard error of a pixel's power, relative to the power.
+    difference = (power[0] - power[1])[level > 0] / level[level > 0]
+    variance = float(np.median(difference**2)) / (4 * MEDIAN_OF_SQUARE) if len(difference) else 0.0
+    return level / median_of_chi_square(2 / max(variance, 1e-9))

@@ -1,7 +1,7 @@
 """Cutoffs by place: how much of each component near the global cutoff is clutter, pixel by pixel."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,11 @@ class LocalCutoffs:
         if begin < end:
             shares[:, begin - low : end - low] = self.taken[:, begin - self.first : end - self.first]
         return shares
+
+    def up_to(self, low: int) -> Self:
+        """Return the same shares for a global cutoff that is as high or higher: its components are taken nowhere else."""
+        more = np.zeros((len(self.taken), max(low - self.stop, 0)), np.float32)
+        return replace(self, low=low, taken=np.concatenate([self.taken, more], axis=1))
 
     def correction(self, model: LowRank) -> Product:
         """Return C and D^H for which C D^H is the clutter by place minus the components [0, low) of a model."""
