@@ -21,6 +21,10 @@ MARGIN_INCHES = 0.06
 """White margin around a figure."""
 
 
+BLACK_SHARE = 0.02
+"""Share of the pixels, or of the power, that may be black where the dynamic range suits a picture."""
+
+
 @dataclass(frozen=True)
 class ColorScale:
     """Colours of an image and the text of its colour bar.
@@ -77,9 +81,11 @@ def load_libraries() -> None:
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
-    """Return the dynamic range in which 2 % of the pixels with any power are black, but at least 10 and at most 40 dB.
+    """Return the dynamic range of a picture: at least 10 and at most 40 dB.
 
-    Neither a few very dark pixels set it nor those outside a sector, whose power is 0.
+    It is the smaller one of two. In the first, 2 % of the pixels with any power are black: neither a few very dark pixels
+    set it nor those outside a sector. In the second, the pixels that are black have 2 % of the power: of a blood map that
+    hides what is left between the vessels, which is faint and nearly everywhere.
 
     Parameters
     ----------
@@ -91,8 +97,12 @@ def suitable_range_db(decibels: NDArray[Any]) -> float:
     float
         Dynamic range in dB.
     """
-    levels = decibels[np.isfinite(decibels)]
-    return float(np.clip(-np.percentile(levels, 2, method="nearest"), 10, 40)) if len(levels) else 40.0
+    levels = np.sort(decibels[np.isfinite(decibels)].astype(np.float64))
+    if not len(levels):
+        return 40.0
+    power = np.cumsum(10 ** (levels / 10))
+    ends = np.searchsorted(power, BLACK_SHARE * power[-1]), round(BLACK_SHARE * (len(levels) - 1))
+    return float(np.clip(-levels[max(ends)], 10, 40))
 
 
 def add_title(figure: Any, title: str) -> None:
