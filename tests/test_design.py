@@ -118,7 +118,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 BUDGETS = {
     ".": 130,
-    "batch": 897,
+    "batch": 930,
     "blood": 510,
     "cli": 1450,
     "clutter": 443,
@@ -133,10 +133,10 @@ BUDGETS = {
     "linalg": 270,
     "options": 820,
     "phantom": 570,
-    "pictures": 1040,
+    "pictures": 1050,
     "recipe": 630,
     "stack": 1666,
-    "system": 425,
+    "system": 440,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
 

@@ -5,20 +5,23 @@ import json
 import os
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 from click.testing import CliRunner
 
 import usdenoise
 from tests.batch.shared import OWN, QUICK, Told, column, files, results, rows, shell, write_scan
 from usdenoise import __version__
-from usdenoise.batch import Scan, filter_scan, plan_batch
+from usdenoise.batch import Scan, filter_scan, plan_batch, run_batch
+from usdenoise.batch.table import outcome
 from usdenoise.cli import main
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.tiff import read_tiff
 from usdenoise.options.denoise_options import DenoiseOptions
 
@@ -86,11 +89,11 @@ def test_a_line_a_scan_on_stderr_and_a_summary_on_stdout(done: tuple[Path, Any])
     assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
     for line in lines:
         assert re.match(
-            r"(done   .*  \S+  [\d.]+ s, 1 removed \(given\), held-out |failed .* is truncated or corrupt)",
+            r"(done +./4  \S+  [\d.]+ s(, no blood found|, poor estimate)*|failed .* is truncated or corrupt.*)$",
             line,
         )
     summary = process.stdout.splitlines()
-    assert summary[0] == "scans   4: 3 done, 0 skipped, 1 failed, 0 not run"
+    assert summary[0] == "scans   4: 3 done, 1 failed"
     assert re.match("failed  scan3.h5: .* is truncated or corrupt", summary[2])
     assert summary[3:] == [f"wrote   {out / name}" for name in OWN]
     assert "\x1b" not in process.stdout + process.stderr
@@ -143,6 +146,49 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
     assert re.fullmatch(
         "failed .*gone.h5 does not exist.*\nfailed .*scan3.h5 is truncated or corrupt.*\n", process.stderr
     )
+
+
+def test_a_file_without_a_stack_in_a_folder_is_no_failure(tmp_path: Path) -> None:
+    write_scan(tmp_path / "scans/scan1.h5")
+    stimulus = tmp_path / "scans/stimulus.mat"
+    scipy.io.savemat(stimulus, {"onset": np.arange(10.0)})
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=ARGUMENTS)
+    assert [str(row.status) for row in report.rows] == ["done", "no stack"]
+    assert report.all_done
+    assert report.summary["no_stack"] == 1
+    assert "holds onset" in report.rows[1].reason
+    assert not (tmp_path / "out/stimulus").exists()
+    assert decisions(tmp_path / "scans", tmp_path / "out")["stimulus.mat"] == ("skip", report.rows[1].reason)
+    # One that was named was meant.
+    assert decisions(stimulus, tmp_path / "out")["stimulus.mat"] == ("run", "new")
+    (named,) = run_batch(stimulus, tmp_path / "out", arguments=ARGUMENTS).rows
+    assert (named.status, named.failure) == ("failed", "input")
+
+
+def test_what_all_scans_need_is_checked_before_the_first(
+    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    nifti = {**ARGUMENTS, "output": usdenoise.Output(window=5, nifti=True)}
+    with pytest.raises(OptionError, match="NIfTI needs the package nibabel; run pip install nibabel"):
+        run_batch(scans, tmp_path / "out", arguments=nifti)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_remarks_of_a_scan_are_a_few_words() -> None:
+    report = {
+        "rank": 9, "low_cutoff": 3, "high_cutoff": "none", "held_out_rmse": 1.0, "held_out_ratio": 1.0, "verdict": "long",
+        "n_unobserved": 0, "peak_memory_bytes": 1, "reproducibility": 0.5, "noise_floor": 1.0, "singular_values": [2.0],
+        "timings_s": {"total": 1.0}, "input": {"axes": "tzx", "shape": [2, 3, 4]}, "fit": "as-full-svd",
+        "blood": {"blood_to_noise_db": 3.0, "lost_share": 0.1}, "cutoff": {"certainty": "sure"}, "bad_frames": [],
+    }  # fmt: skip
+    assert outcome(report)["remark"] == ""
+    doubtful = {
+        "blood": {"blood_to_noise_db": None, "lost_share": None}, "cutoff": {"certainty": "unsure"},
+        "bad_frames": [{}, {}], "fit": "not-fitted",
+    }  # fmt: skip
+    remark = outcome({**report, **doubtful})["remark"]
+    assert remark == "no blood found, cutoff unsure, 2 bad frames, poor estimate"
 
 
 def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:
@@ -202,7 +248,7 @@ def test_again_skips_what_is_whole_and_keeps_the_failure(mine: tuple[Path, Path]
     before = {name: (out / name).stat().st_mtime_ns for name in files(out)}
     process = shell("batch", scans, "-o", out, *QUICK)
     assert process.returncode == 1
-    assert process.stdout.startswith("scans   4: 0 done, 3 skipped, 1 failed")
+    assert process.stdout.startswith("scans   4: 3 skipped, 1 failed")
     after = {name: (out / name).stat().st_mtime_ns for name in files(out)}
     assert {name for name in before if before[name] != after[name]} <= set(OWN)
     assert rows(out)["scan3.h5"]["reason"] == KEPT
@@ -330,7 +376,7 @@ def test_results_that_are_not_whole_are_redone(mine: tuple[Path, Path]) -> None:
     (out / "night/scan1/.77-partial-scan1_denoised.h5").write_text("half")
     assert decisions(scans, out)["night/scan1.h5"] == ("run", "stopped half way")
     process = shell("batch", scans, "-o", out, *QUICK)
-    assert process.stdout.startswith("scans   4: 3 done, 0 skipped, 1 failed")
+    assert process.stdout.startswith("scans   4: 3 done, 1 failed")
     assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
 
 

@@ -42,7 +42,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
 
 
 def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> None:
-    for name in ("a", "b"):
+    for name in ("a", "night_17/sub-mouse12_run-b"):
         write_scan(tmp_path / f"scans/{name}[1].h5")
     (tmp_path / "scans/bad.h5").write_bytes(b"no stack")
     code, printed, shown = on_a_terminal(
@@ -50,6 +50,14 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
     )
     assert code == 1
     assert "3: 2 done" in printed
-    for word in ("scans", "1/3: 1 done", "2/3: ", "a[1].h5", "left", "failed   3/3  bad.h5  "):
+    for word in (
+        "scans",
+        "1/3: 1 done",
+        "2/3: ",
+        "a[1].h5",
+        " …-mouse12_run-b[1].h5 ",
+        "left",
+        "failed    2/3  bad.h5  ",
+    ):
         assert word in shown, word
-    assert "done     1/3" not in shown
+    assert "done      1/3" not in shown

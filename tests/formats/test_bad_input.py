@@ -40,7 +40,7 @@ from tests.stacks import write_stack
 from usdenoise import denoise, expand, load, run_batch
 from usdenoise.cli import main
 from usdenoise.comparison.compare_file import compare_file
-from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
+from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError
 from usdenoise.formats import describe
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -603,7 +603,7 @@ def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Pat
 def test_zarr_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "zarr.json").write_text("{}")
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(InputError, match=r"zarr is not installed; run pip install zarr"):
+    with pytest.raises(UnreadableError, match=r"zarr is not installed; run pip install zarr"):
         load(tmp_path)
 
 

@@ -4,6 +4,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
+from usdenoise.options.job_options import Display
 from usdenoise.pictures.thumbnails import CommonScale, common_scale, small_image, thumbnail_png
 
 
@@ -60,9 +61,22 @@ def test_a_scan_without_power_is_black() -> None:
 
 def test_levels_that_are_given_are_the_scale_of_all() -> None:
     images = [small_image(np.full((1, 9, 9), level)) for level in (1.0, 100.0, 1e9)]
-    scale = common_scale(images, (0.0, 40.0))
+    scale = common_scale(images, Display(dynamic_range=(0.0, 40.0)))
     assert (scale.peak_db, scale.range_db) == (40.0, 40.0)
     shown = [
         iio.imread(thumbnail_png(image, scale))[..., :3].astype(int).sum(axis=2).max() for image in images
     ]
     assert shown[0] < 20 < 200 < shown[1] < 500 < 600 < shown[2]
+
+
+def test_thumbnails_have_the_range_and_the_colours_of_the_pictures() -> None:
+    images = [small_image(np.array([[[1.0, 0.1, 0.001]]]) * level) for level in (1.0, 2.0)]
+    scale = common_scale(images, Display(dynamic_range=24.0, db_factor=20.0, color_map="gray"))
+    # Thumbnails are 10 log10 of the power, and the range was asked for in 20 log10.
+    assert scale.range_db == 12.0
+    shown = iio.imread(thumbnail_png(images[0], CommonScale(0.0, 12.0, color_map="gray")))[16, ::40].astype(
+        int
+    )
+    assert np.ptp(shown[:, :3], axis=1).max() == 0
+    # 0, 10 and 30 dB below the maximum.
+    assert shown[:, 0].tolist() == [255, pytest.approx(255 * 2 / 12, abs=2), 0]

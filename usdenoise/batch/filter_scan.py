@@ -12,6 +12,7 @@ from usdenoise.errors import (
     OUT_OF_MEMORY,
     DivergedError,
     InputError,
+    NoStackError,
     OptionError,
     OutputError,
     UnreadableError,
@@ -92,6 +93,8 @@ def filter_scan(
         # The failure of an input that changed meanwhile says nothing about the input as it was, or as it is.
         known = state if state == _state(scan, reading) else None
         fields = {f"input_{name}": value for name, value in (known or {}).items()}
+        if scan.is_found and isinstance(error, NoStackError):
+            return {"status": Status.NO_STACK, "reason": command_line_text(error), **fields}
         return {**failed(*failure_and_sentence(error)), "seconds": time.monotonic() - began, **fields}
 
 

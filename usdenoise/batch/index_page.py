@@ -16,6 +16,7 @@ from usdenoise.batch.plan import BatchFile, Scan
 from usdenoise.batch.table import Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.options.job_options import Display
 from usdenoise.pictures.batch_page import Entry, batch_page
 from usdenoise.pictures.thumbnails import common_scale, small_image, thumbnail_png
 from usdenoise.system.provenance import software
@@ -37,8 +38,8 @@ class IndexPage:
         All scans, in the order of the page.
     command : list of str or None
         Command line of the batch, for the page.
-    levels : (float, float), optional
-        Levels in dB of the scale of the thumbnails; by default it suits the scans.
+    display : Display
+        Options of the pictures, which thumbnails have as well; by default their defaults.
     """
 
     def __init__(
@@ -46,12 +47,12 @@ class IndexPage:
         folder: Path,
         scans: Sequence[Scan],
         command: list[str] | None,
-        levels: tuple[float, float] | None = None,
+        display: Display | None = None,
     ) -> None:
         self._folder = folder
         self._scans = list(scans)
         self._command = command
-        self._levels = levels
+        self._display = display or Display()
         self._images: dict[Scan, NDArray[np.float32] | None] = {}
         self._next = 0.0
 
@@ -90,7 +91,7 @@ class IndexPage:
                 found = scan_image(scan)
                 self._images[scan] = None if found is None else small_image(*found)
         known = {scan: image for scan, image in self._images.items() if image is not None}
-        scale = common_scale(list(known.values()), self._levels)
+        scale = common_scale(list(known.values()), self._display)
         unusual = outliers(list(rows.values()))
         entries = []
         for scan in self._scans:
@@ -106,7 +107,7 @@ class IndexPage:
                     self._address(scan),
                     None if image is None else thumbnail_png(image, scale),
                     image is None or scale.is_near(image),
-                    row.error or row.verdict or row.reason,
+                    row.error or row.remark or (row.reason if row.status == Status.NO_STACK else ""),
                     row.low_cutoff,
                     row.cutoff_certainty,
                     row.blood_to_noise_db,

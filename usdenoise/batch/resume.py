@@ -84,6 +84,12 @@ def decide(
     if earlier is not None and _same_input_failed(scan, earlier):
         if retry_failed:
             return Decision(Action.RUN, "failed before, tried again")
+        if earlier.status == Status.NO_STACK:
+            return (
+                Decision(Action.SKIP, earlier.reason, earlier)
+                if scan.is_found
+                else Decision(Action.RUN, "new")
+            )
         reason = "failed before; --retry-failed tries again"
         return Decision(Action.KEEP_FAILED, reason, replace(earlier, reason=reason))
     if not os.path.exists(scan.report):
@@ -99,12 +105,13 @@ def decide(
 
 
 def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Row]:
-    """Return the rows of the last batch that would fail again under the same version and options, by scan."""
+    """Return the rows of the last batch that would fail again, or have no stack, under the same version and options."""
     try:
         record = json.loads((folder / BatchFile.RECORD).read_text())
         if record["requested"] != asked or record["software"]["usdenoise"] != software()["usdenoise"]:
             return {}
-        return {row["scan"]: _read_row(row) for row in record["rows"] if row["failure"] in LASTING}
+        rows = map(_read_row, record["rows"])
+        return {row.scan: row for row in rows if row.failure in LASTING or row.status == Status.NO_STACK}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

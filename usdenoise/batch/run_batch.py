@@ -17,6 +17,7 @@ from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
 from usdenoise.batch.table import Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
+from usdenoise.jobs.job import Job
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -92,8 +93,8 @@ class BatchReport:
 
     @property
     def all_done(self) -> bool:
-        """Whether every scan has complete results."""
-        return all(row.status in _WITH_RESULTS for row in self.rows)
+        """Whether every scan has complete results; files without a stack in folders are no scans."""
+        return all(row.status in (*_WITH_RESULTS, Status.NO_STACK) for row in self.rows)
 
 
 def plan_batch(
@@ -180,6 +181,8 @@ def run_batch(
     ------
     InputError
         If there are no scans.
+    OptionError
+        If the options do not fit each other, or a package that all scans need is missing.
     OutputError
         If the folder cannot be written, or another batch holds it.
     KeyboardInterrupt
@@ -204,6 +207,8 @@ def run_batch(
     asked = requested(**complete)
     # The scans come first: without any, no folder may be made.
     scans = _scans(paths, folder, patterns)
+    # What would fail in every scan is said once, and is no failure of a scan.
+    Job(scans[0].path, folder, command=command, **complete).check()
     with locked(folder), ExitStack() as stack:
         decisions = _decide(scans, folder, asked, overwrite, retry_failed)
         # A scan that is skipped may have been killed as well, when its results were to be replaced.
@@ -216,7 +221,7 @@ def run_batch(
             executor: ScanExecutor = ScansHere(jobs, share, command)
         else:
             executor = ScansOnDask(stack.enter_context(dask_client(dask)), complete, command)
-        index = IndexPage(folder, list(decisions), command, complete["display"].levels)
+        index = IndexPage(folder, list(decisions), command, complete["display"])
         rows: dict[Scan, Row] = {}
 
         def report() -> BatchReport:
@@ -344,4 +349,4 @@ def _row(
     except (Exception, CancelledError) as error:
         scan.clear()
         fields = {**failed(*executor.loss(error)), "seconds": seconds}
-    return scan_row(scan, reason=decision.reason, **fields)
+    return scan_row(scan, **{"reason": decision.reason, **fields})

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.batch.plan import BatchFile, Scan
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.tiff import read_tiff
+from usdenoise.recipe.fit_quality import Verdict
 from usdenoise.system.provenance import software, to_json
 
 
@@ -27,6 +29,8 @@ class Status(StrEnum):
     """The scan has complete results of an earlier batch."""
     FAILED = "failed"
     """The scan was run, now or earlier, and has no results."""
+    NO_STACK = "no stack"
+    """The file was found in a folder, and holds no stack."""
     NOT_RUN = "not run"
     """The batch ended before the scan was run."""
 
@@ -86,6 +90,8 @@ class Row:
         Rms of the strongest component over the entries, in the units of the file. It follows the gain.
     bad_frames : int or None
         Number of bad frames; None where they were not looked for.
+    remark : str
+        What is doubtful about the results, in a few words; empty where nothing is.
     error : str
         Why the scan failed, in one sentence; empty if it did not fail.
     failure : Failure
@@ -118,6 +124,7 @@ class Row:
     noise_floor: float | None = None
     signal_rms: float | None = None
     bad_frames: int | None = None
+    remark: str = ""
     error: str = ""
     failure: Failure = Failure.NONE
     input_bytes: int | None = None
@@ -143,7 +150,19 @@ def outcome(report: Mapping[str, Any]) -> dict[str, Any]:
         "blood_to_noise_db": report["blood"]["blood_to_noise_db"],
         "signal_rms": report["singular_values"][0] / math.sqrt(_entries(report)),
         "bad_frames": None if bad is None else len(bad),
+        "remark": _remark(report),
     }
+
+
+def _remark(report: Mapping[str, Any]) -> str:
+    n_bad = len(report.get("bad_frames") or ())
+    words = {
+        "no blood found": report["blood"]["lost_share"] is None,
+        "cutoff unsure": report["cutoff"]["certainty"] == CutoffCertainty.UNSURE,
+        f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
+        "poor estimate": not Verdict.from_code(report["fit"]).is_good,
+    }
+    return ", ".join(word for word, is_so in words.items() if is_so)
 
 
 def _entries(report: Mapping[str, Any]) -> int:

@@ -139,7 +139,7 @@ def _rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.clutter.cutoff_reason import CutoffCertainty
 
     summary = report.summary
-    counts = [f"{summary[status.key]} {status}" for status in Status]
+    counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
     unsure = [row.scan for row in report.rows if row.cutoff_certainty == CutoffCertainty.UNSURE]

@@ -1,5 +1,6 @@
 """The progress of a batch on stderr: bars on a terminal, otherwise one line for each finished scan."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from usdenoise.cli.time_left import Clock
 
 if TYPE_CHECKING:
     from usdenoise.batch import Decision, Row, Scan
+
+_LONGEST_NAME = 22
 
 
 class BatchView:
@@ -38,12 +41,12 @@ class BatchView:
         """Show a scan, and with -v its process."""
         self._console.say(f"start    {scan.name}  (process {pid})", DETAIL)
         self._console.begin("scan", None, scan.name)
-        self._console.advance(0, scan.name, scan.name)
+        self._console.advance(0, _short(scan.name), scan.name)
 
     def progress(self, scan: "Scan", text: str) -> None:
         """Show the stage or iteration of a scan."""
         self._console.say(f"{text:<8} {scan.name}", DETAIL)
-        self._console.advance(0, f"{scan.name}  {text}", scan.name)
+        self._console.advance(0, f"{_short(scan.name)}  {text}", scan.name)
 
     def finished(self, row: "Row") -> None:
         """Print the outcome of a scan, and the time that the others may take."""
@@ -54,7 +57,7 @@ class BatchView:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
         level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
-        self._console.say(f"{row.status:<7}  {count}  {row.scan}  {_outcome(row)}", level)
+        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {_outcome(row)}".rstrip(), level)
         # Skipped scans take no time.
         skipped = self._counts["skipped"]
         left = self._clock.left_at_this_pace(over - skipped, self._total - skipped)
@@ -65,11 +68,14 @@ class BatchView:
         """Do nothing, as the bars move by themselves."""
 
 
+def _short(name: str) -> str:
+    """Return the last parts of a long name, which leave room for the bar on a line of 80 characters."""
+    end = name[-_LONGEST_NAME:]
+    return name if end == name else "…" + (re.sub("^[^/_.-]*", "", end) or end)
+
+
 def _outcome(row: "Row") -> str:
-    if row.error:
-        return row.error
-    error = "-" if row.held_out_rmse is None else f"{row.held_out_rmse:.3g}"
     from usdenoise.batch import Status
 
-    seconds = "" if row.status == Status.SKIPPED else f"{row.seconds:.1f} s, "
-    return f"{seconds}{row.low_cutoff} removed ({row.cutoff_certainty}), held-out {error}, {row.verdict}"
+    seconds = f"{row.seconds:.1f} s" if row.status == Status.DONE else ""
+    return row.error or ", ".join(filter(None, (seconds, row.remark)))

@@ -1,6 +1,7 @@
 """The templates of the pages and their charts. All text is escaped for HTML, and shown without control characters."""
 
 import base64
+import re
 from functools import cache
 from typing import Any
 
@@ -37,7 +38,15 @@ def template(name: str) -> Any:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters["data_address"] = _data_address
+    environment.filters["file_name"] = _file_name
     return environment.get_template(name)
+
+
+def _file_name(name: str) -> Any:
+    """Return a name as markup that is broken between its parts, where it is longer than a line."""
+    from markupsafe import Markup, escape
+
+    return Markup("<wbr>").join(escape(printable(part)) for part in re.split(r"(?<=[/_])", name))
 
 
 def _data_address(png: bytes) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.images.power_doppler import decibels
-from usdenoise.options.job_options import COLOR_MAPS
+from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.pictures.figures import suitable_range_db
 
 LONGEST = 96
@@ -33,11 +33,14 @@ class CommonScale:
         Level of the brightest colour, and range below it.
     is_given : bool
         Whether the scale was asked for, so that all images have it; False by default.
+    color_map : str
+        One of COLOR_MAPS; by default the first.
     """
 
     peak_db: float
     range_db: float
     is_given: bool = False
+    color_map: str = COLOR_MAPS[0]
 
     def is_near(self, levels: NDArray[np.float32]) -> bool:
         """Whether an image in dB is shown on the scale itself, and not below its own maximum."""
@@ -70,30 +73,34 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]
     return np.maximum(decibels(mean, reference=1.0), np.float32(_LEAST_DB))
 
 
-def common_scale(
-    images: Sequence[NDArray[np.float32]], levels: tuple[float, float] | None = None
-) -> CommonScale:
+def common_scale(images: Sequence[NDArray[np.float32]], display: Display | None = None) -> CommonScale:
     """Return the scale of a set of images: the medians of their maxima and of the ranges that suit them.
 
     Parameters
     ----------
     images : sequence of arrays
         Images of :func:`small_image`; those without power do not count.
-    levels : (float, float), optional
-        Levels of the darkest and of the brightest colour in dB, which are then the scale.
+    display : Display, optional
+        Options of the pictures: colour map, and the range or the two levels where it has them. By default their defaults.
     """
-    if levels is not None:
-        return CommonScale(levels[1], levels[1] - levels[0], is_given=True)
+    display = display or Display()
+    if display.levels is not None:
+        low, high = display.levels
+        return CommonScale(high, high - low, is_given=True, color_map=display.color_map)
     images = [image for image in images if image.max() > _LEAST_DB]
     if not images:
         return CommonScale(0.0, 30.0)
     peaks = [float(image.max()) for image in images]
-    ranges = [suitable_range_db(image - peak) for image, peak in zip(images, peaks, strict=True)]
-    return CommonScale(float(np.median(peaks)), float(np.median(ranges)))
+    if isinstance(display.dynamic_range, float | int):
+        span = display.dynamic_range * 10.0 / display.db_factor
+    else:
+        ranges = [suitable_range_db(image - peak) for image, peak in zip(images, peaks, strict=True)]
+        span = float(np.median(ranges))
+    return CommonScale(float(np.median(peaks)), span, color_map=display.color_map)
 
 
 def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
-    """Return an image as PNG in the colours of power Doppler.
+    """Return an image as PNG in the colours of the scale.
 
     Parameters
     ----------
@@ -108,7 +115,7 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     peak = scale.peak_db if scale.is_near(levels) else float(levels.max())
     bright = np.clip((levels - peak) / scale.range_db + 1, 0, 1) * (levels > _LEAST_DB)
     picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
-    colors = 255 * colormaps[COLOR_MAPS[0]](np.arange(256))[:, :3]
+    colors = 255 * colormaps[scale.color_map](np.arange(256))[:, :3]
     picture.putpalette(colors.round().astype(np.uint8).tobytes())
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, UnreadableError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, guarded, stacks_of
 from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
@@ -50,7 +50,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     Raises
     ------
     InputError
-        If the package zarr is not installed, the group is damaged, or a link in it leads outside.
+        If the group is damaged, or a link in it leads outside; an UnreadableError if the package zarr is not installed.
     """
     others.check(_unusual(path))
     zarr = import_zarr(path)
@@ -110,7 +110,7 @@ def import_zarr(path: Path) -> Any:
     try:
         import zarr
     except ModuleNotFoundError as error:
-        raise InputError(
+        raise UnreadableError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
     # Zarr opens the members of a group at the same time, and reports one that is damaged. What asyncio logs of the others
