@@ -134,8 +134,8 @@ BUDGETS = {
     "options": 820,
     "phantom": 570,
     "pictures": 1050,
-    "recipe": 630,
-    "stack": 1666,
+    "recipe": 665,
+    "stack": 1676,
     "system": 440,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import confusius
 import numpy as np
 import pytest
 import xarray
@@ -14,7 +15,9 @@ from tests.formats.test_neighbours import N_X, N_Y, N_Z, TURNED, saved, voxel_da
 from usdenoise import axial_velocity, denoise, load, power_doppler
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import from_data_array
+from usdenoise.stack.voxel_grid import grid_attributes
 from usdenoise.xarray import Accessor
 
 OPTIONS: dict[str, Any] = {"rank": 4, "iterations": 3, "low_cutoff": 1, "seed": 1, "bad_frames": "keep"}
@@ -98,13 +101,52 @@ def test_the_same_stack_from_a_file_and_a_data_array(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dataset["time"], data["time"])
 
 
+@pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
+def test_results_are_stored_as_netcdf_and_as_zarr_that_confusius_opens(matrix: Any, tmp_path: Path) -> None:
+    data = voxel_data(N_Y, matrix)
+    plain = Acquisition(data.values, "tyzx", frame_rate_hz=500.0, spacing_mm={"z": 0.05, "x": 0.1, "y": 0.3})
+    for number, stack in enumerate((data, plain)):
+        result = denoise(stack, **OPTIONS).to_xarray()
+        # This engine, as netCDF4, stores attributes of one dimension only, and no complex numbers.
+        images = result.drop_vars("iq")
+        images.to_netcdf(tmp_path / "images.nc", engine="scipy")
+        np.testing.assert_array_equal(
+            xarray.load_dataset(tmp_path / "images.nc").blood_power, images.blood_power
+        )
+        result.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
+        again = load(tmp_path / "whole.nc")
+        np.testing.assert_array_equal(again.iq, result["iq"].values)
+        assert stack is data or again.spacing_mm == pytest.approx({"z": 0.05, "x": 0.1, "y": 0.3})
+        result.to_zarr(tmp_path / f"{number}.zarr", consolidated=False)
+        opened = confusius.load(tmp_path / f"{number}.zarr", variable="blood_power", consolidated=False)
+        expected = grid_attributes(from_data_array(result["iq"]))["voxel_to_world"]
+        np.testing.assert_allclose(opened.fusi.affine.voxel_to_world, expected)
+        if stack is data:
+            np.testing.assert_allclose(expected, data.fusi.affine.voxel_to_world)
+
+
+def test_scales_for_arrays(tmp_path: Path) -> None:
+    values = named("time", "z", "x").values
+    scaled = denoise(values, axes="tzx", frame_rate=500, spacing=(0.1, 0.2), **OPTIONS).acquisition
+    assert (scaled.frame_rate_hz, scaled.spacing_mm) == (500.0, {"z": 0.1, "x": 0.2})
+    assert denoise(values, axes="tzx", spacing=0.3, **OPTIONS).acquisition.spacing_mm == {"z": 0.3, "x": 0.3}
+    labelled = denoise(named("time", "z", "x"), frame_rate=250.0, **OPTIONS).acquisition
+    assert labelled.frame_rate_hz == 250.0
+    with pytest.raises(OptionError, match="frame_rate -5 is not known; give frame_rate a positive number"):
+        denoise(values, axes="tzx", frame_rate=-5)
+    with pytest.raises(InputError, match="3 pixel pitches do not fit the 2 spatial axes zx"):
+        denoise(values, axes="tzx", spacing=(1, 2, 3))
+    with pytest.raises(OptionError, match="the acquisition has scales of its own; leave out frame_rate"):
+        denoise(scaled, frame_rate=100.0)
+
+
 def test_a_loaded_stack_as_a_data_array(tmp_path: Path) -> None:
     data = voxel_data(1)
     back = load(saved(tmp_path, data)).to_xarray()
     assert back.dims == ("time", "k", "j", "i")
     np.testing.assert_array_equal(back.values, data.values)
     np.testing.assert_allclose(back["x"], data["x"][0, 0], atol=1e-9)
-    np.testing.assert_allclose(back.attrs["voxel_to_world"], data.fusi.affine.voxel_to_world)
+    np.testing.assert_allclose(back.attrs["voxel_to_world"].tolist(), data.fusi.affine.voxel_to_world)
     assert {name: back[name].attrs["units"] for name in ("time", "x", "y")} == {
         "time": "s",
         "x": "mm",

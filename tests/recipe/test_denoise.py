@@ -34,6 +34,21 @@ def test_preset_paper_is_the_seeds_method():
     assert (options.low_cutoff, options.high_cutoff, options.alpha) == (0, "rank", 1e4)
 
 
+def test_progress_is_told_in_steps_up_to_the_last():
+    told, trace = [], []
+    values = np.random.default_rng(0).standard_normal((40, 20, 15)).astype(np.float32)
+    result = usdenoise.denoise(
+        values, axes="tzx", rank=3, low_cutoff=1, iterations=4, patience=0,
+        on_progress=lambda *step: told.append(step), on_iteration=trace.append,
+    )  # fmt: skip
+    assert result.solution.iterations == 4
+    assert told[:2] == [("check", 0, 6), ("solve", 1, 6)]
+    assert told[-2:] == [("filter", 5, 6), ("done", 6, 6)]
+    steps = [done for _, done, _ in told]
+    assert steps == sorted(steps)
+    assert [line.iteration for line in trace] == [done - 1 for name, done, _ in told[2:-2]]
+
+
 def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(stack):
     rank, alpha = 20, 0.32 * 1280 * 120 / 2
     result = usdenoise.denoise(stack, axes="tzx", preset="paper", rank=rank, alpha=alpha)

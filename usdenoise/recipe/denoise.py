@@ -1,7 +1,7 @@
 """The library call: a stack in, the filtered stack and a description of the estimate out."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from usdenoise.frames.displacement import displacements
 from usdenoise.frames.frame_check import CheckedFrames, check_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.reading_options import ReadOptions
 from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
 from usdenoise.recipe.fit_quality import FitQuality, judge_fit
@@ -30,6 +31,7 @@ from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
+from usdenoise.stack.metadata import with_options
 from usdenoise.stack.rows import Rows
 
 
@@ -37,12 +39,15 @@ def denoise(
     acquisition: Acquisition | NDArray[Any],
     *,
     axes: str | None = None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
     start: Factors | None = None,
     in_place: bool = False,
     all_components: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
     **given: Any,
 ) -> DenoiseResult:
     """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
@@ -60,6 +65,10 @@ def denoise(
         filtered stack is a Dask array with the same chunks.
     axes : str, optional
         One letter for each axis of an array, for example "tzx"; z depth, x lateral, y elevation, t time.
+    frame_rate : float, optional
+        Frames per second of an array, or of a DataArray whose labels do not give them; not known by default.
+    spacing : float or sequence of float, optional
+        Pixel pitch in mm: one number, or one for each spatial axis in the order of the array; not known by default.
     preset : str, optional
         "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
     options : DenoiseOptions, optional
@@ -73,6 +82,9 @@ def denoise(
         Whether the model holds all components in all pixels, not only those that the filter needs; by default False.
     on_iteration : callable, optional
         Called with each line of the trace as it is made.
+    on_progress : callable, optional
+        Called with what is done next ("check", "solve", "filter", "done"), the steps that are done and their largest
+        number, for a progress bar. An iteration is one step; the solver may stop before the last one.
     **given
         Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
 
@@ -105,8 +117,20 @@ def denoise(
     >>> bool(abs(result.power_doppler.mean() - 1) < 0.1)  # the power of the noise is left
     True
     """
-    stack = as_acquisition(acquisition, axes)
+    stack = as_acquisition(acquisition, axes, frame_rate, spacing)
     chosen = chosen_options(preset, options, given)
+    n_steps = chosen.iterations + 2
+
+    def tell(next_step: str, done: int) -> None:
+        if on_progress is not None:
+            on_progress(next_step, done, n_steps)
+
+    def follow(line: Iteration) -> None:
+        tell("solve", 1 + line.iteration)
+        if on_iteration is not None:
+            on_iteration(line)
+
+    tell("check", 0)
     start = None if start is None else _as_factors(start)
     began = time.perf_counter()
     with ThreadExecutor(chosen.threads) as executor:
@@ -121,10 +145,12 @@ def denoise(
             start = start if start is None or len(start[0]) != stack.n_pixels else (start[0][live], start[1])
         frames = check_frames(rows, energy, moved, chosen)
         rows = frames.rows
-        estimate = estimate_components(rows, frames.subset, chosen, start, all_components, on_iteration)
+        tell("solve", 1)
+        estimate = estimate_components(rows, frames.subset, chosen, start, all_components, follow)
         band, choice = _choose_band(rows, estimate, chosen)
         estimate = fit_all_pixels(rows, estimate, band.low)
         solved = time.perf_counter()
+        tell("filter", n_steps - 1)
         frame_quality = frames.quality(estimate.model, band.low)
         filtered = filter_rows(rows, estimate.model, band, grid, local_cutoff=chosen.local_cutoff)
         quality = _judge(frames, estimate, band, filtered.residual_power)
@@ -154,10 +180,16 @@ def denoise(
         n_sampled=estimate.n_sampled,
         timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
     )
+    tell("done", n_steps)
     return result if stack.labels is None else LabelledResult.from_result(result)
 
 
-def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acquisition:
+def as_acquisition(
+    stack: Acquisition | NDArray[Any],
+    axes: str | None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
+) -> Acquisition:
     """Return a stack with its axes as an acquisition.
 
     Parameters
@@ -166,23 +198,32 @@ def as_acquisition(stack: Acquisition | NDArray[Any], axes: str | None) -> Acqui
         An acquisition is returned as it is.
     axes : str or None
         Axis letters of an array.
+    frame_rate : float, optional
+        Frames per second of an array.
+    spacing : float or sequence of float, optional
+        Pixel pitch of an array in mm: one number, or one for each spatial axis.
 
     Raises
     ------
     OptionError
-        If an array comes without axes, or an acquisition with other ones.
+        If an array comes without axes, an acquisition with other ones or with scales, or a scale is not positive.
     InputError
-        If the array cannot be a stack.
+        If the array cannot be a stack, or the pitches are not as many as its spatial axes.
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
+    scales = _as_scales(frame_rate, spacing)
     stack = array_of_dataset(stack)
     if is_data_array(stack):
-        return from_data_array(stack, axes)
+        return from_data_array(stack, axes, **scales)
     if not isinstance(stack, Acquisition):
         if axes is None:
             raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
-        return Acquisition(stack, axes)
+        return Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values)
+    if (frame_rate, spacing) != (None, None):
+        raise OptionError(
+            "the acquisition has scales of its own; leave out frame_rate and spacing, or change it with dataclasses.replace"
+        )
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
         raise OptionError(f"the acquisition has the axes '{stack.axes}'; leave out axes='{axes}'")
@@ -216,6 +257,15 @@ def chosen_options(
     if not isinstance(options, DenoiseOptions):
         raise OptionError(f"options must be a DenoiseOptions, not {type(options).__name__}")
     return options
+
+
+def _as_scales(frame_rate: float | None, spacing: Any) -> dict[str, Any]:
+    try:
+        checked = ReadOptions(frame_rate_hz=frame_rate, spacing_mm=spacing)
+    except OptionError as error:
+        text = str(error).replace("frame_rate_hz", "frame_rate").replace("spacing_mm", "spacing")
+        raise OptionError(text) from None
+    return {"frame_rate_hz": checked.frame_rate_hz, "spacing_mm": checked.spacing_mm}
 
 
 def _as_factors(start: Any) -> Factors:

@@ -16,7 +16,7 @@ from usdenoise.stack.metadata import Metadata, interpret, is_known, labelled_met
 _NO_VALUE = np.float32(0)
 
 
-def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
+def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Metadata:
     """Return the axes and scales that a DataArray has, each with its source.
 
     Parameters
@@ -26,6 +26,9 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
         elevation and time, or z, x and t.
     axes : str, optional
         One letter for each axis, in the order of `data`; by default from the names of its dimensions.
+    **scales
+        `frame_rate_hz` and `spacing_mm` in place of those of the labels, as for
+        :func:`usdenoise.stack.metadata.with_options`.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
             "call them time, z, x and y"
         )
     given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    about = with_options(values, sources, others, axes=given)
+    about = with_options(values, sources, others, axes=given, **scales)
     kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
     time = dict(zip(about.values["axes"], kept, strict=False)).get("t", "")
     # The order counts whatever the unit is.
@@ -59,12 +62,12 @@ def describe_data_array(data: Any, axes: str | None = None) -> Metadata:
     return about
 
 
-def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
+def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquisition:
     """Return an xarray.DataArray as an acquisition, with its frame rate, pixel pitches and positions.
 
     Parameters
     ----------
-    data, axes
+    data, axes, **scales
         As for :func:`describe_data_array`. Values on disk are read.
 
     Raises
@@ -81,7 +84,7 @@ def from_data_array(data: Any, axes: str | None = None) -> Acquisition:
     >>> stack.axes, stack.frame_rate_hz
     ('tzx', 500.0)
     """
-    about = describe_data_array(data, axes)
+    about = describe_data_array(data, axes, **scales)
     iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
     uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
     return Acquisition(

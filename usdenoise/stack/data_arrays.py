@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.labels import voxel_matrix
 from usdenoise.stack.voxel_grid import DIMENSIONS, GriddedStack, grid_attributes, grid_labels, with_slice
 
 
@@ -66,7 +67,9 @@ def to_data_array(
             kept = kept_axes(labels.shape, labels.ndim)
             labels = labels.isel({labels.dims[kept[stack.axes.index("t")]]: 0}, drop=True)
         made = labels.copy(data=values.reshape(labels.shape))
-        made.name, made.attrs = name, dict(attributes)
+        # An index of ConfUSIus is not stored.
+        place = {} if voxel_matrix(stack.attributes) is None else _place(stack)
+        made.name, made.attrs = name, {**attributes, **place}
         return made
     grid = with_slice(letters)
     if grid != letters:
@@ -75,7 +78,7 @@ def to_data_array(
         key: (label.dimensions, label.values, dict(label.attributes))
         for key, label in grid_labels(stack, grid).items()
     }
-    place = grid_attributes(stack) if grid != "t" else {}
+    place = _place(stack) if grid != "t" else {}
     return import_xarray().DataArray(
         values,
         dims=[DIMENSIONS[letter] for letter in grid],
@@ -126,8 +129,21 @@ def series_to_dataset(
     for name, (values, attributes) in images.items():
         shown = values if grid == stack.spatial_axes else np.expand_dims(values, 1 + grid.index("y"))
         dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
-        variables[name] = (dimensions, shown, {**attributes, **grid_attributes(stack)})
+        variables[name] = (dimensions, shown, {**attributes, **_place(stack)})
     return import_xarray().Dataset(variables, coords={"time": ("time", times.values, about), **coordinates})
+
+
+class _FlatMatrix(np.ndarray[Any, Any]):
+    """A matrix of four columns as an attribute: of one dimension, as NetCDF has them, and by rows where Zarr stores it."""
+
+    def tolist(self) -> Any:
+        return np.asarray(self).reshape(-1, 4).tolist()
+
+
+def _place(stack: GriddedStack) -> dict[str, Any]:
+    """Return the place of the voxels as attributes that NetCDF takes, and that ConfUSIus finds in Zarr."""
+    place = grid_attributes(stack)
+    return {**place, "voxel_to_world": place["voxel_to_world"].reshape(-1).view(_FlatMatrix)}
 
 
 def dropped_axes(shape: tuple[int, ...]) -> list[int]:

@@ -153,9 +153,9 @@ def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
         matrix = np.asarray(attributes.get("voxel_to_world"), np.float64)
     except (TypeError, ValueError):
         return None
-    if matrix.shape == (1, 4, 4):
-        # One pose of the probe.
-        matrix = matrix[0]
+    if matrix.shape in ((1, 4, 4), (16,)):
+        # One pose of the probe, or rows one after the other, as in NetCDF.
+        matrix = matrix.reshape(4, 4)
     usable = matrix.shape == (4, 4) and bool(np.isfinite(matrix).all())
     return matrix if usable and np.abs(matrix[:3, :3]).sum(axis=0).all() else None
 
