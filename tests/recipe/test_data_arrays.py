@@ -114,9 +114,7 @@ def test_results_are_stored_as_netcdf_and_as_zarr_that_confusius_opens(matrix: A
             xarray.load_dataset(tmp_path / "images.nc").blood_power, images.blood_power
         )
         result.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
-        again = load(tmp_path / "whole.nc")
-        np.testing.assert_array_equal(again.iq, result["iq"].values)
-        assert stack is data or again.spacing_mm == pytest.approx({"z": 0.05, "x": 0.1, "y": 0.3})
+        np.testing.assert_array_equal(load(tmp_path / "whole.nc").iq, result["iq"].values)
         result.to_zarr(tmp_path / f"{number}.zarr", consolidated=False)
         opened = confusius.load(tmp_path / f"{number}.zarr", variable="blood_power", consolidated=False)
         expected = grid_attributes(from_data_array(result["iq"]))["voxel_to_world"]
