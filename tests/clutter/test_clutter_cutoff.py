@@ -109,6 +109,17 @@ def test_nothing_is_removed_where_there_is_no_clutter(noise):
     assert "no clutter" in result.cutoff_sentence
 
 
+@pytest.mark.parametrize("n_frames", [200, 50])
+def test_tissue_that_moves_far_is_not_surely_without_clutter(n_frames):
+    """No flow. The first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
+    _, terms = all_frames(PhantomSettings((48, 40, 200), breathing=(5.0, 5.0), seed=3))
+    stack = (terms.tissue + terms.noise)[:n_frames]
+    result = denoise(stack, axes="tzx")
+    assert result.cutoff.certainty is CutoffCertainty.UNSURE
+    assert result.cutoff.reason is CutoffReason.MOVED
+    assert "moves by up to" in result.cutoff_sentence
+
+
 def test_fast_leading_component_is_no_tissue():
     frames = np.arange(100)
     rng = np.random.default_rng(0)

@@ -24,6 +24,10 @@ CLUTTER_FALL_DB, FALL_OVER = 6.0, 4
 """Least fall of the singular values over the first components where there is clutter. Over four components those of
 clutter fall by 25 dB on the phantoms, those of blood by 2 dB, and those of a rotating disk without clutter by 1 dB."""
 
+MOVED = 1.0
+"""Displacement in pixels from which the singular values of tissue may fall as slowly as those of blood: over 200 frames
+tissue that moved by 4 pixels fell by 4 to 10 dB."""
+
 CLUTTER_DOPPLER = 0.1
 """Largest mean Doppler frequency of the first clutter component, in cycles a frame: tissue moves more slowly."""
 
@@ -114,7 +118,9 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
     return frequencies
 
 
-def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int) -> CutoffChoice:
+def choose_low_cutoff(
+    model: LowRank, rows: Rows, noise_rms: float, highest: int, moved: float = 0.0
+) -> CutoffChoice:
     """Choose the low cutoff of a low-rank model.
 
     Parameters
@@ -127,6 +133,8 @@ def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int
         Noise level, in the units of the data.
     highest : int
         Largest cutoff allowed.
+    moved : float
+        How far the image moves, in pixels; by default 0.
 
     Returns
     -------
@@ -138,7 +146,7 @@ def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int
     singular = model.singular_values
     profile = SimilarityProfile.from_similarity(similarity, singular)
     squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
-    decision = _no_clutter(singular, doppler) or _edge_of_clutter(
+    decision = _no_clutter(singular, doppler, moved) or _edge_of_clutter(
         model, rows, noise_rms, similarity, profile, squares
     )
     return CutoffChoice(
@@ -153,12 +161,16 @@ def choose_low_cutoff(model: LowRank, rows: Rows, noise_rms: float, highest: int
     )
 
 
-def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> _Decision | None:
+def _no_clutter(
+    singular: NDArray[np.float64], doppler: NDArray[np.float64], moved: float
+) -> _Decision | None:
     """Return the decision to remove nothing where the first components are no clutter, otherwise None."""
     if len(singular) < 2:
         return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
     over = min(FALL_OVER, len(singular) - 1)
     fall_db = 20 * (np.log10(max(singular[0], 1e-300)) - np.log10(max(singular[over], 1e-300)))
+    if moved > MOVED and (fall_db < CLUTTER_FALL_DB or abs(doppler[0]) > CLUTTER_DOPPLER):
+        return _Decision(0, CutoffReason.MOVED, CutoffCertainty.UNSURE, {"moved": moved})
     if fall_db < CLUTTER_FALL_DB:
         figures = {"fall_db": fall_db, "over": over + 1}
         return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, figures)

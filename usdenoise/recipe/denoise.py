@@ -147,7 +147,7 @@ def denoise(
         rows = frames.rows
         tell("solve", 1)
         estimate = estimate_components(rows, frames.subset, chosen, start, all_components, follow)
-        band, choice = _choose_band(rows, estimate, chosen)
+        band, choice = _choose_band(rows, estimate, chosen, frames.search.movement.range_pixels)
         estimate = fit_all_pixels(rows, estimate, band.low)
         solved = time.perf_counter()
         tell("filter", n_steps - 1)
@@ -275,8 +275,13 @@ def _as_factors(start: Any) -> Factors:
     return tuple(start)
 
 
-def _choose_band(rows: Rows, estimate: Estimate, options: DenoiseOptions) -> tuple[Band, CutoffChoice | None]:
-    """Return the band that is kept, and how its low cutoff was chosen; None where it was given."""
+def _choose_band(
+    rows: Rows, estimate: Estimate, options: DenoiseOptions, moved: float
+) -> tuple[Band, CutoffChoice | None]:
+    """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
+
+    The image moves by up to `moved` pixels.
+    """
     rank = estimate.model.rank
     high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
     keeps_residual = options.high_cutoff == "none"
@@ -284,7 +289,7 @@ def _choose_band(rows: Rows, estimate: Estimate, options: DenoiseOptions) -> tup
         return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, estimate.pixels, estimate.noise_rms, highest)
+    choice = choose_low_cutoff(estimate.model, estimate.pixels, estimate.noise_rms, highest, moved)
     return Band(choice.low, high, keeps_residual), choice
 
 
