@@ -1,5 +1,6 @@
 """The effect of a clutter filter on the autocorrelation over time of what it leaves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,6 +104,28 @@ def clutter_projection(
         spectra @ (everything if image_shares is None else image_shares),
         _gaps(n, used),
     )
+
+
+def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjection:
+    """Return the mean effect on blocks of taking out components that they have in common.
+
+    Parameters
+    ----------
+    rights : sequence of (n_frames, k) arrays
+        Rows of V that belong to each block, 0 in frames from which the components were not estimated: of those nothing is
+        taken but what is in the space of the components. Together the columns are orthonormal.
+
+    Returns
+    -------
+    ClutterProjection
+        For blocks of as many frames as most have.
+    """
+    n = int(np.median([len(right) for right in rights]))
+    taken = np.zeros(4 * n)
+    for right in rights:
+        taken += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
+    taken /= sum(len(right) for right in rights)
+    return _projection(n, taken, taken, _gaps(n, None))
 
 
 def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:

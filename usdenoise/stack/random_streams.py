@@ -23,6 +23,8 @@ class RandomStream(IntEnum):
     """Pixels whose entries are sampled."""
     SPREAD_ROWS = 5
     """Pixels that stand for all of them; the seed is always 0."""
+    SAMPLED_FRAMES = 6
+    """Frames of a session that stand for all of them."""
 
     def generator(self, seed: int) -> np.random.Generator:
         """Return the generator of this stream for a seed."""

@@ -1,0 +1,228 @@
+"""The series of a session, from the lagged products of its filtered blocks.
+
+The products of a block become its spectrum over 2 L bands. Over the session each pixel has a mean spectrum and its
+variance from block to block; blood is the sum over the bands with the weights that suit both. It is linear in the data of a
+block, so that a step of the blood reads as that step, and the noise of the series is that of the data.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.blood_background import TINY
+from usdenoise.blood.blood_map import map_blood
+from usdenoise.blood.noise_map import noise_map
+from usdenoise.blood.picture_quality import PictureQuality, judge_picture
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.lag_sums import LagSums
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.sessions.session_clutter import SessionClutter
+
+SMOOTHING = 1.0
+"""Standard deviation in pixels of the averages of mean and variance. 1.5 and .7 found as many pixels, within 2 %."""
+
+WIDE = 4.0
+"""Standard deviation in pixels of the average from which tissue and its leak differ alike."""
+
+LEAST_LIKENESS = 0.3
+"""Least share of the speckle of tissue that is taken to be known from that of other components."""
+
+LEAST_KEPT = 0.15
+"""Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
+
+MODEL_BLOCKS = 10
+"""The variance of a spectrum counts as much as the one that speckle has, (S + N)^2, from so many blocks."""
+
+BAD_SPREADS, BAD_PERCENT, SPREAD_FLOOR = 4.0, 90.0, 0.02
+"""A block is bad from so many robust standard deviations, and this much, of the logarithm of the 90th percentile of its
+power over the usual power of each pixel."""
+
+
+@dataclass(frozen=True)
+class SessionSeries:
+    """The blood of a session.
+
+    Attributes
+    ----------
+    blood_power : (n_blocks, n_live) float32 array
+        Blood power of each block without the noise, linear in the block's data; it may be below 0 where there is none. NaN
+        in blocks without data.
+    mean_blood_power, noise_power : (n_live,) float64 arrays
+        Blood map of the mean of the good blocks, and its noise.
+    quality : PictureQuality
+        Figures of this map.
+    """
+
+    blood_power: NDArray[np.float32]
+    mean_blood_power: NDArray[np.float64]
+    noise_power: NDArray[np.float64]
+    quality: PictureQuality
+
+
+class Spectra:
+    """Spectra of blocks, from their lagged products.
+
+    Parameters
+    ----------
+    clutter : SessionClutter
+        What was filtered.
+    """
+
+    def __init__(self, clutter: SessionClutter) -> None:
+        n_lags = clutter.projection.n_lags
+        taper = np.cos(np.pi * np.arange(n_lags) / (2 * n_lags)) ** 2 * np.where(np.arange(n_lags) == 0, 1, 2)
+        bands = np.arange(2 * n_lags) / (2 * n_lags)
+        self._transform = (np.exp(-2j * np.pi * np.outer(bands, np.arange(n_lags))) * taper).T
+        self._share = clutter.kept_share
+        self.white_lags = clutter.projection.white if clutter.is_complex else clutter.projection.white.real
+        """Lagged products of white noise of unit power."""
+        self._divisor = np.maximum((self.white_lags @ self._transform).real, LEAST_KEPT)
+
+    def corrected(self, lags: NDArray[np.inexact]) -> NDArray[np.inexact]:
+        """Return lagged products, (n_live, L), as if the filter took the same share of noise in all pixels."""
+        return lags / self._share[:, None]
+
+    def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
+        """Return the spectra, (n_live, 2 L), of corrected lagged products; their mean over the bands is the power."""
+        return (lags @ self._transform).real / self._divisor
+
+
+def find_bad_blocks(
+    powers: Sequence[NDArray[np.float32] | None], is_known_bad: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Find the blocks with more power than usual: in them tissue moved as in no other one.
+
+    Parameters
+    ----------
+    powers : sequence of (n_live,) arrays or None
+        Power of each filtered block; None for one without data.
+    is_known_bad : (n_blocks,) boolean array
+        Blocks that are bad for another reason.
+
+    Returns
+    -------
+    is_bad, spread
+        As :class:`SessionSeries` has them. Of fewer than five good blocks none is bad by its power.
+    """
+    spread = np.full(len(powers), np.nan)
+    good = np.flatnonzero(~is_known_bad & np.array([power is not None for power in powers], bool))
+    if len(good) == 0:
+        return is_known_bad | True, spread
+    usual = np.maximum(np.median([powers[number] for number in good], axis=0), TINY)
+    levels = np.array(
+        [
+            np.nan if power is None else np.log(max(float(np.percentile(power / usual, BAD_PERCENT)), TINY))
+            for power in powers
+        ]
+    )
+    middle = np.median(levels[good])
+    deviation = 1.4826 * np.median(np.abs(levels[good] - middle)) + SPREAD_FLOOR
+    spread = (levels - middle) / deviation
+    found = (spread > BAD_SPREADS) if len(good) >= 5 else np.zeros(len(powers), bool)
+    return is_known_bad | found | np.isnan(spread), spread
+
+
+def session_series(
+    lags_of: Callable[[int], NDArray[np.inexact]],
+    is_bad: NDArray[np.bool_],
+    has_data: NDArray[np.bool_],
+    clutter: SessionClutter,
+    fit: DenoiseResult,
+) -> SessionSeries:
+    """Make the series of a session.
+
+    With the mean spectrum S of the blood at a pixel, and the variance of its bands from block to block, the weights
+    W = S / var find a change of the blood best where bands are independent. Bands in which tissue leaks now and then vary
+    more than their blood is worth, and count little. The variance is that of the differences of neighbouring blocks, so that
+    slow changes and the activation are no noise. W is scaled so that sum W S = sum S. The mean of the series is the blood map
+    of the mean of the blocks; with one good block it is the blood map of the sample.
+
+    Parameters
+    ----------
+    lags_of : callable
+        Returns the lagged products of the block of a number, (n_live, L). It is called twice for each block.
+    is_bad : (n_blocks,) boolean array
+        Blocks that do not count in means and variances, from :func:`find_bad_blocks`.
+    has_data : (n_blocks,) boolean array
+        Blocks that have lagged products.
+    clutter : SessionClutter
+        What was filtered.
+    fit : DenoiseResult
+        The filtered sample.
+    """
+    spectra, good = Spectra(clutter), np.flatnonzero(~is_bad)
+    sums: list[Any] = [0.0, 0.0]
+    squares, last = 0.0, None
+    for place, number in enumerate(good):
+        lags = spectra.corrected(lags_of(number))
+        sums[place % 2] = sums[place % 2] + lags
+        spectrum = spectra.of(lags)
+        if last is not None:
+            squares = squares + (spectrum - last) ** 2 / 2
+        last = spectrum
+    grid, projection = clutter.grid, clutter.projection
+    mean_lags = (sums[0] + sums[1]) / len(good)
+    mean_power, noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
+    quality, numbers = fit.picture_quality, (-(-len(good) // 2), len(good) // 2)
+    if len(good) > 1:
+        noise = noise_map(np.stack([half / n for half, n in zip(sums, numbers, strict=True)]), projection, grid)
+    leak = _leak(mean_lags - noise[:, None] * spectra.white_lags, clutter)
+    background = spectra.of(noise[:, None] * spectra.white_lags + leak)
+    mean = spectra.of(mean_lags)
+    blood = np.maximum(grid.average(mean - background, SMOOTHING), 0)
+    variance = (blood + noise[:, None]) ** 2
+    if len(good) > 1:
+        measured = grid.average(squares / (len(good) - 1), SMOOTHING)
+        usual = np.median(measured / np.maximum(variance, TINY))
+        variance = (len(good) - 1) * measured + MODEL_BLOCKS * usual * variance
+        pairs = projection.n_frames - np.arange(projection.n_lags)
+        lag_sums = LagSums(
+            np.stack([(half - n * leak) * projection.n_frames for half, n in zip(sums, numbers, strict=True)]),
+            np.array(numbers, np.float64)[:, None, None] * pairs,
+        )
+        with ThreadExecutor(1) as executor:
+            blood_map = map_blood(lag_sums, projection, grid, executor)
+        mean_power, noise = blood_map.blood_power, blood_map.noise_power
+        quality = judge_picture(blood_map, projection.n_frames * len(good))
+    weights = blood / np.maximum(variance, TINY)
+    weights *= (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
+    offset = mean_power - np.vecdot(weights, mean)
+    series = np.full((len(is_bad), len(noise)), np.nan, np.float32)
+    for number in np.flatnonzero(has_data):
+        series[number] = np.vecdot(weights, spectra.of(spectra.corrected(lags_of(number)))) + offset
+    return SessionSeries(series, mean_power, noise, quality)
+
+
+def _leak(blood: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.inexact]:
+    """Return the part of lagged products that tissue left, (n_live, L): a factor a lag times an image of tissue.
+
+    Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
+    of weak clutter components, both without what is wide in the image. What is left by the filter comes after these components,
+    and is less like them than they are among themselves: as far as the second half of them is not predicted by the first,
+    leaked tissue is taken to be wide in the image.
+    """
+    no_leak = np.zeros_like(blood)
+    first, second = (clutter.of_live(half)[:, None] for half in clutter.leaking)
+    if not (first.any() and second.any()):
+        return no_leak
+    parts = blood.view(np.float64) if np.iscomplexobj(blood) else blood
+    grid, tissue = clutter.grid, first + second
+    around = grid.average(tissue, WIDE)
+    speckle = parts - grid.average(parts, WIDE)
+    energy = grid.average(speckle[:, :1] ** 2, WIDE)[:, 0]
+    weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
+
+    def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
+        along = weights * (on - grid.average(on, WIDE))[:, 0]
+        return along @ (of - grid.average(of, WIDE)) / max(float(along @ on[:, 0]), TINY)
+
+    factors = slope(parts, tissue)
+    likeness = float(slope(second, first)[0] * first.mean() / second.mean())
+    if factors[0] <= 0:
+        return no_leak
+    image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around
+    leak: NDArray[np.inexact] = (image * factors).view(blood.dtype)
+    return leak
