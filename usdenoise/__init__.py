@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from usdenoise.jobs.expand_job import expand as expand
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
-    from usdenoise.jobs.sequence_call import sequence as sequence
+    from usdenoise.jobs.session_call import SessionResult as SessionResult
+    from usdenoise.jobs.session_call import sequence as sequence
+    from usdenoise.jobs.session_call import session as session
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.options.job_options import Display as Display
     from usdenoise.options.job_options import Output as Output
@@ -52,7 +54,9 @@ _HOMES = {
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.batch",
     "save": "usdenoise.jobs.main_file",
-    "sequence": "usdenoise.jobs.sequence_call",
+    "SessionResult": "usdenoise.jobs.session_call",
+    "sequence": "usdenoise.jobs.session_call",
+    "session": "usdenoise.jobs.session_call",
 }
 
 __all__ = sorted([*_HOMES, "__version__", "metrics"])

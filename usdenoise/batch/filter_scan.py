@@ -59,6 +59,9 @@ class _Messenger:
     def loaded(self, acquisition: Acquisition) -> None:
         """Do nothing: the report of the scan lists the assumptions."""
 
+    def blocks(self, done: int, total: int) -> None:
+        """Do nothing: the batch shows stages."""
+
     def iteration(self, line: Iteration) -> None:
         self._tell((self._scan, ITERATION, line.iteration))
 

@@ -1,17 +1,16 @@
 """The scans of a batch: which files, in which order, and the folder of each one's results."""
 
 import os
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
 from usdenoise.errors import check_path
-from usdenoise.formats.known_formats import SUFFIXES, is_acquisition_folder
+from usdenoise.formats.acquisition_files import acquisition_files, natural_key
+from usdenoise.formats.known_formats import is_acquisition_folder
 from usdenoise.formats.partial_files import remove_leftovers
 
 
@@ -96,7 +95,7 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
         search = os.path.isdir(path) and not is_acquisition_folder(path)
         roots.append(whole if search else os.path.dirname(whole))
         named |= set() if search else {whole}
-        for file in _files(path, output, patterns) if search else [path]:
+        for file in acquisition_files(path, output, patterns) if search else [path]:
             found.setdefault(os.path.abspath(file), file)
     if not found:
         return []
@@ -110,53 +109,6 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
         Scan(names[name][0], name, output / folder, names[name][1])
         for name, folder in zip(ordered, folders, strict=True)
     ]
-
-
-def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
-    """Return the sort key that puts scan2 before scan10 and keeps the files of a folder together."""
-    return tuple(_natural(part) for part in PurePath(name).parts), name
-
-
-def _natural(part: str) -> tuple[str | int, ...]:
-    # Text and digits alternate, text first, so that text is only compared with text and numbers with numbers.
-    pieces = re.split(r"([0-9]+)", part)
-    return tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces))
-
-
-def _files(folder: Path, output: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    unreadable: list[Path] = []
-    results = os.path.realpath(output)
-    for place, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".") and os.path.realpath(os.path.join(place, name)) != results
-        ]
-        whole = [name for name in folders if is_acquisition_folder(Path(place, name))]
-        folders[:] = [name for name in folders if name not in whole]
-        for path in (Path(place, name) for name in whole):
-            if not _is_result(path) and (not patterns or _is_wanted(path, folder, patterns)):
-                yield path
-        for name in files:
-            path = Path(place, name)
-            if _is_wanted(path, folder, patterns) and not _is_result(path):
-                yield path
-    # An unreadable folder becomes a scan, so that it fails with its reason in the table.
-    yield from unreadable
-
-
-def _is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
-    if path.name.startswith("."):
-        return False
-    if not patterns:
-        return path.suffix.lower() in SUFFIXES
-    below = str(path.relative_to(folder))
-    return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
-
-
-def _is_result(path: Path) -> bool:
-    stem, mark, _ = path.stem.rpartition("_denoised")
-    return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))
 
 
 def _folders(names: Iterable[str]) -> list[PurePath]:

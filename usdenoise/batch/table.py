@@ -170,7 +170,7 @@ def _entries(report: Mapping[str, Any]) -> int:
     source, sequence = report["input"], report.get("sequence")
     shape = dict(zip(source["axes"], source["shape"], strict=True))
     if sequence is not None:
-        shape["t"] = sequence["blocks"][sequence["worst_block"]]["n_frames"]
+        shape["t"] = sequence["sampled_frames"]
     return math.prod(shape.values())
 
 

@@ -16,6 +16,7 @@ from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
 
 COMMANDS = {
     "run": "Denoise or clutter-filter one acquisition.",
+    "session": "Many blocks of one scan: one time series.",
     "batch": "Denoise many acquisitions; the same command resumes.",
     "view": "Open the page of a result in the browser.",
     "compare": "Run several methods on one acquisition, side by side.",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from usdenoise.stack.acquisition import Acquisition
 
 
-class _Narrator:
+class Narrator:
     """A watcher of a job that shows its progress on the console."""
 
     def __init__(self, console: Console, iterations: int, path: Path) -> None:
@@ -28,20 +28,30 @@ class _Narrator:
         self._reads = False
 
     def stage(self, name: str) -> None:
+        """Begin a stage."""
         self._console.begin(name, self._iterations if name == "solve" else None)
         self._console.advance(0, self._clock.left_of(self._expected))
 
     def read(self, done: int, total: int) -> None:
+        """Show the bytes that are read."""
         if not self._reads:
             self._reads = True
             self._console.begin("load", total)
         self._console.advance(done, f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB")
 
     def loaded(self, acquisition: "Acquisition") -> None:
+        """Say what was assumed on reading."""
         for assumption in acquisition.assumptions:
             self._console.say(f"note: {assumption}")
 
+    def blocks(self, done: int, total: int) -> None:
+        """Show the blocks that are done."""
+        if done == 1:
+            self._console.begin("blocks", total)
+        self._console.advance(done, f"{done} of {total}")
+
     def iteration(self, line: "Iteration") -> None:
+        """Show an iteration."""
         error = "-" if line.held_out_rmse is None else f"{line.held_out_rmse:.4g}"
         damping = "-" if line.damping is None else f"{line.damping:.2e}"
         left = self._clock.left_of(self._expected)
@@ -119,7 +129,7 @@ def command(
         bids=bids,
         overwrite=overwrite,
         command=typed_command(),
-        watcher=_Narrator(console, arguments["options"].iterations, acquisition),
+        watcher=Narrator(console, arguments["options"].iterations, acquisition),
     )
     warnings = cautions(report)
     for sentence in warnings:

@@ -1,6 +1,5 @@
 """How the figures of a job look: titles that a stranger understands, and levels."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,23 +37,20 @@ def figure_title(stem: str, quantity: str, removed: int, high: str | int) -> str
     return f"{shortened(stem, STEM_LETTERS)}: {quantity}, {components} removed{dropped}"
 
 
-def window_title(stem: str, quantity: str, windows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the title of the mean over windows, with the range of the components removed in them.
+def session_title(stem: str, quantity: str, n_blocks: int, removed: int) -> str:
+    """Return the title of the mean over the good blocks of a session.
 
     Parameters
     ----------
     stem, quantity : str
-        Name of the scan, and what the figure shows.
-    windows : sequence of mapping
-        Records of the windows, with their "low_cutoff".
+        Name of the session, and what the figure shows.
+    n_blocks : int
+        Number of good blocks.
+    removed : int
+        Number of components removed as clutter.
     """
-    cutoffs = [int(window["low_cutoff"]) for window in windows]
-    low, high = min(cutoffs), max(cutoffs)
-    components = f"{high}" if low == high else f"{low} to {high}"
-    return (
-        f"{shortened(stem, STEM_LETTERS)}: {quantity}, mean of {len(windows)} windows, {components} clutter components "
-        "removed"
-    )
+    components = f"{removed} clutter component{'' if removed == 1 else 's'}"
+    return f"{shortened(stem, STEM_LETTERS)}: {quantity}, mean of {n_blocks} blocks, {components} removed"
 
 
 def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:

@@ -12,7 +12,9 @@ from usdenoise.formats.bids import BidsName
 from usdenoise.formats.nifti import import_nibabel
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.film import check_available
+from usdenoise.sessions.session_clutter import check_options
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Job:
     dask : str or None
         Dask workers that filter the stack: a number of processes, or the address of a scheduler; None (the default) for
         none.
+    session : SessionOptions or None
+        Options of a session of several blocks; None (the default) for one acquisition.
+    paths : tuple of Path
+        Files of the session, in the order of time.
     """
 
     path: Path
@@ -54,6 +60,8 @@ class Job:
     bids: BidsName | None = None
     memory: int | None = None
     dask: str | None = None
+    session: SessionOptions | None = None
+    paths: tuple[Path, ...] = ()
 
     @property
     def stem(self) -> str:
@@ -61,14 +69,15 @@ class Job:
         return self.path.stem if self.bids is None else self.bids.entities
 
     @property
-    def is_windowed(self) -> bool:
-        """Whether the result is a sequence of images, one for each window of frames."""
-        return self.output.window is not None
+    def is_session(self) -> bool:
+        """Whether the result is a series of images, one for each block of frames."""
+        return self.session is not None
 
     @property
     def asked(self) -> dict[str, Any]:
         """Everything that the results depend on, besides the input."""
-        names = ("options", "display", "output", "reading")
+        own = () if self.session in (None, SessionOptions()) else ("session",)
+        names = ("options", "display", "output", "reading", *own)
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -86,17 +95,23 @@ class Job:
             check_available(output.movie)
         if output.nifti:
             import_nibabel()
-        if self.is_windowed:
+        if self.is_session:
             if self.dask is not None:
-                raise OptionError(
-                    "windows are filtered here, one after the other; leave out --window or --dask"
-                )
+                raise OptionError("the blocks of a session are filtered here; leave out --window or --dask")
             if display.cutoff_figure:
-                raise OptionError(
-                    "a sequence has a cutoff in each window; leave out --cutoff-figure or --window"
-                )
+                raise OptionError("the cutoff is drawn for one stack; leave out --cutoff-figure or --window")
             if display.frames_figure:
                 raise OptionError("the frames are drawn for one stack; leave out --frames-figure or --window")
+            if output.keep_factors:
+                raise OptionError(
+                    "the factors are stored for one stack; leave out --keep-factors, or leave out --window"
+                )
+            check_options(options)
+        for name in ("movie", "nifti"):
+            if getattr(output, name) and not self.is_session:
+                raise OptionError(
+                    f"--{name} needs --window; give --window the number of frames of each image"
+                )
         if not output.stack and options.high_cutoff == "none":
             raise OptionError(
                 "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "

@@ -10,14 +10,19 @@ from usdenoise.errors import OutputError, check_path
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.result_content import ResultFile
-from usdenoise.formats.results import write_result
+from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series
+from usdenoise.jobs.session_inputs import Block
 from usdenoise.recipe.result import DenoiseResult
-from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
+from usdenoise.system.provenance import record, to_json
+
+POWER_NAMES = ("power_doppler", "blood_power")
+"""Images whose means over the blocks of a session are stored."""
 
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
@@ -34,8 +39,9 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
     provenance : str
         JSON text on what made the file.
     """
-    if job.is_windowed:
-        return _sequence_content(series, job, provenance)
+    if job.is_session:
+        source = job.path if job.path.is_file() else None
+        return sequence_content(series, job.output.window, job.output.compression, source, provenance)
     return _stack_content(
         series.result,
         series.means,
@@ -75,29 +81,55 @@ def _stack_content(
     return ResultFile(stack, arrays, provenance, described, axes, **stored)
 
 
-def _sequence_content(series: Series, job: Job, provenance: str) -> ResultFile:
-    stack, windows = series.stack, series.windows
+def sequence_content(
+    series: Series, window: int | None, compression: str, source: Path | None, provenance: str
+) -> ResultFile:
+    """Return the content of the file of a session.
+
+    Parameters
+    ----------
+    series : Series
+        The series.
+    window : int or None
+        Frames of a block; None for those of the first one.
+    compression : str
+        "none" or "gzip".
+    source : Path or None
+        File whose other variables come along.
+    provenance : str
+        JSON text on what made the file.
+    """
+    stack, records = series.stack, series.records
+    means = {f"mean_{name}": series.means[name] for name in POWER_NAMES}
     arrays = {
         **series.images,
+        **means,
+        "tsnr": series.means["tsnr"],
         "time": series.times,
-        "first_frame": np.array([window.start for window in windows], np.int64),
-        "n_frames": np.array([window.n_frames for window in windows], np.int64),
-        "complete": np.array([window.complete for window in windows], np.uint8),
-        "bad": np.array([record["is_bad"] for record in series.records], np.uint8),
+        "first_frame": np.array([record["first_frame"] for record in records], np.int64),
+        "n_frames": np.array([record["n_frames"] for record in records], np.int64),
+        "complete": np.array([record["complete"] for record in records], np.uint8),
+        "bad": series.is_bad.astype(np.uint8),
     }
+    length = window or records[0]["n_frames"]
     attributes: dict[str, Mapping[str, Any]] = {
         **series.attributes,
+        **{
+            f"mean_{name}": {**series.attributes[name], "meaning": "of the good blocks"}
+            for name in POWER_NAMES
+        },
         "time": {
             "unit": series.time_unit,
             "units": series.time_unit,
             "volume_acquisition_reference": "center",
-            "volume_acquisition_duration": (job.output.window or 0) / (stack.frame_rate_hz or 1.0),
-            "meaning": "middle of each block, from the first frame of the file",
+            "volume_acquisition_duration": length / (stack.frame_rate_hz or 1.0),
+            "meaning": "middle of each block, from the first frame of the first file",
         },
         "complete": {"meaning": "0 where the block is shorter than the window"},
-        "bad": {"meaning": "1 where more than a fifth of the frames look bad, and none was left out"},
+        "bad": {"meaning": "1 where the block does not count in means and weights"},
     }
-    axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes)
+    images = dict.fromkeys([*means, "tsnr"], stack.spatial_axes)
+    axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes) | images
     return ResultFile(
         stack,
         arrays,
@@ -105,9 +137,22 @@ def _sequence_content(series: Series, job: Job, provenance: str) -> ResultFile:
         attributes,
         axes,
         with_stack=False,
-        compression=job.output.compression,
-        source=job.path,
+        compression=compression,
+        source=source,
     )
+
+
+def write_block(job: Job, number: int, block: Block, stack: Acquisition) -> None:
+    """Write a filtered block of a session into the folder of the results, under the name of its file."""
+    source = (
+        job.paths[0] if len(job.paths) == 1 else next(path for path in job.paths if path.name == block.name)
+    )
+    part = "" if job.output.window is None else f"_block_{number:05d}"
+    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": block.window.start}))
+    content = ResultFile(stack, {}, provenance, compression=job.output.compression, source=source)
+    name = f"{source.stem}{part}_denoised{output_suffix(source)}"
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_one_file(job.folder / name, content, overwrite=True)
 
 
 def save(

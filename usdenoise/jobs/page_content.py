@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.frames.frame_curves import CARPET_BANDS
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.jobs.cautions import cautions
 from usdenoise.jobs.products import PRODUCTS
@@ -52,7 +54,7 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
                 on_page.title,
                 results.pictures[f"{name}_png"],
                 f"{on_page.title}: {words}",
-                f"Mean of all windows. {on_page.caption}" if job.is_windowed else on_page.caption,
+                f"Mean of the good blocks. {on_page.caption}" if job.is_session else on_page.caption,
             )
         )
     quality = series.result.frame_quality
@@ -61,9 +63,59 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
         report,
         pictures,
         noise_over_depth(series.means["noise_power"], stack),
-        [] if job.is_windowed else [*frame_charts(quality, stack.spatial_axes), carpet_of(quality)],
+        [] if job.is_session else [*frame_charts(quality, stack.spatial_axes), carpet_of(quality)],
         cautions(report),
+        block_charts(series) if job.is_session else [],
     )
+
+
+def block_charts(series: Series) -> list[Chart | Carpet]:
+    """Return the curves over the blocks of a session, in which bad blocks are marked, and the carpet of their blood.
+
+    Parameters
+    ----------
+    series : Series
+        The session.
+    """
+    along, times = f"time ({series.time_unit})", series.times.tolist()
+    mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
+    is_blood = blood_pixels(mean, series.means["noise_power"])
+    if not is_blood.any():
+        is_blood = np.ones_like(is_blood)
+    level = max(float(mean[is_blood].mean(dtype=np.float64)), np.finfo(float).tiny)
+    change = 100 * (blood[:, is_blood].mean(axis=1) / level - 1)
+    leftover = [record["leftover"] for record in series.records]
+    lines = {
+        "Blood power over the vessels": ("% from the mean", _known(change), 5.0),
+        "Power that is left, against the other blocks": ("robust standard deviations", leftover, 8.0),
+        "Motion in each block": (
+            "pixels",
+            [record["frames"]["moves_pixels"] for record in series.records],
+            0.2,
+        ),
+    }
+    bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
+    charts: list[Chart | Carpet] = [
+        Chart(title, along, unit, times, values, flagged=bad, least_span=span)
+        for title, (unit, values, span) in lines.items()
+    ]
+    return [*charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], len(times))]
+
+
+def _known(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]
+
+
+def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
+    """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
+    bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
+    carpet = np.stack([np.nan_to_num(ratios[:, band].mean(axis=1)) for band in bands])
+    low, high = CARPET_DB
+    title = f"Blood by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
+    words = (
+        f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
+    )
+    return Carpet(title, "block", "deep to shallow", n_blocks, carpet_png(carpet.astype(np.float32)), words)
 
 
 def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: str) -> str:

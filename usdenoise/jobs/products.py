@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.formats.nifti import write_nifti
 from usdenoise.formats.tiff import tiff
+from usdenoise.images.power_doppler import decibels
+from usdenoise.jobs.block_table import write_block_table
 from usdenoise.jobs.figure_settings import (
     QUANTITIES,
     STEM_LETTERS,
     figure_title,
+    session_title,
     shown_levels,
-    window_title,
 )
 from usdenoise.jobs.frame_files import FRAME_FILES, frame_panels, write_frame_table
 from usdenoise.jobs.job import Job
@@ -144,6 +146,18 @@ def _two_directions(
     )
 
 
+def _tsnr_picture(series: Series, job: Job, kind: str) -> bytes:
+    return power_doppler_picture(
+        decibels(np.maximum(series.means["tsnr"], 0) ** 2, job.display.db_factor, 1.0),
+        series.stack.spatial_axes,
+        kind=kind,
+        dynamic_range_db=TSNR_RANGE_DB,
+        color_map=job.display.color_map,
+        quantity="steadiness",
+        **_common_settings(series, job, "mean over standard deviation"),
+    )
+
+
 def _cutoff_picture(series: Series, job: Job, kind: str) -> bytes:
     result = series.result
     choice = result.cutoff
@@ -164,13 +178,17 @@ def _frames_picture(series: Series, job: Job, kind: str) -> bytes:
 
 def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
     stem, options = job.path.stem, series.result.options
-    if job.is_windowed:
-        title = window_title(stem, quantity, series.records)
+    if job.is_session:
+        n_good = int((~series.is_bad).sum())
+        title = session_title(stem, quantity, n_good, int(options.low_cutoff))
     else:
         high = options.rank if options.high_cutoff == "rank" else options.high_cutoff
         title = figure_title(stem, quantity, int(options.low_cutoff), high)
     return {"spacing_mm": series.stack.spacing_mm, "title": title}
 
+
+TSNR_RANGE_DB = (0.0, 40.0)
+"""Range of the picture of the steadiness: from a standard deviation as large as the mean to one of 1 %."""
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
@@ -221,15 +239,15 @@ def _film(name: str, series: Series, job: Job, kind: str) -> bytes:
 
 def _write_nifti(name: str, series: Series, results: Results) -> None:
     job, key = results.job, _NIFTI_KEYS[name]
-    assert job.output.window is not None
+    length = job.output.window or int(series.records[0]["n_frames"])
     sidecar = write_nifti(
         results.place(key),
         series.images[name],
         series.stack,
         series.times,
         series.time_unit,
-        job.output.window,
-        job.output.stride or job.output.window,
+        length,
+        job.output.stride or length,
         series.records,
         description={"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]
         + " in blocks of frames",
@@ -245,7 +263,7 @@ def _asks_for(product: str, job: Job) -> bool:
 
 def _draws_flow(product: str, job: Job) -> bool:
     """Return whether a job draws a flow image. Of windows the arrays alone are stored."""
-    return product in job.output.products and not job.is_windowed
+    return product in job.output.products and not job.is_session
 
 
 PRODUCTS = (
@@ -264,7 +282,7 @@ PRODUCTS = (
     ),
     Product(
         "power_doppler",
-        lambda job: job.is_windowed or "power" in job.output.products,
+        lambda job: job.is_session or "power" in job.output.products,
         partial(_power_picture, "power_doppler"),
         OnPage(
             "Power Doppler",
@@ -307,8 +325,20 @@ PRODUCTS = (
     Product("cutoff", lambda job: job.display.cutoff_figure, _cutoff_picture),
     Product("frames", lambda job: job.display.frames_figure, _frames_picture),
     Product(
+        "tsnr",
+        lambda job: job.is_session,
+        _tsnr_picture,
+        OnPage(
+            "Steadiness",
+            "Mean over standard deviation of the blood power in the good blocks, in dB: how well a change can be seen.",
+            "tsnr",
+        ),
+        lambda job: {"blocks_tsv": "blocks.tsv", "blocks_json": "blocks.json"},
+        write_block_table,
+    ),
+    Product(
         "frame_table",
-        lambda job: not job.is_windowed,
+        lambda job: not job.is_session,
         other_files=lambda job: FRAME_FILES,
         write_others=write_frame_table,
     ),

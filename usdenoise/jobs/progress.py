@@ -16,10 +16,13 @@ class Watcher(Protocol):
         """Note how many bytes of the acquisition are read, of how many."""
 
     def loaded(self, acquisition: Acquisition) -> None:
-        """Note that the acquisition, or the first frames of a sequence, were read."""
+        """Note that the acquisition, or the first frames of a session, were read."""
 
     def iteration(self, line: Iteration) -> None:
         """Note that the solver made a step."""
+
+    def blocks(self, done: int, total: int) -> None:
+        """Note how many blocks of a session are done, of how many."""
 
 
 class Silence:
@@ -35,4 +38,7 @@ class Silence:
         """Do nothing."""
 
     def iteration(self, line: Iteration) -> None:
+        """Do nothing."""
+
+    def blocks(self, done: int, total: int) -> None:
         """Do nothing."""

@@ -1,7 +1,10 @@
 """What a job says about itself: the report of a result, and the record of its input."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from usdenoise.formats.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
@@ -11,9 +14,6 @@ from usdenoise.jobs.series import Series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import PrivatePeak, peak_memory_bytes
 from usdenoise.system.provenance import requested, software
-
-_TOTALS = ("iterations", "passes", "n_unobserved", "n_sampled")
-"""Fields that are summed over the blocks of a sequence."""
 
 
 def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
@@ -28,18 +28,36 @@ def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
     digest : str
         The digest of its files.
     """
+    about = record_of_stack(source.path, stack, source.shape, digest)
+    return {**about, **source.state, "passes_over_file": source.passes}
+
+
+def record_of_stack(
+    path: Path, stack: Acquisition, shape: Sequence[int], digest: str | None
+) -> dict[str, Any]:
+    """Return the record of a stack that was read: its place, its shape and its scales.
+
+    Parameters
+    ----------
+    path : Path
+        File, or folder of files.
+    stack : Acquisition
+        Frames of it, with the metadata.
+    shape : sequence of int
+        Its shape, with all frames.
+    digest : str or None
+        The SHA-256 digest of its files; None for several files.
+    """
     return {
-        "path": str(source.path),
+        "path": str(path),
         "sha256": digest,
         "dataset": stack.name,
-        "shape": list(source.shape),
+        "shape": list(shape),
         "axes": stack.axes,
         "dtype": str(stack.stored_dtype or stack.iq.dtype),
         "frame_rate_hz": stack.frame_rate_hz,
         "spacing_mm": dict(stack.spacing_mm),
         "assumptions": list(stack.assumptions),
-        **source.state,
-        "passes_over_file": source.passes,
     }
 
 
@@ -50,7 +68,7 @@ def report_of(
     clock: StageClock,
     peak: PrivatePeak | None = None,
 ) -> dict[str, Any]:
-    """Return the report of a job. Of several blocks it describes the worst one, and has the record of each.
+    """Return the report of a job. Of a session it describes the fit to its sample, and has the record of each block.
 
     Parameters
     ----------
@@ -77,36 +95,50 @@ def report_of(
         "software": dict(software()),
         "command": job.command,
         "requested": requested(**job.asked),
-        **(_sequence_fields(series, job) if job.is_windowed else {}),
+        **(_sequence_fields(series, job) if job.is_session else {}),
     }
 
 
 def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
-    """Return totals over the blocks, and the record of each."""
-    records = series.records
-    bad_frames = {bad["frame"]: bad for record in records for bad in record["bad_frames"]}
+    """Return totals over the blocks of a session, and the record of each."""
+    records, window = series.records, job.output.window
+    bad_frames = {(r["file"], bad["frame"]): bad for r in records for bad in r["bad_frames"]}
+    several = len(job.paths) > 1
     return {
-        **{name: sum(record[name] for record in records) for name in _TOTALS},
-        "bad_frames": list(bad_frames.values()),
+        "n_unobserved": sum(record["n_unobserved"] for record in records),
+        "bad_frames": [{**bad, "file": file} if several else bad for (file, _), bad in bad_frames.items()],
         "frames": _frames_of_blocks(records),
         "sequence": {
-            "window": job.output.window,
-            "stride": job.output.stride or job.output.window,
+            "window": window or int(np.median([record["n_frames"] for record in records])),
+            "stride": job.output.stride or window,
             "time": [float(value) for value in series.times],
             "time_unit": series.time_unit,
-            "worst_block": series.worst_block,
+            "sampled_frames": series.result.frame_quality.n_frames,
+            "n_bad": int(series.is_bad.sum()),
             "blocks": records,
         },
     }
 
 
 def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of the frames of all windows; those in two windows count twice."""
+    """Return the record of the frames of all blocks; those in two blocks count twice. Bad blocks are named in words."""
     frames = [record["frames"] for record in records]
-    said = [f"window {number}: {own['sentence']}" for number, own in enumerate(frames) if own["sentence"]]
+    said = [
+        f"block {number}{_of_file(record)} is bad: {record['why']}"
+        for number, record in enumerate(records)
+        if record["is_bad"]
+    ]
+    more = f"; and {len(said) - 3} more blocks" if len(said) > 3 else ""
+    n_left_out = sum(own["n_left_out"] for own in frames)
+    if n_left_out:
+        said.insert(0, f"{n_left_out} bad frames are left out")
     return {
         **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
         "moves_pixels": max(own["moves_pixels"] for own in frames),
         "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
-        "sentence": "; ".join(said[:3]) + (f"; and {len(said) - 3} more windows" if len(said) > 3 else ""),
+        "sentence": "; ".join(said[:4]) + more if said else "",
     }
+
+
+def _of_file(record: Mapping[str, Any]) -> str:
+    return f" ({record['file']})" if record["file"] else ""

@@ -1,42 +1,15 @@
-"""What is recorded of a result, or of a filtered block: its options, its errors and its frames."""
+"""What is recorded of a result: its options, its errors and its frames."""
 
 from dataclasses import asdict
 from typing import Any
 
 from usdenoise.clutter.cutoff_reason import CutoffReason
+from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.recipe.result import DenoiseResult
-from usdenoise.recipe.windows import FilteredWindow
-
-_BLOCK_FIELDS = (
-    "rank", "low_cutoff", "iterations", "passes", "held_out_rmse", "noise_floor", "bad_frames", "frames",
-    "n_unobserved", "n_silent", "n_sampled", "blood", "fit", "verdict",
-)  # fmt: skip
-"""Fields of a result that each block of a sequence has in the report."""
 
 
-def block_record(block: FilteredWindow) -> dict[str, Any]:
-    """Return the record of a filtered block, as the report of a sequence has it."""
-    window, result = block.window, result_record(block.result, block.first)
-    return {
-        "first_frame": window.start,
-        "n_frames": window.n_frames,
-        "complete": window.complete,
-        "is_bad": block.is_bad,
-        "cutoff_certainty": result["cutoff"]["certainty"],
-        **{name: result[name] for name in _BLOCK_FIELDS},
-    }
-
-
-def result_record(result: DenoiseResult, first: int = 0) -> dict[str, Any]:
-    """Return the record of a result, as the report has it.
-
-    Parameters
-    ----------
-    result : DenoiseResult
-        The result.
-    first : int
-        Number of its first frame in the scan, by default 0.
-    """
+def result_record(result: DenoiseResult) -> dict[str, Any]:
+    """Return the record of a result, as the report has it."""
     solution, options, quality = result.solution, result.options, result.fit_quality
     picture, high = result.picture_quality, options.high_cutoff
     return {
@@ -55,8 +28,8 @@ def result_record(result: DenoiseResult, first: int = 0) -> dict[str, Any]:
         "residual_rms": quality.residual_rms,
         "blood": {**asdict(picture), "sentence": picture.sentence},
         "reproducibility": picture.reproducibility,
-        "bad_frames": _bad_frames(result, first),
-        "frames": _frames(result),
+        "bad_frames": bad_frames_record(result.frame_quality, 0, result.acquisition.frame_rate_hz),
+        "frames": frames_record(result.frame_quality, result.power_doppler.size),
         "fit": quality.verdict.code,
         "estimate": quality.sentence,
         "verdict": result.verdict,
@@ -71,8 +44,18 @@ def result_record(result: DenoiseResult, first: int = 0) -> dict[str, Any]:
     }
 
 
-def _bad_frames(result: DenoiseResult, first: int) -> list[dict[str, Any]]:
-    rate = result.acquisition.frame_rate_hz
+def bad_frames_record(search: FrameSearch, first: int, rate: float | None) -> list[dict[str, Any]]:
+    """Return the record of bad frames, whose numbers and times are counted from the first frame of the file.
+
+    Parameters
+    ----------
+    search : FrameSearch
+        The frames.
+    first : int
+        Number of their first frame in the file.
+    rate : float or None
+        Frames per second.
+    """
     return [
         {
             "frame": first + bad.frame,
@@ -80,20 +63,20 @@ def _bad_frames(result: DenoiseResult, first: int) -> list[dict[str, Any]]:
             "reason": bad.reason.value,
             "score": bad.score,
         }
-        for bad in result.frame_quality.bad
+        for bad in search.bad
     ]
 
 
-def _frames(result: DenoiseResult) -> dict[str, Any]:
-    quality = result.frame_quality
-    movement = quality.movement
+def frames_record(search: FrameSearch, n_pixels: int) -> dict[str, Any]:
+    """Return the record of the frames of a stack: how many are bad, and how the image moves."""
+    n_left_out = 0 if search.left_out is None else int(search.left_out.sum())
     return {
-        "n_bad": len(quality.bad),
-        "n_left_out": quality.n_left_out,
-        "n_entries_left_out": quality.n_left_out * result.power_doppler.size,
-        "moves_pixels": movement.range_pixels,
-        "steps": list(movement.steps),
-        "sentence": quality.sentence,
+        "n_bad": len(search.bad),
+        "n_left_out": n_left_out,
+        "n_entries_left_out": n_left_out * n_pixels,
+        "moves_pixels": search.movement.range_pixels,
+        "steps": list(search.movement.steps),
+        "sentence": search.sentence,
     }
 
 

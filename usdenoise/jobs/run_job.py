@@ -13,7 +13,6 @@ from usdenoise.formats.layout import IN_MEMORY
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import output_suffix, write_result
-from usdenoise.jobs.blocks import filter_blocks
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import main_content
 from usdenoise.jobs.memory_check import check_address_space, stack_memory
@@ -22,9 +21,12 @@ from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.report import report_of, source_of
 from usdenoise.jobs.result_folder import Results
-from usdenoise.jobs.series import Series
+from usdenoise.jobs.series import Series, series_of_stack
+from usdenoise.jobs.session_blocks import filter_blocks, remove_spectra
+from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.figures import load_libraries
 from usdenoise.system.memory import PrivatePeak, release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
@@ -58,9 +60,9 @@ def run(
     display : Display, optional
         Options of the pictures.
     output : Output, optional
-        What is written next to, or instead of, the filtered stack. With ``output.window`` the result is a sequence
-        of images. Its report describes the window with the largest error for its size, with the totals of
-        iterations, passes and entries, and all windows under "sequence".
+        What is written next to, or instead of, the filtered stack. With ``output.window`` the frames are a session of
+        blocks (see :func:`usdenoise.session`): the result is a series of images, and the report has all blocks under
+        "sequence".
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`.
     bids : str, optional
@@ -115,19 +117,21 @@ def run(
         name,
         memory,
         dask,
+        None if output.window is None else SessionOptions(),
+        () if output.window is None else (path,),
     )
-    job.check()
-    report = _carry_out(job, overwrite, watcher or Silence())
+    report = carry_out(job, overwrite, watcher or Silence())
     if name is not None:
         describe_derivative(root, str(report["software"]["usdenoise"]))
     return report
 
 
-def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
-    """Read and filter an acquisition, and write its results, all of them or none; return the report."""
+def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
+    """Read and filter an acquisition or a session, and write its results, all of them or none; return the report."""
+    job.check()
     clock = StageClock()
     suffix = output_suffix(job.path)
-    main = "sequence" if job.is_windowed else "denoised"
+    main = "sequence" if job.is_session else "denoised"
     files = {main: f"{main}{suffix}"}
     for product in PRODUCTS:
         files |= product.files(job)
@@ -135,22 +139,9 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         results = Results(job, files, folder)
         watcher.stage("load")
         check_address_space(job)
-        with open_input(job.path, job.reading, job.options.precision) as source:
-            digest = source.digest_in_background()
-            first = None
-            if job.is_windowed:
-                with clock.stage("load"):
-                    first = source.read(0, 2)
-                watcher.loaded(first)
-            drawing.submit(_prepare_writing)
-            memory = IN_MEMORY if job.is_windowed else stack_memory(source, job)
-            peak = None if memory is IN_MEMORY else PrivatePeak()
-            series = Series(source, job.output.products, first)
-            for block in filter_blocks(job, source, memory, watcher, clock):
-                with clock.stage("write"):
-                    series.add(block)
-            with clock.stage("load"):
-                input_record = source_of(source, series.stack, digest.result())
+        drawing.submit(_prepare_writing)
+        filtered = filter_blocks if job.is_session else _filter_whole
+        series, input_record, peak = filtered(job, watcher, clock)
         watcher.stage("write")
         with clock.stage("write"):
             release_freed_memory()
@@ -163,7 +154,24 @@ def _carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
                 picture.result()
         report = report_of(series, results, input_record, clock, peak)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
+    if job.is_session:
+        remove_spectra(job)
     return report
+
+
+def _filter_whole(
+    job: Job, watcher: Watcher, clock: StageClock
+) -> tuple[Series, dict[str, Any], PrivatePeak | None]:
+    """Filter a scan at once, and return its images, the record of its file, and the watch on the memory, if there is one."""
+    with open_input(job.path, job.reading, job.options.precision) as source:
+        digest = source.digest_in_background()
+        memory = stack_memory(source, job)
+        peak = None if memory is IN_MEMORY else PrivatePeak()
+        result = filter_stack(job, source, memory, watcher, clock)
+        with clock.stage("write"):
+            series = series_of_stack(result, job.output.products)
+        with clock.stage("load"):
+            return series, source_of(source, series.stack, digest.result()), peak
 
 
 @contextmanager

@@ -51,41 +51,33 @@ class Output(Options, group=Group.OUTPUTS):
     """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
     window: int | None = option(
         None,
-        "Filter N frames at a time and write a sequence of images. For long acquisitions. Frames that are "
-        "left over make a shorter window; one or two join the last window.",
+        "Filter the frames as a session of blocks of N frames, and write a series of images. For long acquisitions. "
+        "Frames that are left over make a shorter block; fewer than 16 join the last one.",
         least=2,
     )
-    """The sequence takes the place of the stack, and each window has a clutter subspace of its own."""
+    """The series takes the place of the stack (see docs/sessions.md)."""
     stride: int | None = option(
         None,
-        "Frames from one window to the next; fewer than the window make windows overlap.",
+        "Frames from one block to the next; fewer than the window make blocks overlap.",
         metavar="M",
         least=1,
         shown="the window",
     )
-    movie: str | None = option(None, "Write the sequence as a film. Needs --window.", choices=("gif", "mp4"))
-    nifti: bool = option(False, "Write the sequence as NIfTI with a JSON sidecar. Needs --window.")
+    movie: str | None = option(
+        None, "Write the series as a film. Needs several blocks.", choices=("gif", "mp4")
+    )
+    nifti: bool = option(False, "Write the series as NIfTI with a JSON sidecar. Needs several blocks.")
     html: bool = option(True, "Leave out <stem>_report.html, the report as a page for the browser.")
 
     def check(self) -> None:
-        """Check that something is kept, and that what windows need or exclude is so."""
+        """Check that something is kept, and that windows leave no frame out."""
         if not self.stack and not self.keep_factors:
             raise OptionError(
                 "without the stack and the factors nothing is kept; add --keep-factors to --no-stack"
             )
-        if self.window is None:
-            for name in ("stride", "movie", "nifti"):
-                if getattr(self, name):
-                    raise OptionError(
-                        f"--{name} needs --window; give --window the number of frames of each image"
-                    )
-            return
-        if self.keep_factors:
-            raise OptionError(
-                "each window of a sequence has factors of its own, which are not stored; leave out --keep-factors or "
-                "--window"
-            )
-        if self.stride is not None and self.stride > self.window:
+        if self.stride is not None and self.window is None:
+            raise OptionError("--stride needs --window; give --window the number of frames of each image")
+        if self.stride is not None and self.window is not None and self.stride > self.window:
             raise OptionError(
                 f"stride {self.stride} must be from 1 to the window of {self.window} frames, so that no frame is "
                 "left out; change --stride"

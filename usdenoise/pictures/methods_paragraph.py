@@ -4,7 +4,7 @@ The sentences are in templates/methods.txt.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from usdenoise.pictures.page_templates import METHODS, template
@@ -32,7 +32,7 @@ def methods_paragraph(report: Mapping[str, Any]) -> tuple[str, list[str]]:
             sources.append(source)
         return f" [{sources.index(source) + 1}]"
 
-    source, blocks = report["input"], blocks_of(report)
+    source = report["input"]
     sizes = dict(zip(source["axes"], source["shape"], strict=True))
     order = [letter for letter in "zxy" if letter in sizes]
     spacing = source["spacing_mm"]
@@ -43,33 +43,7 @@ def methods_paragraph(report: Mapping[str, Any]) -> tuple[str, list[str]]:
         order=order,
         n_pixels=math.prod(sizes[letter] for letter in order),
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
-        ranks=value_range([block["rank"] for block in blocks]),
-        removed=value_range([block["low_cutoff"] for block in blocks]),
+        ranks=str(report["rank"]),
+        removed=str(report["low_cutoff"]),
     )
     return " ".join(text.split()), sources
-
-
-def blocks_of(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the records of the windows of a report; of an image, the report itself."""
-    blocks: Sequence[Mapping[str, Any]] = report.get("sequence", {}).get("blocks", [report])
-    return blocks
-
-
-def value_range(values: Sequence[float | None], form: str = "{}", unit: str = "", missing: str = "") -> str:
-    """Return the smallest and the largest value in words, or the value where these look the same.
-
-    Parameters
-    ----------
-    values : sequence of float or None
-        The values; those that are None do not count.
-    form : str
-        Format of a value; by default as Python shows it.
-    unit : str
-        Text after the last value; by default none.
-    missing : str
-        Text where no value is known; by default none.
-    """
-    known = [form.format(value) for value in sorted(value for value in values if value is not None)]
-    if not known:
-        return missing
-    return f"{known[0]}{unit}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}{unit}"

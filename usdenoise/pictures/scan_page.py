@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from usdenoise.pictures.charts import Carpet, Chart
-from usdenoise.pictures.methods_paragraph import blocks_of, methods_paragraph, value_range
+from usdenoise.pictures.methods_paragraph import methods_paragraph
 from usdenoise.pictures.page_templates import SCAN_PAGE, template
 
 _PICTURE_BYTES = 2_000_000
@@ -80,6 +80,7 @@ def scan_page(
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart | Carpet] = (),
     remarks: Sequence[str] = (),
+    block_charts: Sequence[Chart | Carpet] = (),
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
 
@@ -97,6 +98,8 @@ def scan_page(
         Curves and images over the frames; by default none.
     remarks : sequence of str
         Warnings, in sentences; by default none.
+    block_charts : sequence of Chart or Carpet
+        Curves and images over the blocks of a session; by default none.
 
     Returns
     -------
@@ -104,19 +107,18 @@ def scan_page(
         HTML. Every text is escaped.
     """
     methods, sources = methods_paragraph(report)
-    source, command, sequence = report["input"], report["command"], report.get("sequence")
-    described = report if sequence is None else sequence["blocks"][sequence["worst_block"]]
+    source, command = report["input"], report["command"]
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
         verdict=_verdict(report, remarks),
         remarks=[_sentence(remark) for remark in remarks],
-        ranges=_ranges(report),
+        ranges=_figures(report),
         memory=_size(report["peak_memory_bytes"]),
         pictures=[picture.within(_PICTURE_BYTES // len(pictures)) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
-        block_charts=_block_charts(report),
+        block_charts=block_charts,
         frame_charts=frame_charts,
         shape=", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True)),
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source["spacing_mm"].items()),
@@ -124,7 +126,7 @@ def scan_page(
         sources=sources,
         command=None if command is None else shlex.join(command),
         files=_files(report["output"]),
-        iterations=described["iterations"],
+        iterations=report["iterations"],
     )
     return page
 
@@ -142,24 +144,22 @@ def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
         (report["estimate"], "estimate: "),
     ]
     verdict = "; ".join(f"{start}{part}" for part, start in parts if part and part not in remarks)
-    sequence = report.get("sequence")
-    if sequence is None:
-        return _sentence(verdict)
-    return f"The worst of {len(sequence['blocks'])} windows: {verdict}."
+    return _sentence(verdict)
 
 
-def _ranges(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the numbers at the top of the page in words; those of windows are ranges, and unknown ones are empty."""
-    blocks = blocks_of(report)
-    pictures = [block["blood"] for block in blocks]
+def _figures(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers at the top of the page in words; unknown ones are empty."""
+    blood = report["blood"]
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else form.format(value)
+
     return {
-        "removed": value_range([block["low_cutoff"] for block in blocks]),
-        "vessels": value_range([100 * picture["vessel_share"] for picture in pictures], "{:.0f}"),
-        "noise": value_range([100 * picture["noise_share"] for picture in pictures], "{:.0f}"),
-        "blood_over_noise": value_range(
-            [picture["blood_to_noise_db"] for picture in pictures], "{:.1f}", " dB"
-        ),
-        "repeatability": value_range([picture["reproducibility"] for picture in pictures], "{:.2f}"),
+        "removed": str(report["low_cutoff"]),
+        "vessels": number(100 * blood["vessel_share"], "{:.0f}"),
+        "noise": number(100 * blood["noise_share"], "{:.0f}"),
+        "blood_over_noise": number(blood["blood_to_noise_db"], "{:.1f} dB"),
+        "repeatability": number(blood["reproducibility"], "{:.2f}"),
     }
 
 
@@ -197,27 +197,6 @@ def _error_charts(report: Mapping[str, Any]) -> list[Chart]:
             [line["iteration"] for line in trace],
             [line["held_out_rmse"] for line in trace],
         )
-    ]
-
-
-def _block_charts(report: Mapping[str, Any]) -> list[Chart]:
-    """Return the curves over the windows of a sequence; none for an image."""
-    if (sequence := report.get("sequence")) is None:
-        return []
-    time, blocks = sequence["time"], sequence["blocks"]
-    along = f"time ({sequence['time_unit']})"
-    lines = {
-        "Components removed in each window": ("components", [block["low_cutoff"] for block in blocks]),
-        "Blood over noise in each window": ("dB", [block["blood"]["blood_to_noise_db"] for block in blocks]),
-        "Repeatability in each window": (
-            "correlation",
-            [block["blood"]["reproducibility"] for block in blocks],
-        ),
-        "Noise level in each window": ("rms, units of the file", [block["noise_floor"] for block in blocks]),
-    }
-    return [
-        Chart(title, along, unit, time, values, least_span=_LEAST_SPANS.get(unit, 0.0))
-        for title, (unit, values) in lines.items()
     ]
 
 

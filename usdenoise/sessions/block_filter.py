@@ -1,6 +1,7 @@
 """The filter of one block of a session: the common components are taken out, and the rest is measured."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,10 @@ class FilteredBlock:
     stack : Acquisition
         The block, filtered; 0 where an entry was unobserved and in frames that were left out.
     lags : (n_live, L + 1) array
-        Lagged products of the pixels that have a signal, as :meth:`usdenoise.linalg.lag_sums.LagSums.mean` gives them.
+        Lagged products of the residual in the pixels that have a signal, from
+        :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
+    power : (n_live,) float64 array
+        Power Doppler of what is kept.
     frames : FrameSearch
         Bad frames and movement.
     n_unobserved : int
@@ -37,6 +41,7 @@ class FilteredBlock:
 
     stack: Acquisition
     lags: NDArray[np.inexact]
+    power: NDArray[np.float64]
     frames: FrameSearch
     n_unobserved: int
 
@@ -69,23 +74,29 @@ def filter_block(stack: Acquisition, clutter: SessionClutter, options: DenoiseOp
         checked = check_frames(rows, clutter.of_live(energy), moved, options)
         rows = checked.rows
         right_h = _coefficients(rows, left)
-        rest, _, lags = rows.subtract((left, right_h), clutter.projection.n_lags)
-        filtered = rest if live is None else whole.put_back(rest, live)
+        k = clutter.cutoff
+        kept, _, lag_sums = rows.subtract((left[:, :k], right_h[:k]), clutter.projection.n_lags)
+        lags = lag_sums.mean(slice(None), stack.n_frames)
+        power = lags[:, 0].real
+        if options.high_cutoff != "none":
+            kept, power = kept.fill((left[:, k:], right_h[k:]), keep_observed=False)
+        filtered = kept if live is None else whole.put_back(kept, live)
     return FilteredBlock(
         replace(stack, iq=filtered.as_stack(stack)),
-        lags.mean(slice(None), stack.n_frames),
+        lags,
+        power,
         checked.search,
         filtered.n_unused,
     )
 
 
-def _coefficients(rows: Rows, left: NDArray[np.inexact]) -> NDArray[np.inexact]:
+def _coefficients(rows: Rows, left: NDArray[Any]) -> NDArray[Any]:
     """Return the coefficients U^H M of orthonormal components, those of least squares where entries are unobserved."""
     values, left_h = rows.take(slice(None)).values, left.conj().T
-    found = left_h @ values
-    if rows.is_complete:
+    found: NDArray[Any] = left_h @ values
+    observed = rows.observed_mask(slice(None))
+    if observed is None:
         return found
-    gaps = ~rows.observed_mask(slice(None))
     for _ in range(_GAPPED_ROUNDS):
-        found = left_h @ np.where(gaps, left @ found, values)
+        found = left_h @ np.where(observed, values, left @ found)
     return found

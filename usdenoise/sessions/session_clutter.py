@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection, blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.errors import OptionError
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.random_streams import RandomStream
@@ -35,8 +37,11 @@ class SessionClutter:
 
     Attributes
     ----------
-    left : (n_pixels, k) array
-        Orthonormal spatial components of the clutter, 0 in pixels without a signal. Pixels in the order z, x, y.
+    left : (n_pixels, r) array
+        Orthonormal spatial components, 0 in pixels without a signal. Pixels in the order z, x, y. The first `cutoff` are
+        clutter; others are there if they are all that is kept.
+    cutoff : int
+        Number of components that are clutter.
     leaking : (2, n_pixels) float64 array
         Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
     projection : ClutterProjection
@@ -48,20 +53,16 @@ class SessionClutter:
     """
 
     left: NDArray[np.inexact]
+    cutoff: int
     leaking: NDArray[np.float64]
     projection: ClutterProjection
     grid: Neighbourhood
     axes: str
 
-    @property
-    def cutoff(self) -> int:
-        """Number of components."""
-        return self.left.shape[1]
-
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_live,): 1 - sum_k |u_k|^2."""
-        taken = np.sum(np.abs(self.left.astype(np.complex128)) ** 2, axis=1)
+        taken = np.sum(np.abs(self.left[:, : self.cutoff].astype(np.complex128)) ** 2, axis=1)
         return np.maximum(1 - self.of_live(taken), 0.1)
 
     @property
@@ -83,6 +84,18 @@ class SessionClutter:
     def of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of the pixels that have a signal."""
         return values if self.grid.live is None else values[self.grid.live]
+
+
+def check_options(options: DenoiseOptions) -> None:
+    """Check that options are those that blocks of a session can have.
+
+    Raises
+    ------
+    OptionError
+        If they are not.
+    """
+    if options.local_cutoff:
+        raise OptionError("--local-cutoff is for one stack; leave it out, or leave out --window")
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
@@ -138,6 +151,8 @@ def session_clutter(
         block[numbers] = right[begin : begin + len(numbers)]
         blocks.append(block)
         begin += len(numbers)
+    high = fit.options.high_cutoff
+    last = low if high == "none" else int(fit.options.rank if isinstance(high, str) else high)
     return SessionClutter(
-        np.ascontiguousarray(model.left[:, :low]), leaking, blocks_projection(blocks), grid, axes
+        np.ascontiguousarray(model.left[:, :last]), low, leaking, blocks_projection(blocks), grid, axes
     )

@@ -87,7 +87,8 @@ class Spectra:
 
     def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
         """Return the spectra, (n_live, 2 L), of corrected lagged products; their mean over the bands is the power."""
-        return (lags @ self._transform).real / self._divisor
+        spectra: NDArray[np.float64] = (lags @ self._transform).real / self._divisor
+        return spectra
 
 
 def find_bad_blocks(
@@ -108,10 +109,17 @@ def find_bad_blocks(
         As :class:`SessionSeries` has them. Of fewer than five good blocks none is bad by its power.
     """
     spread = np.full(len(powers), np.nan)
-    good = np.flatnonzero(~is_known_bad & np.array([power is not None for power in powers], bool))
+    has_power = np.array([power is not None for power in powers], bool)
+    good = np.flatnonzero(~is_known_bad & has_power)
     if len(good) == 0:
         return is_known_bad | True, spread
-    usual = np.maximum(np.median([powers[number] for number in good], axis=0), TINY)
+    usual = np.maximum(
+        np.median(
+            [power for power, is_good in zip(powers, has_power & ~is_known_bad, strict=True) if is_good],
+            axis=0,
+        ),
+        TINY,
+    )
     levels = np.array(
         [
             np.nan if power is None else np.log(max(float(np.percentile(power / usual, BAD_PERCENT)), TINY))
@@ -137,8 +145,8 @@ def session_series(
     With the mean spectrum S of the blood at a pixel, and the variance of its bands from block to block, the weights
     W = S / var find a change of the blood best where bands are independent. Bands in which tissue leaks now and then vary
     more than their blood is worth, and count little. The variance is that of the differences of neighbouring blocks, so that
-    slow changes and the activation are no noise. W is scaled so that sum W S = sum S. The mean of the series is the blood map
-    of the mean of the blocks; with one good block it is the blood map of the sample.
+    slow changes and the activation are no noise. W is scaled so that sum W S = sum S. The mean of the series is the blood
+    map of the mean of the blocks; with one good block it is the blood map of the sample.
 
     Parameters
     ----------
@@ -155,9 +163,10 @@ def session_series(
     """
     spectra, good = Spectra(clutter), np.flatnonzero(~is_bad)
     sums: list[Any] = [0.0, 0.0]
-    squares, last = 0.0, None
+    squares: Any = 0.0
+    last: NDArray[np.float64] | None = None
     for place, number in enumerate(good):
-        lags = spectra.corrected(lags_of(number))
+        lags = spectra.corrected(lags_of(int(number)))
         sums[place % 2] = sums[place % 2] + lags
         spectrum = spectra.of(lags)
         if last is not None:
@@ -168,7 +177,9 @@ def session_series(
     mean_power, noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
     quality, numbers = fit.picture_quality, (-(-len(good) // 2), len(good) // 2)
     if len(good) > 1:
-        noise = noise_map(np.stack([half / n for half, n in zip(sums, numbers, strict=True)]), projection, grid)
+        noise = noise_map(
+            np.stack([half / n for half, n in zip(sums, numbers, strict=True)]), projection, grid
+        )
     leak = _leak(mean_lags - noise[:, None] * spectra.white_lags, clutter)
     background = spectra.of(noise[:, None] * spectra.white_lags + leak)
     mean = spectra.of(mean_lags)
@@ -180,7 +191,9 @@ def session_series(
         variance = (len(good) - 1) * measured + MODEL_BLOCKS * usual * variance
         pairs = projection.n_frames - np.arange(projection.n_lags)
         lag_sums = LagSums(
-            np.stack([(half - n * leak) * projection.n_frames for half, n in zip(sums, numbers, strict=True)]),
+            np.stack(
+                [(half - n * leak) * projection.n_frames for half, n in zip(sums, numbers, strict=True)]
+            ),
             np.array(numbers, np.float64)[:, None, None] * pairs,
         )
         with ThreadExecutor(1) as executor:
@@ -192,15 +205,15 @@ def session_series(
     offset = mean_power - np.vecdot(weights, mean)
     series = np.full((len(is_bad), len(noise)), np.nan, np.float32)
     for number in np.flatnonzero(has_data):
-        series[number] = np.vecdot(weights, spectra.of(spectra.corrected(lags_of(number)))) + offset
+        series[number] = np.vecdot(weights, spectra.of(spectra.corrected(lags_of(int(number))))) + offset
     return SessionSeries(series, mean_power, noise, quality)
 
 
-def _leak(blood: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.inexact]:
+def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     """Return the part of lagged products that tissue left, (n_live, L): a factor a lag times an image of tissue.
 
     Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
-    of weak clutter components, both without what is wide in the image. What is left by the filter comes after these components,
+    of weak clutter components, both without what is wide in the image. What the filter leaves comes after these components,
     and is less like them than they are among themselves: as far as the second half of them is not predicted by the first,
     leaked tissue is taken to be wide in the image.
     """
@@ -208,7 +221,7 @@ def _leak(blood: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.ine
     first, second = (clutter.of_live(half)[:, None] for half in clutter.leaking)
     if not (first.any() and second.any()):
         return no_leak
-    parts = blood.view(np.float64) if np.iscomplexobj(blood) else blood
+    parts: NDArray[np.float64] = blood.view(np.float64) if np.iscomplexobj(blood) else blood
     grid, tissue = clutter.grid, first + second
     around = grid.average(tissue, WIDE)
     speckle = parts - grid.average(parts, WIDE)
@@ -217,12 +230,13 @@ def _leak(blood: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.ine
 
     def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
         along = weights * (on - grid.average(on, WIDE))[:, 0]
-        return along @ (of - grid.average(of, WIDE)) / max(float(along @ on[:, 0]), TINY)
+        sums: NDArray[np.float64] = along @ (of - grid.average(of, WIDE)) / max(float(along @ on[:, 0]), TINY)
+        return sums
 
     factors = slope(parts, tissue)
     likeness = float(slope(second, first)[0] * first.mean() / second.mean())
     if factors[0] <= 0:
         return no_leak
     image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around
-    leak: NDArray[np.inexact] = (image * factors).view(blood.dtype)
+    leak: NDArray[Any] = (image * factors).view(blood.dtype)
     return leak

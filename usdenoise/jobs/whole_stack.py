@@ -1,6 +1,5 @@
-"""The blocks of a scan, filtered one after the other: the whole stack as one block, or windows of its frames."""
+"""Read and filter a scan as one block."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -12,22 +11,15 @@ from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
 from usdenoise.recipe.denoise import denoise
 from usdenoise.recipe.result import DenoiseResult
-from usdenoise.recipe.windows import (
-    FilteredWindow,
-    Window,
-    cut_into_windows,
-    filter_windows,
-    shortest_window,
-)
-from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.chunk_grid import fetch
 from usdenoise.stack.lazy_arrays import is_dask_array
 
 
-def filter_blocks(
+def filter_stack(
     job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
-) -> Iterator[FilteredWindow]:
-    """Read and filter a scan, and yield its blocks in the order of time.
+) -> DenoiseResult:
+    """Read and filter a scan.
 
     Parameters
     ----------
@@ -36,7 +28,7 @@ def filter_blocks(
     source : Input
         The open scan.
     memory : Memory
-        Where the stack goes to, if it is filtered as a whole.
+        Where the stack goes to.
     watcher : Watcher
         Its methods are called as the work proceeds.
     clock : StageClock
@@ -47,27 +39,6 @@ def filter_blocks(
     UsdenoiseError
         For anything that the user can mend, a file that changed while it was read among it.
     """
-    if job.output.window is None:
-        yield _whole_stack(job, source, memory, watcher, clock)
-        return
-    windows = cut_into_windows(
-        source.n_frames, job.output.window, job.output.stride, shortest_window(job.options)
-    )
-
-    def read(start: int, stop: int) -> Acquisition:
-        with clock.stage("load"):
-            return source.read(start, stop)
-
-    watcher.stage("solve")
-    for block in filter_windows(read, windows, job.options, watcher.iteration):
-        clock.add(block.result.timings_s)
-        yield block
-    source.check_unchanged()
-
-
-def _whole_stack(
-    job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
-) -> FilteredWindow:
     with clock.stage("load"):
         check_address_space(job, source)
         acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
@@ -89,7 +60,7 @@ def _whole_stack(
             result = fetched(result, memory)
     if job.dask is not None:
         source.check_unchanged()
-    return FilteredWindow(Window(0, acquisition.n_frames, True), result, 0)
+    return result
 
 
 def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:

@@ -1,0 +1,86 @@
+"""``usdenoise session``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usdenoise.cli import shared_options as shared
+from usdenoise.cli.config_file import config_option, flags_first
+from usdenoise.cli.console import Console, two_columns, typed_command
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.run import Narrator
+from usdenoise.cli.run_summary import summary_rows
+from usdenoise.options import SessionOptions
+from usdenoise.options.declaration import Group
+
+
+@click.command(
+    "session",
+    cls=GroupedCommand,
+    examples=[
+        ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
+        ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
+        (
+            "usdenoise session blocks -o out --block-interval 1.5 --skip-bad-files --nifti",
+            "Blocks begin every 1.5 s; files that cannot be read are gaps; write NIfTI too",
+        ),
+    ],
+)
+@click.argument("paths", nargs=-1, required=True, is_eager=True, type=shared.PathType())
+@shared.output_option(required=True)
+@flag_option(
+    Group.SESSION,
+    "--pattern",
+    "patterns",
+    multiple=True,
+    metavar="GLOB",
+    help="Take only files of these names from a folder, for example 'block_*.h5'. May be given several times.",
+)
+@shared.flags_of(SessionOptions)
+@shared.job_options
+@config_option
+@shared.overwrite_option
+@shared.messages
+def command(
+    paths: tuple[Path, ...],
+    output: Path,
+    patterns: tuple[str, ...],
+    config: tuple[Path, ...],
+    overwrite: bool,
+    console: Console,
+    **values: Any,
+) -> None:
+    """Filter the blocks of a session, and make one time series of them.
+
+    PATHS are files of one block each, a folder of them, or one long file with --window. All blocks have their clutter
+    in common, so the series is steady from block to block. The results are the series of blood power and of power Doppler,
+    their means, a table of the blocks, pictures and a page. A session that was stopped goes on with the same command.
+    """
+    for path in config:
+        console.say(f"note: options are taken from {path}")
+    values = flags_first(values)
+    arguments = shared.job_arguments(values)
+    from usdenoise.errors import OptionError
+    from usdenoise.jobs.cautions import cautions
+    from usdenoise.jobs.session_call import run_session
+    from usdenoise.system.memory import use_one_heap
+
+    for name in ("dask", "memory"):
+        if arguments.pop(name, None) is not None:
+            raise OptionError(f"the blocks of a session are filtered here; leave out --{name}")
+    use_one_heap()
+    report = run_session(
+        paths,
+        output,
+        patterns=patterns,
+        **arguments,
+        session_options=SessionOptions(**shared.given(SessionOptions, values)),
+        overwrite=overwrite,
+        command=typed_command(),
+        watcher=Narrator(console, arguments["options"].iterations, paths[0]),
+    )
+    warnings = cautions(report)
+    for sentence in warnings:
+        console.warn(sentence)
+    console.show(report, lambda: two_columns(summary_rows(report, warnings)))

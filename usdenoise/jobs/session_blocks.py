@@ -1,0 +1,98 @@
+"""The blocks of a job of several blocks: read, filtered and measured, and where their spectra are meanwhile."""
+
+from pathlib import Path
+from typing import Any
+
+from usdenoise.formats.file_state import sha256
+from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.jobs.job import Job, StageClock
+from usdenoise.jobs.main_file import write_block
+from usdenoise.jobs.progress import Watcher
+from usdenoise.jobs.report import record_of_stack
+from usdenoise.jobs.series import Series
+from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs.session_pass import filter_session
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.background import run_in_background
+from usdenoise.system.provenance import requested, software, to_json
+
+
+def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any], None]:
+    """Filter the blocks of a session, and return their series and the record of the files.
+
+    What is measured of a block is stored beside the results at once, so that the same command goes on after it was
+    stopped at any moment.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    watcher : Watcher
+        Its methods are called as the work proceeds.
+    clock : StageClock
+        Gets the seconds of the stages.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend, a file that changed while it was read among it.
+    """
+    output, session = job.output, job.session or SessionOptions()
+    with clock.stage("load"):
+        blocks = BlocksOfFiles(
+            job.paths,
+            job.reading,
+            job.options.precision,
+            output.window,
+            output.stride,
+            session.block_interval_s,
+            session.skip_bad_files,
+        )
+    with blocks:
+        watcher.loaded(blocks.first)
+        one = len(job.paths) == 1
+        digest = run_in_background(lambda: sha256(job.path, blocks.source.other_files)) if one else None
+        key = {"requested": requested(**job.asked), "software": software(), "files": blocks.states}
+        store = SpectraStore(_spectra_folder(job), to_json(key))
+
+        def write(number: int, stack: Acquisition) -> None:
+            write_block(job, number, blocks.blocks[number], stack)
+
+        watcher.stage("solve")
+        with clock.stage("filter"):
+            series = filter_session(
+                blocks,
+                job.options,
+                store,
+                output.products,
+                write if session.stacks else None,
+                watcher.iteration,
+                watcher.blocks,
+            )
+            blocks.check_unchanged()
+        with clock.stage("load"):
+            return series, _record_of_files(job, blocks, None if digest is None else digest.result()), None
+
+
+def remove_spectra(job: Job) -> None:
+    """Remove the spectra of the blocks of a job that is done, unless they are to be kept."""
+    if not (job.session and job.session.keep_spectra):
+        SpectraStore.remove(_spectra_folder(job))
+
+
+def _spectra_folder(job: Job) -> Path:
+    return job.folder / f"{job.stem}_spectra"
+
+
+def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> dict[str, Any]:
+    """Return the record of the files of a session; of one file it is that of a single acquisition."""
+    first = blocks.first
+    shape = [
+        blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.iq.shape, strict=True)
+    ]
+    about = record_of_stack(job.path, first, shape, digest)
+    states = list(blocks.states.values())
+    if digest is not None:
+        return {**about, **states[0], "passes_over_file": blocks.source.passes}
+    return {**about, "files": blocks.states, "bytes": sum(state["bytes"] for state in states)}

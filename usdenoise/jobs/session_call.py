@@ -1,0 +1,349 @@
+"""Sessions of many blocks: the library call, and the job behind ``usdenoise session``."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, check_path
+from usdenoise.formats.acquisition_files import acquisition_files, natural_key
+from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.jobs.job import Job
+from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
+from usdenoise.jobs.progress import Silence, Watcher
+from usdenoise.jobs.run_job import carry_out
+from usdenoise.jobs.series import Series
+from usdenoise.jobs.session_inputs import BlocksOfFiles, BlocksOfStack
+from usdenoise.jobs.session_pass import filter_session
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display, Output
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pictures.plot import plot
+from usdenoise.recipe.denoise import as_acquisition, chosen_options
+from usdenoise.recipe.result import LONG_NAMES
+from usdenoise.sessions.session_clutter import check_options
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.data_arrays import series_to_dataset
+from usdenoise.system.provenance import record, to_json
+
+
+@dataclass(frozen=True, repr=False)
+class SessionResult:
+    """The time series of a session.
+
+    Attributes
+    ----------
+    series : Series
+        Images, means and records of the blocks.
+    output : Output
+        Its window and stride.
+    """
+
+    series: Series
+    output: Output
+
+    @property
+    def blood_power(self) -> NDArray[np.float32]:
+        """Blood power of each block without the noise, (n_blocks, ...), linear in the data; NaN without data."""
+        return self.series.images["blood_power"]
+
+    @property
+    def power_doppler(self) -> NDArray[np.float32]:
+        """Power Doppler of each block, (n_blocks, ...); NaN without data."""
+        return self.series.images["power_doppler"]
+
+    @property
+    def noise_power(self) -> NDArray[np.float32]:
+        """Noise power, (n_blocks, ...), the same in all blocks."""
+        return self.series.images["noise_power"]
+
+    @property
+    def mean_blood_power(self) -> NDArray[np.float32]:
+        """Blood map of the mean of the good blocks."""
+        return self.series.means["blood_power"]
+
+    @property
+    def tsnr(self) -> NDArray[np.float32]:
+        """Mean over standard deviation of the blood power of the good blocks."""
+        return self.series.means["tsnr"]
+
+    @property
+    def time(self) -> NDArray[np.float64]:
+        """Middle of each block from the first frame, in `time_unit`."""
+        return self.series.times
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of the times: "s", or "frames" if the frame rate is not known."""
+        return self.series.time_unit
+
+    @property
+    def low_cutoff(self) -> int:
+        """Number of components that were removed from all blocks."""
+        return int(self.series.result.options.low_cutoff)
+
+    @property
+    def bad(self) -> NDArray[np.bool_]:
+        """Which blocks are bad, and did not count in means and weights."""
+        return self.series.is_bad
+
+    @cached_property
+    def blocks(self) -> dict[str, list[Any]]:
+        """The table of the blocks: name of a column -> a value for each block; pandas.DataFrame takes it as it is."""
+        names = (
+            "file",
+            "first_frame",
+            "n_frames",
+            "time",
+            "is_bad",
+            "why",
+            "low_cutoff",
+            "leftover",
+            "kept_share",
+        )
+        table = {name: [block[name] for block in self.series.records] for name in names}
+        return {**table, "motion": [block["frames"]["moves_pixels"] for block in self.series.records]}
+
+    def __repr__(self) -> str:
+        """Say what it holds, in one line."""
+        n_blocks, *shape = self.blood_power.shape
+        size = " x ".join(map(str, shape))
+        return f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels>"
+
+    def to_xarray(self) -> Any:
+        """Return the images as an xarray.Dataset with the times of the blocks.
+
+        Raises
+        ------
+        OptionError
+            If xarray is not installed.
+        """
+        first, series = self.series.stack, self.series
+        images = {
+            name: (series.images[name], {"units": about["unit"], "long_name": LONG_NAMES[name]})
+            for name, about in POWER_IMAGES.items()
+        }
+        length = self.output.window or series.records[0]["n_frames"]
+        about = {
+            "volume_acquisition_reference": "center",
+            "volume_acquisition_duration": length / (first.frame_rate_hz or 1.0),
+        }
+        return series_to_dataset(images, first, Coordinate(self.time, None, about), self.time_unit)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the series to a file, as ``usdenoise session`` writes it, and return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write: .h5 or .hdf5, .mat, or .zarr (needs the package zarr).
+        overwrite : bool
+            Whether an existing file may be replaced; by default False.
+
+        Raises
+        ------
+        OutputError
+            If the file exists, its suffix is of no format that is written, or it cannot be written.
+        """
+        check_suffix(Path(path))
+        provenance = to_json(record(None, {}, {}))
+        content = sequence_content(self.series, self.output.window, "none", None, provenance)
+        return write_one_file(Path(path), content, overwrite)
+
+    def plot(self, image: str = "blood_power", **settings: Any) -> Any:
+        """Draw the mean of an image over the good blocks, as :func:`usdenoise.plot` does, and return the axes."""
+        means: dict[str, Any] = {name: self.series.means[name] for name in POWER_IMAGES}
+        return plot(replace(self.series.result, **means), image, **settings)
+
+
+def session(
+    source: str | Path | list[Any] | tuple[Any, ...] | Acquisition | NDArray[Any],
+    window: int | None = None,
+    stride: int | None = None,
+    *,
+    axes: str | None = None,
+    preset: str | None = None,
+    options: DenoiseOptions | None = None,
+    reading: Mapping[str, Any] | None = None,
+    block_interval_s: float | None = None,
+    skip_bad_files: bool = False,
+    on_block: Callable[[int, int], None] | None = None,
+    **given: Any,
+) -> SessionResult:
+    """Filter the blocks of a session, and return their time series.
+
+    The clutter is common to all blocks: its spatial components are estimated from a sample of the frames of all of them,
+    and each block has coefficients of its own. The blood power of a block is a weighted sum of its Doppler spectrum
+    without the noise, with weights from the mean and the variance over the session; docs/sessions.md has the formulas.
+
+    Parameters
+    ----------
+    source : str, Path, sequence of paths, Acquisition, array or xarray.DataArray
+        A folder of block files, several files in the order of time, one long file, or a stack; an array needs `axes`.
+    window : int, optional
+        Frames of a block, at least 2; by default a file is a block. A stack in memory needs it.
+    stride : int, optional
+        Frames from one block to the next, at most `window`; by default `window`.
+    axes : str, optional
+        One letter for each axis of an array, or of the stacks in the files, for example "tzx".
+    preset : str, optional
+        "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
+    options : DenoiseOptions, optional
+        All options at once; then neither a preset nor single options may be given.
+    reading : mapping, optional
+        Options of :func:`usdenoise.load` for files, such as ``{"frames": slice(0, 400)}``.
+    block_interval_s : float, optional
+        Seconds from the beginning of a file to that of the next; by default from the files, or without gaps.
+    skip_bad_files : bool
+        Whether a file that cannot be read, or is unlike the others, is a gap in the series; by default an error.
+    on_block : callable, optional
+        Called with the number of blocks that are done and of all blocks, for a progress bar.
+    **given
+        Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
+
+    Returns
+    -------
+    SessionResult
+
+    Raises
+    ------
+    InputError, OptionError
+        As for :func:`usdenoise.load` and :func:`usdenoise.denoise`, if the files are unlike each other, and if the window or
+        the stride is impossible.
+
+    Examples
+    --------
+    Three blocks of 50 frames, from the root of the repository:
+
+    >>> import usdenoise
+    >>> found = usdenoise.session("sample_data/phantom.h5", 50)
+    >>> found.blood_power.shape, found.time.tolist(), found.time_unit
+    ((3, 72, 56), [0.049, 0.149, 0.249], 's')
+    """
+    chosen = chosen_options(preset, options, given)
+    check_options(chosen)
+    # The checks of a window are those of a job's.
+    output = Output(window=window, stride=stride)
+    with tempfile.TemporaryDirectory() as folder:
+        store = SpectraStore(Path(folder) / "spectra", "")
+
+        def series_of(blocks: BlocksOfFiles | BlocksOfStack) -> SessionResult:
+            return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output)
+
+        if isinstance(source, str | Path | list | tuple):
+            how = {**(reading or {}), **({} if axes is None else {"axes": axes})}
+            paths = block_files(source, Path(folder))
+            with BlocksOfFiles(
+                paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files
+            ) as blocks:
+                return series_of(blocks)
+        if reading:
+            raise OptionError("reading is for a file; leave it out, or give the path of one")
+        if window is None:
+            raise OptionError(
+                "a stack in memory is cut into blocks; give window, the number of frames of each"
+            )
+        return series_of(BlocksOfStack(as_acquisition(source, axes), window, stride))
+
+
+def sequence(source: Any, window: int, stride: int | None = None, **given: Any) -> SessionResult:
+    """Filter an acquisition as a session of blocks of `window` frames; see :func:`session`."""
+    return session(source, window, stride, **given)
+
+
+def block_files(
+    paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
+) -> list[Path]:
+    """Return the files of the blocks of a session: those of a folder in natural order, or those that are named.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, and folders to search.
+    output : Path
+        A folder to leave out.
+    patterns : sequence of str
+        Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    found: list[Path] = []
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        check_path(path)
+        place = Path(path)
+        if place.is_dir() and not is_acquisition_folder(place):
+            inside = acquisition_files(place, output, patterns)
+            found += sorted(inside, key=lambda file: natural_key(str(file)))
+        else:
+            found.append(place)
+    if not found:
+        raise InputError("there is no block file; name files or a folder, or give --pattern")
+    return found
+
+
+def run_session(
+    paths: Sequence[str | Path],
+    folder: str | Path,
+    *,
+    patterns: Sequence[str] = (),
+    options: DenoiseOptions | None = None,
+    display: Display | None = None,
+    output: Output | None = None,
+    session_options: SessionOptions | None = None,
+    reading: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    command: list[str] | None = None,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Filter a session, and write its series and what belongs to it.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        Files in the order of time, and folders whose files are taken in natural order.
+    folder : str or Path
+        Folder of the results.
+    patterns : sequence of str
+        Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
+    options, display, output, reading, overwrite, command, watcher
+        As for :func:`usdenoise.run`.
+    session_options : SessionOptions, optional
+        The time between blocks, and what is kept of them.
+
+    Returns
+    -------
+    dict
+        The report, as written to ``<name>_report.json``.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    root = Path(folder)
+    files = block_files(paths, root, patterns)
+    # The results are named after the folder of the blocks, or after the one file.
+    named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
+    job = Job(
+        named,
+        root,
+        options or DenoiseOptions(),
+        display or Display(),
+        output or Output(),
+        reading or {},
+        command,
+        session=session_options or SessionOptions(),
+        paths=tuple(files),
+    )
+    return carry_out(job, overwrite, watcher or Silence())

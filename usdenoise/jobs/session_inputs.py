@@ -1,0 +1,247 @@
+"""The blocks of a session: files, windows of a file, or windows of a stack in memory."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from usdenoise.errors import InputError, OptionError
+from usdenoise.formats.file_state import file_state
+from usdenoise.formats.open_input import Input, open_input
+from usdenoise.recipe.windows import Window, cut_into_windows
+from usdenoise.stack.acquisition import Acquisition
+
+SHORTEST_WINDOW = 16
+"""Frames of a last window of its own: fewer join the window before."""
+
+_MEND = "leave it out, or make it a gap with --skip-bad-files"
+
+_NEAR = 1e-6
+"""Relative difference of frame rates and pixel pitches up to which they are the same."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a session.
+
+    Attributes
+    ----------
+    name : str
+        Name of its file; empty for a stack in memory.
+    window : Window
+        Its frames in this file.
+    start : float
+        Time of its first frame, in s or in frames, from the first frame of the session.
+    problem : str
+        Why the file cannot be read, in words; empty (the default) where it can.
+    """
+
+    name: str
+    window: Window
+    start: float
+    problem: str = ""
+
+
+class Blocks(Protocol):
+    """The blocks of a session, and their frames."""
+
+    blocks: list[Block]
+    first: Acquisition
+    """Two frames, with the axes and scales of all blocks."""
+
+    def read(self, number: int, start: int, stop: int) -> Acquisition:
+        """Return the frames [start, stop) of a block."""
+
+
+def time_unit(first: Acquisition) -> str:
+    """Return the unit of the times of blocks: "s", or "frames" where the frame rate is not known."""
+    return "frames" if first.frame_rate_hz is None else "s"
+
+
+class BlocksOfStack:
+    """Windows of a stack in memory.
+
+    Parameters
+    ----------
+    stack : Acquisition
+        The stack.
+    window, stride : int
+        As in :class:`usdenoise.options.job_options.Output`.
+    """
+
+    def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
+        self._stack = stack
+        self.blocks = [
+            Block("", part, part.start / (stack.frame_rate_hz or 1.0))
+            for part in cut_into_windows(stack.n_frames, window, stride, SHORTEST_WINDOW)
+        ]
+        self.first = self.read(0, 0, 2)
+
+    def read(self, number: int, start: int, stop: int) -> Acquisition:
+        """Return a copy of some frames of a block."""
+        stack, time = self._stack, self._stack.axes.index("t")
+        begin = self.blocks[number].window.start
+        frames = slice(begin + start, begin + stop)
+        part = tuple(frames if axis == time else slice(None) for axis in range(stack.iq.ndim))
+        given = stack.coordinates.get("t")
+        times = {} if given is None else {"t": given[frames]}
+        return replace(
+            stack, iq=stack.iq[part].copy(), coordinates={**stack.coordinates, **times}, labels=None
+        )
+
+
+class BlocksOfFiles:
+    """The blocks of one or several files, of which one is open at a time; a context.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files, in the order of time.
+    reading : mapping
+        Fields of :class:`usdenoise.options.ReadOptions`.
+    precision : str or None
+        Of the values that are read.
+    window, stride : int or None
+        Windows into which each file is cut; without a window each file is a block.
+    interval : float or None
+        Seconds from the beginning of a file, or of a window of the only one, to that of the next. By default their own times, where they have any, and
+        otherwise no gaps.
+    skips : bool
+        Whether a file that cannot be read, or is unlike the first one, is a gap.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or is unlike the first one, and is no gap.
+    OptionError
+        If the window is longer than a file.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        reading: Mapping[str, Any],
+        precision: str | None,
+        window: int | None,
+        stride: int | None,
+        interval: float | None,
+        skips: bool,
+    ) -> None:
+        self._reading, self._precision = reading, precision
+        self._files, self._opened, self._at = ExitStack(), list(paths), -1
+        self.source: Input
+        self.blocks: list[Block] = []
+        self.states: dict[str, Any] = {}
+        """Size and modification time of the files of each path."""
+        self._number_of: list[int] = []
+        starts: list[float] = []
+        known: Acquisition | None = None
+        self.n_frames = 0
+        """Frames of all files."""
+        for number, path in enumerate(paths):
+            problem, n_frames, own = "", 0, None
+            try:
+                source = self._source(number)
+                first = source.read(0, 2)
+                known = known or first
+                _check_alike(first, known, path)
+                n_frames, own = source.n_frames, _own_start(first)
+                self.states[str(path)] = source.state
+            except InputError as error:
+                if not skips:
+                    raise
+                problem = str(error)
+            rate = (known.frame_rate_hz if known else None) or 1.0
+            start = number * interval if interval is not None else own
+            starts.append(self.n_frames / rate if start is None else start)
+            self.n_frames += n_frames
+            if problem:
+                parts = [Window(0, 0, False)]
+            elif window is None:
+                parts = [Window(0, n_frames, True)]
+            else:
+                parts = cut_into_windows(n_frames, window, stride, SHORTEST_WINDOW)
+            offset = 0.0 if problem else source.time_of_first_frame
+            for place, part in enumerate(parts):
+                begin = starts[-1] - starts[0] + (offset + part.start) / rate
+                if interval is not None and len(paths) == 1:
+                    begin = place * interval
+                self.blocks.append(Block(path.name, part, begin, problem))
+                self._number_of.append(number)
+        if known is None:
+            raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
+        self.first = known
+        if interval is not None and known.frame_rate_hz is None:
+            raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
+        times = [block.start for block in self.blocks]
+        if times != sorted(times):
+            later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
+            raise InputError(
+                f"{self.blocks[later].name} begins before the file in front of it; name the files in the order of time, "
+                "or give --block-interval"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def read(self, number: int, start: int, stop: int) -> Acquisition:
+        """Return the frames [start, stop) of a block."""
+        begin = self.blocks[number].window.start
+        return self._source(self._number_of[number]).read(begin + start, begin + stop)
+
+    def check_unchanged(self) -> None:
+        """Check that no file has changed since it was opened first.
+
+        Raises
+        ------
+        InputError
+            If one has.
+        """
+        for path, state in self.states.items():
+            if file_state(Path(path), state["other_files"]) != state:
+                raise InputError(
+                    f"{path} changed while it was read; run again when nothing writes to it any more"
+                )
+
+    def _source(self, number: int) -> Input:
+        if self._at != number:
+            self._files.close()
+            self._at = -1
+            self.source = self._files.enter_context(
+                open_input(self._opened[number], self._reading, self._precision)
+            )
+            self._at = number
+        return self.source
+
+
+def _own_start(stack: Acquisition) -> float | None:
+    """Return the time of the first frame that a file gives, in s; None where it gives none."""
+    times = stack.coordinates.get("t")
+    given = stack.attributes.get("start_s") if times is None else times.values[0]
+    return None if given is None else float(np.ravel(given)[0])
+
+
+def _check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
+    """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
+    about = {
+        "axes": (stack.axes, first.axes),
+        "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
+        "type": (np.iscomplexobj(stack.iq), np.iscomplexobj(first.iq)),
+    }
+    for what, (own, wanted) in about.items():
+        if own != wanted:
+            raise InputError(f"{path} has other {what} than the first file: {own}, not {wanted}; {_MEND}")
+    scales = {"frame rate": (stack.frame_rate_hz, first.frame_rate_hz)}
+    scales |= {
+        f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), first.spacing_mm.get(letter))
+        for letter in first.spatial_axes
+    }
+    for what, (own, wanted) in scales.items():
+        if (own is None) != (wanted is None) or abs((own or 0) - (wanted or 0)) > _NEAR * abs(wanted or 0):
+            raise InputError(f"{path} has another {what} than the first file: {own}, not {wanted}; {_MEND}")

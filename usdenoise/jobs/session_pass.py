@@ -1,0 +1,324 @@
+"""Filter the blocks of a session, and make their series."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.frames.bad_frames import Treatment
+from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.frames.movement import Movement
+from usdenoise.images.flow import flow_images
+from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.jobs.result_record import bad_frames_record, frames_record
+from usdenoise.jobs.series import Series
+from usdenoise.jobs.session_inputs import Blocks, time_unit
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.recipe.denoise import denoise
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.sessions.block_filter import FilteredBlock, filter_block
+from usdenoise.sessions.session_clutter import (
+    SessionClutter,
+    check_options,
+    sampled_frames,
+    session_clutter,
+)
+from usdenoise.sessions.session_series import find_bad_blocks, session_series
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.blas_threads import available_threads
+
+MOTION = "more power is left than usual: the image moved as in no other block"
+MOSTLY_BAD = "more than a fifth of its frames are bad"
+"""Why a block is bad, in words."""
+
+TSNR = "mean over standard deviation of blood_power in the good blocks"
+
+NO_FRAMES = {
+    "n_bad": 0,
+    "n_left_out": 0,
+    "n_entries_left_out": 0,
+    "moves_pixels": 0.0,
+    "steps": [],
+    "sentence": "",
+}
+
+ON_ONE_THREAD = 1 << 24
+"""Entries of a block up to which blocks are filtered side by side, one on each thread; larger ones would take too much
+memory together."""
+
+
+def fit_session(
+    blocks: Blocks, options: DenoiseOptions, on_iteration: Callable[..., None] | None = None
+) -> tuple[DenoiseResult, SessionClutter]:
+    """Find the clutter that the blocks of a session have in common, from a sample of their frames.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The blocks.
+    options : DenoiseOptions
+        Options of the estimate.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+
+    Returns
+    -------
+    fit : DenoiseResult
+        The filtered sample. Its frames are not neighbours, so what is said of frames is not among it.
+    clutter : SessionClutter
+        The clutter.
+
+    Raises
+    ------
+    UsdenoiseError
+        As for :func:`usdenoise.denoise`.
+    """
+    check_options(options)
+    lengths = [block.window.n_frames for block in blocks.blocks if not block.problem]
+    numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
+    frames = sampled_frames(lengths, options.seed)
+    parts = []
+    for place, (number, length) in enumerate(zip(numbers, lengths, strict=True)):
+        known_bad = _own_options(options, blocks, number).bad_frames
+        if not isinstance(known_bad, str):
+            frames[place] = np.setdiff1d(frames[place], known_bad)
+        parts.append(_some_frames(blocks, number, frames[place], length))
+    time = blocks.first.axes.index("t")
+    sample = replace(
+        blocks.first, iq=np.concatenate(parts, axis=time), frame_rate_hz=None, coordinates={}, labels=None
+    )
+    bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
+    fit = denoise(
+        sample, options=replace(options, bad_frames=bad_frames), in_place=True, on_iteration=on_iteration
+    )
+    clutter = session_clutter(fit, frames, lengths)
+    quality = fit.frame_quality
+    still = FrameQuality((), quality.n_frames, Treatment.KEPT, Movement(0.0, (), 0.0), quality.curves)
+    chosen = replace(fit.options, bad_frames=options.bad_frames)
+    return replace(fit, acquisition=blocks.first, frame_quality=still, options=chosen, observed=None), clutter
+
+
+def filter_session(
+    blocks: Blocks,
+    options: DenoiseOptions,
+    store: SpectraStore,
+    products: tuple[str, ...] = (),
+    on_block: Callable[[int, Acquisition], None] | None = None,
+    on_iteration: Callable[..., None] | None = None,
+    on_done: Callable[[int, int], None] | None = None,
+) -> Series:
+    """Filter the blocks of a session, and return their series.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The blocks.
+    options : DenoiseOptions
+        Options of the filter.
+    store : SpectraStore
+        Where what is measured of the blocks goes. Blocks that are in it already are not filtered again.
+    products : tuple of str
+        Flow images that are made of each block, besides the power.
+    on_block : callable, optional
+        Called with the number of each block that is filtered, and the filtered block.
+    on_iteration : callable, optional
+        Called with each line of the trace of the estimate.
+    on_done : callable, optional
+        Called with the number of blocks that are done, and of all blocks.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    fit, clutter = fit_session(blocks, options, on_iteration)
+    for done, number in enumerate(_measured(blocks, clutter, options, store, products, on_block)):
+        del number
+        if on_done is not None:
+            on_done(done + 1, len(blocks.blocks))
+    return _series(blocks, fit, clutter, store, products)
+
+
+def _measured(
+    blocks: Blocks,
+    clutter: SessionClutter,
+    options: DenoiseOptions,
+    store: SpectraStore,
+    products: tuple[str, ...],
+    on_block: Callable[[int, Acquisition], None] | None,
+) -> Iterator[int]:
+    """Filter and store all blocks, several small ones at a time, and yield the number of each in order."""
+    threads = options.threads or available_threads()
+
+    def filtered(number: int, stack: Acquisition) -> tuple[FilteredBlock | None, str]:
+        own = replace(_own_options(options, blocks, number), threads=1)
+        try:
+            return filter_block(stack, clutter, own), ""
+        except InputError as error:
+            return None, str(error)
+
+    waiting: deque[tuple[int, Future[tuple[FilteredBlock | None, str]] | None]] = deque()
+
+    def next_one() -> int:
+        number, future = waiting.popleft()
+        if future is not None:
+            block, problem = future.result()
+            if block is None:
+                store.put(number, {}, {"problem": problem})
+            else:
+                if on_block is not None:
+                    on_block(number, block.stack)
+                store.put(number, *_stored(block, blocks, number, products))
+        return number
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        n_held = 1
+        for number, block in enumerate(blocks.blocks):
+            while len(waiting) >= n_held:
+                yield next_one()
+            if store.has(number):
+                waiting.append((number, None))
+                continue
+            if block.problem:
+                store.put(number, {}, {"problem": block.problem})
+                waiting.append((number, None))
+                continue
+            stack = blocks.read(number, 0, block.window.n_frames)
+            # One for each thread, and one that is read meanwhile.
+            n_held = min(max(1, ON_ONE_THREAD // stack.iq.size), threads + 1)
+            waiting.append((number, pool.submit(filtered, number, stack)))
+            del stack
+        while waiting:
+            yield next_one()
+    finally:
+        # Whoever interrupts does not wait for the blocks that are being filtered.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _stored(
+    block: FilteredBlock, blocks: Blocks, number: int, products: tuple[str, ...]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return what is stored of a filtered block: arrays, and a record."""
+    flow = flow_images(block.stack, products, block.frames.left_out)
+    single = np.complex64 if np.iscomplexobj(block.lags) else np.float32
+    arrays = {"lags": block.lags.astype(single), "power": block.power.astype(np.float32)}
+    arrays |= {name: made.values for name, made in flow.items()}
+    first = blocks.blocks[number].window.start
+    return arrays, {
+        "problem": MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else "",
+        "flow": {name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()},
+        "bad_frames": bad_frames_record(block.frames, first, block.stack.frame_rate_hz),
+        "frames": frames_record(block.frames, block.stack.n_pixels),
+        "n_unobserved": block.n_unobserved,
+    }
+
+
+def _series(
+    blocks: Blocks,
+    fit: DenoiseResult,
+    clutter: SessionClutter,
+    store: SpectraStore,
+    products: tuple[str, ...],
+) -> Series:
+    """Make the series from what is stored of the blocks."""
+    numbers = range(len(blocks.blocks))
+    stored = [store.record(number) for number in numbers]
+    has_data = np.array(["frames" in record for record in stored], bool)
+    powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
+    is_bad, spread = find_bad_blocks(powers, np.array([bool(record["problem"]) for record in stored]))
+    if is_bad.all():
+        raise InputError(f"no block of the session is good: {stored[0]['problem'] or 'too much motion'}")
+    found = session_series(lambda number: store.array(number, "lags"), is_bad, has_data, clutter, fit)
+    missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
+    images = {
+        "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
+        "blood_power": [clutter.image_of(values) for values in found.blood_power],
+        "noise_power": [clutter.image_of(found.noise_power)] * len(numbers),
+    }
+    flow = next(record["flow"] for record in stored if "frames" in record)
+    for name in flow:
+        images[name] = [
+            store.array(number, name) if has_data[number] else clutter.image_of(missing) for number in numbers
+        ]
+    series = {name: np.stack(values) for name, values in images.items()}
+    good = ~is_bad
+    means = {
+        name: values[good].mean(axis=0, dtype=np.float64).astype(np.float32)
+        for name, values in series.items()
+    }
+    means["blood_power"] = clutter.image_of(found.mean_blood_power)
+    means["tsnr"] = _tsnr(series["blood_power"][good])
+    unit = time_unit(blocks.first)
+    rate = blocks.first.frame_rate_hz or 1.0
+    records = []
+    for number, (block, record) in enumerate(zip(blocks.blocks, stored, strict=True)):
+        moved = has_data[number] and is_bad[number] and not record["problem"]
+        records.append(
+            {
+                "file": block.name,
+                "first_frame": block.window.start,
+                "n_frames": block.window.n_frames,
+                "complete": block.window.complete,
+                "time": block.start + (block.window.n_frames - 1) / 2 / rate,
+                "is_bad": bool(is_bad[number]),
+                "why": MOTION if moved else record["problem"],
+                "low_cutoff": clutter.cutoff,
+                "leftover": None if np.isnan(spread[number]) else float(spread[number]),
+                "bad_frames": record.get("bad_frames", []),
+                "frames": record.get("frames", NO_FRAMES),
+                "n_unobserved": record.get("n_unobserved", 0),
+                "kept_share": _kept_share(record, block.window.n_frames * math.prod(clutter.grid.shape)),
+            }
+        )
+    return Series(
+        result=replace(fit, picture_quality=found.quality),
+        images=series,
+        means=means,
+        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
+        time_unit=unit,
+        records=records,
+    )
+
+
+def _kept_share(record: dict[str, Any], n_entries: int) -> float:
+    return 1 - record["n_unobserved"] / n_entries if "n_unobserved" in record else 0.0
+
+
+def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
+    mean, spread = series.mean(axis=0, dtype=np.float64), series.std(axis=0, dtype=np.float64)
+    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+    tsnr: NDArray[np.float32] = ratio.astype(np.float32)
+    return tsnr
+
+
+def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> DenoiseOptions:
+    """Return options whose bad frames are counted from the first frame of a block."""
+    if isinstance(options.bad_frames, str):
+        return options
+    window = blocks.blocks[number].window
+    own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
+    return replace(options, bad_frames=own or "keep")
+
+
+def _some_frames(blocks: Blocks, number: int, frames: NDArray[np.intp], length: int) -> NDArray[Any]:
+    """Read some frames of a block: two at a time where they are few, of which the first counts."""
+    time = blocks.first.axes.index("t")
+    if 4 * len(frames) >= length:
+        return np.take(blocks.read(number, 0, length).iq, frames, axis=time)
+    pairs = [min(int(frame), length - 2) for frame in frames]
+    return np.concatenate(
+        [
+            np.take(blocks.read(number, pair, pair + 2).iq, [int(frame) - pair], axis=time)
+            for pair, frame in zip(pairs, frames, strict=True)
+        ],
+        axis=time,
+    )

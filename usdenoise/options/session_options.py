@@ -1,0 +1,36 @@
+"""Options of a session besides those of its filter: its blocks, and what is kept of them."""
+
+from dataclasses import dataclass
+
+from usdenoise.options.declaration import Group, Options, option
+
+
+@dataclass(frozen=True)
+class SessionOptions(Options, group=Group.SESSION):
+    """Options of a session of several blocks.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind or outside its range.
+
+    Examples
+    --------
+    >>> SessionOptions(block_interval_s=1.5).skip_bad_files
+    False
+    """
+
+    block_interval_s: float | None = option(
+        None,
+        "Time from the beginning of a block to that of the next.",
+        metavar="S",
+        positive=True,
+        shown="from the files, or without gaps",
+    )
+    skip_bad_files: bool = option(
+        False, "Leave a gap in the series for a file that cannot be read or is unlike the others."
+    )
+    stacks: bool = option(False, "Write every filtered block too, for localisation for example.")
+    keep_spectra: bool = option(
+        False, "Keep the spectra of the blocks, from which the series is made, beside the results."
+    )
