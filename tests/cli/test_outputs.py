@@ -23,7 +23,7 @@ def test_factors_then_expand(suffix: str, stack: Path, tmp_path: Path) -> None:
     result = cli("expand", kept, "-o", written)
     assert result.exit_code == 0
     assert re.search(
-        r"stack +iq, t 40, z 12, x 10\nkept +components \d to \d, counted from 0\nwrote +.*y\.",
+        r"stack +iq, t 40, z 12, x 10\nkept +the components after the first \d, up to the first \d\nwrote +.*y\.",
         result.stdout,
     )
     assert np.array_equal(load(written, axes="tzx").iq, expand(kept).iq)

@@ -48,7 +48,7 @@ def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
         assert text in result.stdout
     assert re.search(
         r"clutter +1 component removed, as given\n"
-        r"kept +components 1 to 2, counted from 0; the rest is dropped as noise\n",
+        r"kept +the next 2 components; the rest is dropped as noise\n",
         result.stdout,
     )
     assert re.search("stopped +after 2 iterations: all iterations were done", result.stdout)

@@ -23,7 +23,7 @@ def test_the_summary_of_an_image() -> None:
         "input", "method", "clutter", "kept", "blood", "estimate", "error", "stopped", "time", "memory", "wrote",
     ]  # fmt: skip
     assert shown["clutter"] == "2 components removed, sure: from component 2 on, the similarity falls"
-    assert shown["kept"] == "all components from 2 on, counted from 0, and the residual: blood and noise"
+    assert shown["kept"] == "all other components and the residual: blood and noise"
     assert shown["error"] == "held-out 0.51 (expected 0.5), noise 0.32, in the units of the file"
     assert shown["stopped"] == "after 3 iterations: the held-out error stopped falling"
     assert shown["time"] == "1.50 s: reading 0.10 s"
@@ -53,7 +53,7 @@ def test_windows_are_ranges() -> None:
     assert shown["windows"] == "3 of 20 frames every 10; ranges below are over all of them"
     assert shown["method"] == "eta-decay, rank 12 to 15, sampling 0.5"
     assert shown["clutter"] == "2 to 5 components removed; 2 sure, 1 unsure"
-    assert shown["kept"] == "the other components and the residual: blood and noise"
+    assert shown["kept"] == "all other components and the residual: blood and noise"
     assert shown["blood"] == (
         "found in 2 of 3 windows; vessels in 10 to 16 % of the image, 6 to 10 dB over noise in them; noise dominates in "
         "75 %; two halves of a window correlate at 0.70 to 0.91"

@@ -187,7 +187,7 @@ def test_the_low_cutoff_is_drawn_in_front_of_the_first_component_kept(figure_of)
     assert resemblance.lines[0].get_ydata() == pytest.approx(profile)
     np.testing.assert_array_equal(values(matrix), similarity)
     for panel in (decay, resemblance, matrix):
-        assert panel.lines[1 if panel is not matrix else 0].get_xdata()[0] == 14.5
+        assert panel.lines[1 if panel is not matrix else 0].get_xdata()[0] == 15.5
     assert decay.get_legend().get_texts()[0].get_text() == "15 removed"
 
 

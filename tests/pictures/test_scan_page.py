@@ -39,6 +39,18 @@ def test_the_page_says_what_the_report_says() -> None:
     assert links == ["./x_denoised.h5", "./x_report.json"]
 
 
+def test_green_contradicts_no_number() -> None:
+    """The error of the sample has a limit only where no refit comes after it; without blood nothing is green."""
+    assert "1.1 or less is good" not in page(held_out_ratio=1.13).text
+    assert "single entries differ by a few per cent. For localisation choose the method svd" in page().text
+    unfitted = page(parameters={**report()["parameters"], "refit": "none"}, fit="as-sample-allows")
+    assert "1.1 or less is good" in unfitted.text
+    assert "localisation" not in unfitted.text
+    blood = {**report()["blood"], "vessel_share": 0.0, "blood_to_noise_db": None, "lost_share": None}
+    assert "Nothing doubtful" not in page(blood=blood).text
+    assert "No blood was found above the noise." in page(blood=blood).text
+
+
 def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
     shown = page()
     assert [image["alt"] for image in shown.all("img")] == ["Blood map: 12 × 10 pixels"]

@@ -71,7 +71,7 @@ def command(
     )
     rows = [
         ("stack", f"{report['dataset']}, {shape_text(report)}"),
-        ("kept", f"components {report['band'][0]} to {report['band'][1] - 1}, counted from 0"),
+        ("kept", "the components after the first {}, up to the first {}".format(*report["band"])),
         ("wrote", report["output"]),
     ]
     Console(as_json=as_json).show(report, lambda: two_columns(rows))

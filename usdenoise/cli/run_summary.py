@@ -71,8 +71,10 @@ def _clutter(report: Mapping[str, Any]) -> str:
 def _kept(report: Mapping[str, Any]) -> str:
     low, high = report["low_cutoff"], report["high_cutoff"]
     if high == "none":
-        return f"all components from {low} on, counted from 0, and the residual: blood and noise"
-    return f"components {low} to {high - 1}, counted from 0; the rest is dropped as noise"
+        return "all other components and the residual: blood and noise"
+    if "sequence" in report:
+        return "the other components"
+    return f"the next {high - low} component{'' if high - low == 1 else 's'}; the rest is dropped as noise"
 
 
 def _estimate(report: Mapping[str, Any], warned: Sequence[str]) -> str:

@@ -40,19 +40,23 @@ def cutoff_picture(
 
     figure = Figure(figsize=(11, 3.6), dpi=DPI, layout="constrained")
     curve, resemblance, matrix = figure.subplots(1, 3)
-    curve.plot(20 * np.log10(np.maximum(singular_values, 1e-300) / singular_values[0]), ".-")
+    # Components are counted from 1: as many are removed as are left of the line.
+    numbers = np.arange(1, len(singular_values) + 1)
+    curve.plot(numbers, 20 * np.log10(np.maximum(singular_values, 1e-300) / singular_values[0]), ".-")
     curve.set_ylabel("singular value (dB)")
-    resemblance.plot(profile, ".-")
+    resemblance.plot(numbers[: len(profile)], profile, ".-")
     resemblance.set_ylabel("similarity to the leading components")
+    last = len(similarity) + 0.5
+    extent = (0.5, last, last, 0.5)
     # The diagonal is always 1: a scale that ends below 1 leaves more colours to the other entries.
-    shown = matrix.imshow(similarity, vmin=0, vmax=0.7, cmap="viridis")
+    shown = matrix.imshow(similarity, vmin=0, vmax=0.7, cmap="viridis", extent=extent)
     matrix.set_ylabel("component")
     figure.colorbar(shown, ax=matrix, label="similarity")
     for panel in (curve, resemblance):
-        panel.axvline(low - 0.5, color="tab:red", label=f"{low} removed")
+        panel.axvline(low + 0.5, color="tab:red", label=f"{low} removed")
         panel.legend()
     for panel in (curve, resemblance, matrix):
         panel.set_xlabel("component")
-    matrix.axvline(low - 0.5, color="tab:red")
-    matrix.axhline(low - 0.5, color="tab:red")
+    matrix.axvline(low + 0.5, color="tab:red")
+    matrix.axhline(low + 0.5, color="tab:red")
     return encoded(figure, kind)
