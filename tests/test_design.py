@@ -126,7 +126,7 @@ BUDGETS = {
     "completion": 820,
     "components": 480,
     "experiments": 1400,
-    "formats": 3815,
+    "formats": 3860,
     "frames": 520,
     "images": 200,
     "jobs": 1600,

@@ -10,6 +10,7 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
+from tests.conftest import all_frames
 from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, hdf5, in_order, pairs
 from tests.stacks import write_stack
 from usdenoise import load
@@ -18,6 +19,7 @@ from usdenoise.formats.description import guess_axes
 from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.casorati import casorati
 
 REAL = IQ.real.copy()
@@ -152,6 +154,21 @@ def test_sources_say_where_each_piece_comes_from(tmp_path: Path) -> None:
     assert sources["frame_rate_hz"].startswith("file: ")
     assert "frame_rate" in sources["frame_rate_hz"]
     assert describe(path, frame_rate_hz=1.0).metadata.sources["frame_rate_hz"] == "option"
+
+
+@pytest.mark.parametrize("axes", ["tzx", "zxt"])
+@pytest.mark.parametrize("shape", [(96, 24, 12), (60, 16, 32)])
+def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_path: Path) -> None:
+    """Both would be read as time first, being longest along depth; noise says nothing."""
+    _, terms = all_frames(PhantomSettings(shape, seed=2))
+    for name, stack, source in (("tissue", terms.iq, "the data"), ("noise", terms.noise, "assumed")):
+        path = tmp_path / f"{name}.npy"
+        np.save(path, stack if axes == "tzx" else np.moveaxis(stack, 0, -1))
+        metadata = describe(path).metadata
+        assert metadata.sources["axes"] == source
+        if source == "the data":
+            assert metadata.values["axes"] == axes
+            assert "neighbours along t are most alike" in load(path).assumptions[0]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from usdenoise.formats.layout import (
     storage_dtype,
 )
 from usdenoise.formats.stored import Index
+from usdenoise.formats.time_axis import SAMPLED, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
 from usdenoise.stack.coordinates import check_order
@@ -117,12 +118,20 @@ def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tup
     stack = choose(contents, how.dataset, str(path))
     values, sources, others = interpret(stack.metadata(carried))
     add_verasonics(values, sources, others)
+    stack.check()
+    shape, time_last, is_seen = stack.array.shape, stack.time_last, False
+    if how.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
+        # Damage is said when the stack is read.
+        with suppress(InputError), readable(path):
+            time_last = time_is_last(stack.array)
+        is_seen = time_last is not None
     metadata = with_options(
         values,
         sources,
         others,
         axes=how.axes,
-        guessed_axes=guess_axes(stack.array.shape, stack.time_last),
+        guessed_axes=guess_axes(shape, time_last),
+        guessed_from="the data" if is_seen else "assumed",
         frame_rate_hz=how.frame_rate_hz,
         spacing_mm=how.spacing_mm,
     )
@@ -135,7 +144,6 @@ def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tup
             "write the file again in the order of time (in xarray: sortby), choose frames with --frames, or give "
             "--frame-rate if the frames are in order and their times wrong",
         )
-    stack.check()
     if how.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
@@ -357,9 +365,10 @@ class Input:
     def _assumptions(self) -> tuple[str, ...]:
         stack, sources = self.stack, self.metadata.sources
         assumptions = [*stack.assumptions]
-        if sources["axes"] == "assumed":
+        if sources["axes"] in ("assumed", "the data"):
+            why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}; --axes overrides that"
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; --axes overrides that"
             )
         if self.metadata.has_uneven_times:
             assumptions.append(

@@ -22,7 +22,7 @@ class Metadata:
         Any of "axes" (str), "frame_rate_hz", "center_frequency_hz", "sound_speed_m_s" (float) and
         "spacing_mm" (axis letter -> pixel pitch in mm): fields of :class:`usdenoise.Acquisition`.
     sources : mapping
-        Name of each of these values -> "file: …", "option" or "assumed".
+        Name of each of these values -> "file: …", "option", "the data" or "assumed".
     attributes : mapping
         All other attributes of the stack, which are copied to the output.
     coordinates : mapping
@@ -217,6 +217,7 @@ def with_options(
     *,
     axes: str | None = None,
     guessed_axes: str = "",
+    guessed_from: str = "assumed",
     frame_rate_hz: float | None = None,
     spacing_mm: tuple[float, ...] | None = None,
 ) -> Metadata:
@@ -230,6 +231,8 @@ def with_options(
         Axis letters given by the user.
     guessed_axes : str
         Axis letters to assume if neither the user nor the file gives them.
+    guessed_from : str
+        Source of these; by default "assumed".
     frame_rate_hz : float or None
         Frames per second given by the user.
     spacing_mm : tuple of float or None
@@ -263,7 +266,7 @@ def with_options(
         if option is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
-        values["axes"], sources["axes"] = guessed_axes, "assumed"
+        values["axes"], sources["axes"] = guessed_axes, guessed_from
     spatial = values["axes"].replace("t", "")
     if isinstance(values.get("spacing_mm"), Mapping):
         values["spacing_mm"] = {

@@ -63,13 +63,13 @@ class ExpansionCheck:
         for place in product(*(range(part.start // n, -(-part.stop // n)) for part, n in lengths)):
             if place in self._done:
                 continue
-            self._done.add(place)
             file = self._folder / array.metadata.encode_chunk_key(place)
             if file.is_file() and self._size_of(file, self._allowed) > self._allowed:
                 raise InputError(
                     f"the chunk {file} expands to more than the {self._allowed // 2} bytes of a chunk, so it is "
                     "corrupt; write it again"
                 )
+            self._done.add(place)
 
 
 def _name(codec: Any) -> str:
