@@ -107,8 +107,8 @@ class BlocksOfFiles:
     window, stride : int or None
         Windows into which each file is cut; without a window each file is a block.
     interval : float or None
-        Seconds from the beginning of a file, or of a window of the only one, to that of the next. By default their own times, where they have any, and
-        otherwise no gaps.
+        Seconds from the beginning of a file, or of a window of the only one, to that of the next. By default their own
+        times, where they have any, and otherwise no gaps.
     skips : bool
         Whether a file that cannot be read, or is unlike the first one, is a gap.
 
