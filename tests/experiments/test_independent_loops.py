@@ -1,6 +1,5 @@
 """Every method of the experiments takes the steps of an independent loop in plain NumPy."""
 
-import math
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,15 @@ from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.experiments.conventions import STARTS, Convention, Start
 from usdenoise.experiments.instances import draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.trials import descend, eta_decay, gradient_descent, precgd, scaledgd_lambda
+from usdenoise.experiments.noise_floor import least_squares_error
+from usdenoise.experiments.trials import (
+    LOST,
+    descend,
+    eta_decay,
+    gradient_descent,
+    precgd,
+    scaledgd_lambda,
+)
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
 
@@ -33,39 +40,40 @@ def spectral_start(instance, rank):
     if hasattr(loss, "log_odds"):
         mean = 4 / (1 + np.exp(-loss.log_odds)) - 2
     else:
-        # The mean of a a^H is I; that of real matrices is 0.
-        expected = np.eye(10) if np.iscomplexobj(loss.matrices) else 0
+        # Real and imaginary parts of the a are standard Gaussian, so the mean of a a^H is 2 I and the variance of its
+        # entries 4; the mean of real matrices is 0, and their variance 1.
+        expected, variance = (2 * np.eye(10), 4) if np.iscomplexobj(loss.matrices) else (0, 1)
         terms = [y * (A - expected) for A, y in zip(loss.matrices, loss.measurements, strict=True)]
-        mean = sum(terms) / len(terms)
+        mean = sum(terms) / len(terms) / variance
     values, vectors = np.linalg.eigh((mean + mean.conj().T) / 2)
     order = np.argsort(values)[::-1][:rank]
     return vectors[:, order] * np.sqrt(np.maximum(values[order], 0))
 
 
-# Settings with claims that do not hold, with their step, their noise and their search rank.
-HARD = {
+# Settings of the paper with their search rank, their step and their beta.
+SETTINGS = {
     "sensing-lambda, noise 1e-6": (
         partial(draw_sensing, scales=(1.0, 1e-2), rank=8, measurements=160, sigma=1e-6), 8, 0.1, 0.5,
     ),
     "high-noise": (
-        partial(draw_sensing, scales=(1.0, 1e-2), rank=8, measurements=160, sigma=math.sqrt(0.1)), 8, 0.01, 0.97,
+        partial(draw_sensing, scales=(1.0, 1.0), rank=8, measurements=80, sigma=0.1), 8, 0.01, 0.97,
     ),
-    "sensing-well-conditioned, noise 1e-3": (
-        partial(draw_sensing, scales=(1.0, 1.0), rank=4, measurements=80, sigma=1e-3), 4, 0.1, 0.1,
+    "sensing-well-conditioned, noise 1e-6": (
+        partial(draw_sensing, scales=(1.0, 1.0), rank=4, measurements=80, sigma=1e-6), 4, 0.1, 0.1,
     ),
-    "one-bit, noise 1e-3": (partial(draw_one_bit, scales=(1.0, 1.0), rank=4, sigma=1e-3), 4, 1.0, 0.4),
+    "one-bit, noise 1e-6": (partial(draw_one_bit, scales=(1.0, 1.0), rank=4, sigma=1e-6), 4, 1.0, 0.4),
     "phase, noiseless": (partial(draw_phase, rank=1, measurements=80, sigma=0.0), 1, 0.02, 0.1),
-    "phase, noise 1e-3": (partial(draw_phase, rank=2, measurements=80, sigma=1e-3), 2, 0.02, 0.1),
+    "phase, noise 1e-6": (partial(draw_phase, rank=2, measurements=80, sigma=1e-6), 2, 0.02, 0.1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("convention", Convention)
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_methods_take_the_steps_of_the_independent_loop(name, convention):
-    draw, rank, step, beta = HARD[name]
+    draw, rank, step, beta = SETTINGS[name]
     instance = draw(np.random.default_rng(2))
     gradient = gradient_of(instance)
-    starts = {start: instance.starts[start]() for start in STARTS}
+    starts = {start: instance.starts[start]() for start in STARTS[:2]}
     mine = spectral_start(instance, rank)
     ours = starts[Start.SPECTRAL]
     assert np.allclose(ours @ ours.conj().T, mine @ mine.conj().T, rtol=0, atol=1e-12)
@@ -84,11 +92,25 @@ def test_methods_take_the_steps_of_the_independent_loop(name, convention):
                 gradient, first, instance.truth, kind, parameter, step, STEPS, convention.value
             )
             errors = descend(instance, variant, step, STEPS, start, convention).errors
-            assert errors == pytest.approx(expected, rel=1e-6), (start, kind)
+            # With 4/m the steps of phase retrieval are too long on some seeds.
+            assert errors == pytest.approx(np.minimum(expected, LOST), rel=1e-6), (start, kind)
+
+
+def test_in_the_independent_loop_a_proxy_ten_times_too_large_ends_at_the_noise_floor_as_well():
+    # The one claim on the 10 x 10 problems that does not hold in the paper's own reading.
+    draw, rank, step, _ = SETTINGS["sensing-lambda, noise 1e-6"]
+    for seed in range(2):
+        instance = draw(np.random.default_rng(seed))
+        gradient, first = gradient_of(instance), spectral_start(instance, rank)
+        floor = least_squares_error(instance)
+        for proxy, above in ((1e-5, False), (1e-4, True)):
+            end = planted_loops.descent(gradient, first, instance.truth, "precgd", proxy, step, 300)[-1]
+            assert bool(end > 2 * floor) is above
 
 
 def test_phase_retrieval_converges_at_the_rate_of_its_curvature():
-    # Near M* a step of gradient descent multiplies the slowest error by 1 - step * smallest curvature.
+    # Near M* a step of gradient descent multiplies the slowest error by 1 - step * smallest curvature. The Wirtinger
+    # derivative is half of the gradient in real and imaginary parts.
     instance = draw_phase(np.random.default_rng(0), rank=1, measurements=80, sigma=0.0)
     values, leading = np.linalg.eigh(instance.loss.matrices)
     vectors, z = np.sqrt(values[:, -1:]) * leading[:, :, -1], instance.factor[:, 0]
@@ -97,11 +119,15 @@ def test_phase_retrieval_converges_at_the_rate_of_its_curvature():
     curvatures = np.linalg.eigvalsh(2 / 80 * jacobian.T @ jacobian)
     # The phase of z is free, so one curvature is 0.
     assert curvatures[0] < 1e-12 < curvatures[1]
-    errors = descend(instance, gradient_descent(), 0.02, 1000).errors
-    rate = (errors[1000] / errors[600]) ** (1 / 400)
-    assert rate == pytest.approx(1 - 0.02 * curvatures[1], abs=2e-4)
-    # So the 1000 iterations of the experiment cannot reach 1e-10.
-    assert errors[1000] > 1e-10 > errors[1000] * rate**1000
+    errors = descend(
+        instance, gradient_descent(), 0.02, 1000, Start.APPENDIX, Convention.OF_BOTH_SYMMETRIC
+    ).errors
+    rate = (errors[600] / errors[400]) ** (1 / 200)
+    assert rate == pytest.approx(1 - 0.01 * curvatures[1], abs=2e-4)
+    # So the 1000 iterations of the experiment reach 1e-10. With vectors of variance 1 the curvature is a quarter, and
+    # 1000 iterations would multiply an error by more than 1e-4.
+    assert errors[1000] < 1e-10
+    assert (1 - 0.01 * curvatures[1] / 4) ** 1000 > 1e-4
 
 
 METHODS_OF_COMPLETION = {
@@ -158,7 +184,7 @@ def step_times_curvature(instance, factor, step):
 
 def test_with_all_columns_in_use_the_published_step_is_near_its_limit_of_2():
     # The page on the reproduction has these medians; the spectral start has 4 to 6 columns, the others have 8.
-    draw = HARD["sensing-lambda, noise 1e-6"][0]
+    draw = SETTINGS["sensing-lambda, noise 1e-6"][0]
     instances = [draw(np.random.default_rng(seed)) for seed in range(10)]
     for start, median in ((Start.SPECTRAL, 1.44), (Start.APPENDIX, 1.69), (Start.SVD, 1.71)):
         found = [step_times_curvature(one, one.starts[start](), 0.1) for one in instances]

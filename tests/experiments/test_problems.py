@@ -30,8 +30,8 @@ def phase(rng, dtype):
     )
 
 
-def phase_loss(vectors, powers):
-    return SensingLoss(vectors[:, :, None] * vectors[:, None, :].conj(), powers, np.eye(N))
+def phase_loss(vectors, powers, power=1.0):
+    return SensingLoss(vectors[:, :, None] * vectors[:, None, :].conj(), powers, power)
 
 
 def planted(make, rng, dtype, convention):
@@ -70,7 +70,19 @@ def test_squared_residuals_add_up_to_the_loss(make, dtype):
     loss, x = make(np.random.default_rng(12), dtype)
     matrix = x @ x.conj().T
     value, _ = loss.evaluate(matrix)
-    assert np.sum(loss.residuals(matrix) ** 2) == pytest.approx(value, rel=1e-12)
+    # At a perfect fit the loss of one-bit sensing is the entropy of the fractions.
+    least = loss.evaluate(loss.log_odds)[0] if make is one_bit else 0
+    assert np.sum(loss.residuals(matrix) ** 2) == pytest.approx(value - least, rel=1e-12)
+
+
+def test_one_bit_loss_is_as_printed():
+    log_odds, entries = np.array([[0.0, 1.0], [-2.0, 0.5]]), np.array([[0.3, -1.0], [0.0, 2.0]])
+    ones = 1 / (1 + np.exp(-log_odds))
+    value, gradient = OneBitLoss(log_odds).evaluate(entries)
+    assert value == pytest.approx(np.sum(np.log(1 + np.exp(entries)) - ones * entries), rel=1e-14)
+    assert gradient == pytest.approx(1 / (1 + np.exp(-entries)) - ones, rel=1e-14)
+    # At a perfect fit it is the entropy, log 2 for a fraction of one half.
+    assert OneBitLoss(np.zeros((2, 2))).evaluate(np.zeros((2, 2)))[0] == pytest.approx(4 * np.log(2))
 
 
 @pytest.mark.parametrize("make", [sensing, phase])
@@ -81,24 +93,30 @@ def test_measurements_of_a_difference_are_differences_of_residuals(make):
     assert np.allclose(loss.measure(first - second), expected, rtol=0, atol=1e-12)
 
 
-def test_one_bit_loss_keeps_its_digits_near_a_perfect_fit():
-    # The loss is about 1e-20 here: a difference of two likelihoods of order 100 would have no digit of it.
+def test_one_bit_residuals_keep_their_digits_near_a_perfect_fit():
+    # Their squares add up to 1e-20 here: a difference of two likelihoods of order 100 would have no digit of it.
     factor = gaussian(np.random.default_rng(6), (N, RANK), np.float64)
     exact = factor @ factor.T
     loss = OneBitLoss(exact)
     moved = factor * (1 + 1e-11)
     off = moved @ moved.T - exact
     curvature = 1 / (2 + 2 * np.cosh(exact))
-    assert loss.evaluate(moved @ moved.T)[0] == pytest.approx(0.5 * np.sum(curvature * off**2), rel=1e-3)
-    assert loss.evaluate(exact)[0] == 0
+    excess = np.sum(loss.residuals(moved @ moved.T) ** 2)
+    assert excess == pytest.approx(0.5 * np.sum(curvature * off**2), rel=1e-3)
+    assert np.all(loss.residuals(exact) == 0)
 
 
 def test_one_bit_loss_far_from_the_fit_stays_finite():
     loss = OneBitLoss(np.array([[800.0, -800.0], [-800.0, 800.0]]))
-    value, gradient = loss.evaluate(np.full((2, 2), 1600.0))
+    far = np.full((2, 2), 1600.0)
+    value, gradient = loss.evaluate(far)
     # The estimate is 1600 where the log-odds are -800: each of these two entries adds 1600 to the loss.
     assert value == pytest.approx(2 * 1600.0, rel=1e-6)
     assert np.isfinite(gradient).all()
+    log_odds = np.array([[8.0, -8.0], [-8.0, 8.0]])
+    (excess, *_), p = OneBitLoss(log_odds).residuals(-far) ** 2, 1 / (1 + np.exp(-8))
+    # log(1 + exp(-1600)) + 1600 p less the entropy.
+    assert excess == pytest.approx(1600 * p + p * np.log(p) + (1 - p) * np.log(1 - p), rel=1e-9)
 
 
 def test_spectral_estimates_of_many_measurements_are_near_the_matrix():
@@ -109,9 +127,12 @@ def test_spectral_estimates_of_many_measurements_are_near_the_matrix():
     matrices = gaussian(rng, (many, N * N), np.complex128).reshape(-1, N, N)
     # The real part of a complex product has half of the power.
     seen = 2 * (matrices.reshape(many, -1).conj() @ truth.reshape(-1)).real
-    vectors = gaussian(rng, (many, N), np.complex128)
-    powers = np.sum(np.abs(vectors.conj() @ factor) ** 2, axis=1)
-    for loss in (SensingLoss(matrices, seen), phase_loss(vectors, powers)):
+    losses = [SensingLoss(matrices, seen)]
+    for power in (1.0, 2.0):
+        vectors = np.sqrt(power) * gaussian(rng, (many, N), np.complex128)
+        powers = np.sum(np.abs(vectors.conj() @ factor) ** 2, axis=1)
+        losses.append(phase_loss(vectors, powers, power))
+    for loss in losses:
         assert np.linalg.norm(loss.spectral_estimate() - truth) < 0.1 * np.linalg.norm(truth)
 
 

@@ -28,8 +28,8 @@ def test_curve_summaries():
     assert BAD.reaches(0.4) == math.inf
     assert BAD.reaches(0.6) == 3
     assert PANEL["bad"] is BAD
-    assert GOOD.share_within(0.02, 2) == pytest.approx(2 / 3)
-    assert GOOD.share_within(0.02, 3) == 1
+    assert [GOOD.reaches(0.02, share) for share in (0.3, 0.6, 0.7, 1)] == [2, 2, 3, 3]
+    assert BAD.reaches(0.5, 0.7) == math.inf
 
 
 def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
@@ -43,8 +43,8 @@ def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
         (claims.reaches("good", 0.02, 2), 2, True),
         (claims.reaches("good", 0.02, 1), 2, False),
         (claims.reaches("bad", 0.02, 3), math.inf, False),
-        (claims.reaches_floor("good", 2), 2 / 3, False),
-        (claims.reaches_floor("good", 3), 1.0, True),
+        (claims.reaches_floor("good", 2), 3, False),
+        (claims.reaches_floor("good", 3), 3, True),
         (claims.stays_above_floor("bad"), 50.0, True),
         (claims.stays_above_floor("good"), 0.2, False),
         (claims.ends_at("bad", "good", at_least=10), 250.0, True),
@@ -69,6 +69,13 @@ def test_claims_are_checked_numbers(check, measured, held):
     assert claims.in_abstract(check).claim(PANEL, "w").where == "abstract; w"
 
 
+def test_a_bound_is_ours_unless_it_is_the_run_of_the_paper():
+    check = claims.reaches("good", 0.02, 500)
+    assert check.claim(PANEL, "w").as_dict()["bound"] == "ours"
+    of_paper = claims.in_its_run(check).claim(PANEL, "w").as_dict()
+    assert (of_paper["bound"], of_paper["wanted"]) == ("paper", "at most 500 (paper)")
+
+
 def test_a_reference_that_does_not_reach_the_level_is_followed_to_its_last_error():
     slow = curve("slow", [1, 0.5, 0.25, 0.125])
     panel = Panel("here", (slow, curve("same", [1, 0.5, 0.2, 0.1]), curve("late", [1, 1, 1, 0.9])))
@@ -84,7 +91,7 @@ def test_proportional_is_a_slope_of_one(power, held):
     claim = claims.proportional(labels, values, "all").claim(panel, "w")
     assert claim.measured == pytest.approx(power)
     assert claim.held is held
-    assert claim.wanted == "0.9 to 1.1"
+    assert claim.wanted == "0.9 to 1.1 (ours)"
 
 
 def test_claims_of_never_and_nothing():
@@ -94,7 +101,7 @@ def test_claims_of_never_and_nothing():
     assert not Claim("x", "w", math.nan, at_least=1).held
     assert Claim("x", "w", 1234.5, at_most=1).figure == "1.23e+03"
     assert Claim("x", "w", 2, at_most=2).held
-    assert Claim("x", "w", 2, at_least=2).wanted == "at least 2"
+    assert Claim("x", "w", 2, at_least=2).wanted == "at least 2 (ours)"
 
 
 def test_ratio_to_an_error_of_exactly_zero():
@@ -111,7 +118,7 @@ RESULT = ExperimentResult(
     (
         Claim("so it is", "abstract", 1, at_most=2),
         Claim("no", "experiment 1", 3, at_most=2),
-        Claim("so it is", "abstract", 5, at_most=2, start=Start.APPENDIX),
+        Claim("so it is", "abstract", 5, at_most=2, start=Start.APPENDIX, reading="appendix start, f(X)"),
     ),
 )
 
@@ -135,15 +142,15 @@ def test_the_record_has_every_seed_and_how_each_claim_was_tried():
     assert summary["final_error"]["median"] == 0.002
     assert summary["halvings"] == [1, 1, 1]
     assert record["claims"][2] == {
-        "statement": "so it is", "where": "abstract", "start": "appendix", "convention": "f(X)",
-        "measured": 5, "figure": "5", "wanted": "at most 2", "held": False,
+        "statement": "so it is", "where": "abstract", "reading": "appendix start, f(X)", "start": "appendix",
+        "convention": "f(X)", "measured": 5, "figure": "5", "wanted": "at most 2 (ours)", "bound": "ours", "held": False,
     }  # fmt: skip
 
 
-def test_table_has_a_row_for_each_claim_and_a_column_for_each_start():
+def test_table_has_a_row_for_each_claim_and_a_column_for_each_reading():
     text = RESULT.markdown("name")
     assert "## name: Title" in text
     assert "* a choice" in text
-    assert "| claim | in the paper | wanted | spectral: f(X) | appendix: f(X) |" in text
-    assert "| so it is | abstract | at most 2 | held: 1 | **not held**: 5 |" in text
-    assert "| no | experiment 1 | at most 2 | **not held**: 3 |  |" in text
+    assert "| claim | in the paper | wanted | paper | appendix start, f(X) |" in text
+    assert "| so it is | abstract | at most 2 (ours) | held: 1 | **not held**: 5 |" in text
+    assert "| no | experiment 1 | at most 2 (ours) | **not held**: 3 |  |" in text

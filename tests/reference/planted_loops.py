@@ -10,12 +10,9 @@ def sensing_gradient(M, matrices, y):
 
 
 def one_bit_gradient(M, log_odds):
-    """f = KL divergence of the fractions of ones from the predicted ones, and G = predicted minus observed."""
+    """f = sum log(1 + exp M) - observed M over the entries, and G = predicted minus observed fraction of ones."""
     observed, predicted = 1 / (1 + np.exp(-log_odds)), 1 / (1 + np.exp(-M))
-    f = np.sum(
-        observed * np.log(observed / predicted) + (1 - observed) * np.log((1 - observed) / (1 - predicted))
-    )
-    return f, predicted - observed
+    return np.sum(np.log(1 + np.exp(M)) - observed * M), predicted - observed
 
 
 def descent(gradient, X, truth, kind, parameter, step, iterations, equation="f(X)", V=None):

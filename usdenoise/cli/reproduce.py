@@ -49,7 +49,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
-    help="Use fewer seeds, only the gradient of f(X), and a small phantom: all experiments take less than a minute.",
+    help="Use fewer seeds, only the paper's gradient, and a small phantom: all experiments take less than a minute.",
 )
 @flag_option(
     Group.INPUT,
@@ -76,7 +76,7 @@ def command(
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, a record, and
-    a table that says which claims held, from which start and with which convention of the gradient.
+    a table that says which claims held, in the paper's own reading and from other starts and with other gradients.
     """
     from usdenoise.experiments.catalogue import EXPERIMENTS
 
@@ -138,9 +138,7 @@ def _claims(summary: dict[str, Any]) -> Iterator[str]:
             )
             for claim in claims:
                 verdict = "held" if claim["held"] else "not held"
-                kind = f"{claim['start']} start, {claim['convention']}"
-                yield f"    {verdict:<8}  {claim['figure']:>15}  {kind}"
+                yield f"    {verdict:<8}  {claim['figure']:>15}  {claim['reading']}"
         yield ""
-    for kind in summary["by_start_and_convention"]:
-        counts = f"{kind['held']} of {kind['claims']} claims held"
-        yield f"{kind['start']} start, {kind['convention']}: {counts}"
+    for reading, count in summary["by_reading"].items():
+        yield f"{reading}: {count['held']} of {count['claims']} claims held"

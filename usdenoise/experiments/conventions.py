@@ -34,21 +34,32 @@ class Convention(StrEnum):
     """
 
     OF_BOTH_SYMMETRIC = "(U, V), symmetric A_i"
-    """G V and G^T U, with 2/m, from equal factors. With symmetric A_i both factors stay equal."""
+    """G V and G^T U, with 2/m, from equal factors. With symmetric A_i both factors stay equal.
+
+    For Hermitian A_i and a complex X it is the Wirtinger derivative of f(X) with respect to the conjugate of X.
+    """
 
     OF_BOTH_GENERAL = "(U, V), general A_i"
     """The same with the A_i as drawn, which moves the two factors apart."""
 
 
 Tried = Mapping[Convention, tuple[Start, ...]]
-"""Conventions that are tried, each with its starts in the order of the figure."""
+"""Conventions that are tried, each with its starts. The first convention with its first start is the paper's reading."""
 
-STARTS = (Start.SPECTRAL, Start.APPENDIX)
+STARTS = (Start.SPECTRAL, Start.APPENDIX, Start.SVD)
 
-QUICK: Tried = {Convention.OF_X: STARTS}
-
-ALL: Tried = {
-    Convention.OF_X: (*STARTS, Start.SVD),
-    Convention.OF_BOTH_SYMMETRIC: STARTS,
-    Convention.OF_BOTH_GENERAL: STARTS,
+MAIN_TEXT: Tried = {
+    Convention.OF_X: STARTS,
+    Convention.OF_BOTH_SYMMETRIC: STARTS[:2],
+    Convention.OF_BOTH_GENERAL: STARTS[:2],
 }
+"""The start that the main text describes comes first."""
+
+APPENDIX: Tried = {one: (Start.APPENDIX, Start.SPECTRAL, *starts[2:]) for one, starts in MAIN_TEXT.items()}
+"""The start that the appendix describes comes first."""
+
+HERMITIAN: Tried = {
+    Convention.OF_BOTH_SYMMETRIC: APPENDIX[Convention.OF_X],
+    Convention.OF_X: APPENDIX[Convention.OF_BOTH_SYMMETRIC],
+}
+"""The Wirtinger derivative comes first, with the appendix's start. Hermitian A_i have no other general form."""

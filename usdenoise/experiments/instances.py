@@ -1,5 +1,6 @@
 """Random 10 x 10 problems with a planted matrix M*, and the starts of the methods on them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,12 +82,12 @@ def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int
 def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma: float) -> Instance:
     """Draw a phase retrieval problem: y_i = |<a_i, z>|^2 + sigma Gaussian, with M* = z z^H and a complex unit z.
 
-    The entries of the a_i are circular Gaussian. The parameters are those of :func:`draw_sensing`.
+    Real and imaginary parts of the a_i are standard Gaussian. The parameters are those of :func:`draw_sensing`.
     """
     factor = _planted_factor(rng, [1.0], np.complex128)
-    vectors = gaussian(rng, (measurements, SIZE), np.complex128)
+    vectors = _standard(rng, (measurements, SIZE), np.complex128)
     matrices = vectors[:, :, None] * vectors[:, None, :].conj()
-    return _measured(rng, matrices, factor, rank, sigma, np.eye(SIZE))
+    return _measured(rng, matrices, factor, rank, sigma, power=2.0)
 
 
 def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
@@ -121,6 +122,12 @@ def singular_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
     return factor
 
 
+def _standard(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+    """Return a standard Gaussian array; real and imaginary parts of a complex one are standard Gaussian."""
+    parts = 2 if np.issubdtype(dtype, np.complexfloating) else 1
+    return gaussian(rng, shape, dtype) * math.sqrt(parts)
+
+
 def _planted_factor(
     rng: np.random.Generator, scales: Sequence[float], dtype: Any = np.float64
 ) -> NDArray[Any]:
@@ -136,17 +143,17 @@ def _measured(
     factor: NDArray[Any],
     rank: int,
     sigma: float,
-    mean: NDArray[Any] | float = 0.0,
+    power: float = 0.0,
 ) -> Instance:
     """Return the problem of linear measurements of a planted matrix with noise."""
     noise = sigma * rng.standard_normal(len(matrices))
     truth = factor @ factor.conj().T
     seen = (matrices.reshape(len(matrices), -1).conj() @ truth.reshape(-1)).real
-    return _instance(rng, SensingLoss(matrices, seen + noise, mean), factor, rank)
+    return _instance(rng, SensingLoss(matrices, seen + noise, power), factor, rank)
 
 
 def _instance(rng: np.random.Generator, loss: Loss, factor: NDArray[Any], rank: int) -> Instance:
-    noise = gaussian(rng, (SIZE, rank), factor.dtype)
+    noise = _standard(rng, (SIZE, rank), factor.dtype)
     padded = np.zeros_like(noise)
     padded[:, : factor.shape[1]] = factor
     return Instance(

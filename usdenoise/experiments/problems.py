@@ -15,14 +15,14 @@ from usdenoise.experiments.conventions import Convention
 
 
 class Loss(Protocol):
-    """A loss of an (n, n) matrix that is 0 at a perfect fit."""
+    """A loss of an (n, n) matrix."""
 
     def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         """Return L(M) and its gradient G."""
         ...
 
     def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return numbers whose squares add up to L(M)."""
+        """Return numbers whose squares add up to L(M) less its smallest possible value."""
         ...
 
     def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
@@ -45,15 +45,14 @@ class SensingLoss:
         Measurement matrices A_i.
     measurements : (m,) real array
         Measurements y_i.
-    mean : (n, n) array or float
-        Expected value of the A_i, by default 0.
+    power : float
+        Variance v of the entries of the a_i of A_i = a_i a_i^H, whose mean is v I; 0, the default, for A_i of mean 0
+        and variance 1.
     """
 
-    def __init__(
-        self, matrices: NDArray[Any], measurements: NDArray[Any], mean: NDArray[Any] | float = 0.0
-    ) -> None:
+    def __init__(self, matrices: NDArray[Any], measurements: NDArray[Any], power: float = 0.0) -> None:
         self.matrices = matrices
-        self.mean = mean
+        self.power = power
         self.measurements = measurements
         self._rows = matrices.reshape(len(matrices), -1)
         self._conjugates = self._rows.conj()
@@ -77,25 +76,22 @@ class SensingLoss:
         return seen / math.sqrt(len(seen))
 
     def spectral_estimate(self) -> NDArray[Any]:
-        """Return 1/m sum_i y_i (A_i - E A_i), which estimates M* for Gaussian matrices of unit variance.
+        """Return 1/m sum_i y_i (A_i - E A_i) over the variance of the A_i, which estimates M* for Gaussian matrices.
 
-        It does so for A_i = a_i a_i^H as well, with circular Gaussian vectors of unit variance: E A_i is I, the mean of
-        y_i a_i a_i^H is M* + tr(M*) I, and that of y_i is tr(M*).
+        It does so for A_i = a_i a_i^H as well, with circular Gaussian vectors of variance v: the mean of
+        y_i a_i a_i^H is v^2 (M* + tr(M*) I), and that of y_i is v tr(M*).
         """
         weighted = (self.measurements @ self._rows).reshape(self.matrices.shape[1:])
-        return np.asarray(weighted / len(self.measurements) - np.mean(self.measurements) * self.mean)
+        mean = np.mean(self.measurements) * self.power * np.eye(len(weighted))
+        return np.asarray(weighted / len(self.measurements) - mean) / (self.power**2 or 1.0)
 
 
 class OneBitLoss:
     """One-bit sensing of every entry: the logistic likelihood of the fractions of ones.
 
-    With alpha_ij the fraction of ones, the negative log-likelihood is sum_ij log(1 + exp M_ij) - alpha_ij M_ij for
-    the real part M. The loss L(M) is this sum minus its smallest possible value, the entropy of the fractions, so
-    that it is 0 at a perfect fit. The gradient is G_ij = 1 / (1 + exp(-M_ij)) - alpha_ij. Zhang, Chiu and Zhang
-    (AISTATS 2024).
-
-    Both are computed from the difference of M and the log-odds of the fractions: near the fit the two terms of
-    the formula would cancel.
+    With alpha_ij the fraction of ones, L(M) = sum_ij log(1 + exp M_ij) - alpha_ij M_ij for the real part of M, with
+    G_ij = 1 / (1 + exp(-M_ij)) - alpha_ij. At a perfect fit L(M) is the entropy of the fractions, and not 0. Zhang,
+    Chiu and Zhang (AISTATS 2024).
 
     Parameters
     ----------
@@ -105,25 +101,21 @@ class OneBitLoss:
 
     def __init__(self, log_odds: NDArray[Any]) -> None:
         self.log_odds = log_odds
-        self._log_ones = -np.logaddexp(0, -log_odds)
-        self._log_zeros = -np.logaddexp(0, log_odds)
-        self._ones = np.exp(self._log_ones)
-        self._zeros = np.exp(self._log_zeros)
+        self._ones = _logistic(log_odds)
 
     def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         """Return L(M) and its gradient G."""
-        off, near, change, excess = self._parts(matrix)
-        # Predicted minus observed fraction.
-        gradient = np.where(
-            near,
-            self._ones * self._zeros * change / (1 + self._ones * change),
-            np.exp(self._log_ones + off - (excess + self._ones * off)) - self._ones,
-        )
-        return float(np.sum(excess)), gradient
+        entries = matrix.real
+        value = np.sum(np.logaddexp(0, entries) - self._ones * entries)
+        return float(value), _logistic(entries) - self._ones
 
     def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the square root of each entry's part of L(M), with the sign of its error."""
-        off, _, _, excess = self._parts(matrix)
+        """Return the square root of what each entry adds to the entropy, with the sign of its error."""
+        off = matrix.real - self.log_odds
+        # The difference of two likelihoods would lose its digits near the fit, and the exponential of a large positive
+        # number would overflow: ones and zeros change places with the sign.
+        share, size = np.where(off > 0, 1 - self._ones, self._ones), np.abs(off)
+        excess = np.log1p(share * np.expm1(-size)) + share * size
         signed: NDArray[np.float64] = np.sign(off) * np.sqrt(np.maximum(excess, 0))
         return signed.reshape(-1)
 
@@ -136,15 +128,9 @@ class OneBitLoss:
         """Return 4 (alpha - 1/2), the log-odds of the fractions to first order."""
         return np.asarray(4 * (self._ones - 0.5))
 
-    def _parts(self, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        off = matrix.real - self.log_odds
-        near = np.abs(off) < 1
-        change = np.expm1(np.where(near, off, 0.0))
-        # log((1 - alpha) + alpha exp(off)), in the form that keeps its digits.
-        growth = np.where(
-            near, np.log1p(self._ones * change), np.logaddexp(self._log_zeros, self._log_ones + off)
-        )
-        return off, near, change, growth - self._ones * off
+
+def _logistic(entries: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.exp(-np.logaddexp(0, -entries)))
 
 
 class PlantedProblem:

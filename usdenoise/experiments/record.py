@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from usdenoise.experiments.conventions import Convention, Start
 from usdenoise.stack.acquisition import Acquisition
 
+PAPER, OURS = "paper", "ours"
+"""The paper's own reading of an experiment; whose a bound is."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -30,6 +33,10 @@ class Claim:
         Start of the runs, by default spectral.
     convention : Convention
         Convention of the gradient, by default that of f(X).
+    reading : str
+        "paper" (the default) where start and convention are the paper's, otherwise their names.
+    bound : str
+        "paper" where the bounds are the paper's, "ours" (the default) where the paper gives none.
     """
 
     statement: str
@@ -39,6 +46,8 @@ class Claim:
     at_most: float = math.inf
     start: Start = Start.SPECTRAL
     convention: Convention = Convention.OF_X
+    reading: str = PAPER
+    bound: str = OURS
 
     @property
     def held(self) -> bool:
@@ -47,12 +56,14 @@ class Claim:
 
     @property
     def wanted(self) -> str:
-        """The bounds in words."""
+        """The bounds in words, and whose they are."""
         if math.isinf(self.at_least):
-            return f"at most {self.at_most:.3g}"
-        if math.isinf(self.at_most):
-            return f"at least {self.at_least:.3g}"
-        return f"{self.at_least:.3g} to {self.at_most:.3g}"
+            words = f"at most {self.at_most:g}"
+        elif math.isinf(self.at_most):
+            words = f"at least {self.at_least:g}"
+        else:
+            words = f"{self.at_least:g} to {self.at_most:g}"
+        return f"{words} ({self.bound})"
 
     @property
     def figure(self) -> str:
@@ -70,11 +81,13 @@ class Claim:
         return {
             "statement": self.statement,
             "where": self.where,
+            "reading": self.reading,
             "start": self.start.value,
             "convention": self.convention.value,
             "measured": self.measured,
             "figure": self.figure,
             "wanted": self.wanted,
+            "bound": self.bound,
             "held": self.held,
         }
 
@@ -117,21 +130,14 @@ class Curve:
         """Median over the seeds of the last error."""
         return float(np.median(self.errors[:, -1]))
 
-    def reaches(self, level: float) -> float:
-        """Return the median over the seeds of the first x with an error of at most `level`.
+    def reaches(self, level: float, share: float = 0.5) -> float:
+        """Return the smallest x at which a share of the seeds have had an error of at most `level`.
 
-        It is infinite where more than half of the seeds never reach the level.
+        It is infinite where fewer of the seeds ever reach the level. The share is a half by default.
         """
-        # The mean of the middle two could be infinite, so the median is the lower of them.
-        return float(np.quantile(self._first(level), 0.5, method="lower"))
-
-    def share_within(self, level: float, x: float) -> float:
-        """Return the share of the seeds with an error of at most `level` at some point up to `x`."""
-        return float(np.mean(self._first(level) <= x))
-
-    def _first(self, level: float) -> NDArray[np.float64]:
         below = self.errors <= level
-        return np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
+        first = np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
+        return float(np.quantile(first, share, method="inverted_cdf"))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary that is written to the record."""
@@ -162,6 +168,8 @@ class Panel:
         Start of the methods that have none of their own, by default spectral.
     convention : Convention
         Convention of the gradient, by default that of f(X).
+    reading : str
+        Reading of its claims, by default "paper".
     """
 
     setting: str
@@ -169,6 +177,7 @@ class Panel:
     noise_floor: float | None = None
     start: Start = Start.SPECTRAL
     convention: Convention = Convention.OF_X
+    reading: str = PAPER
 
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
@@ -266,29 +275,24 @@ class ExperimentResult:
 
 
 def claim_table(claims: Sequence[Claim]) -> list[str]:
-    """Return claims as the lines of a Markdown table, with a column for each start and convention that they have.
+    """Return claims as the lines of a Markdown table, with a column for each reading that they have.
 
     Parameters
     ----------
     claims : sequence of Claim
         Claims; those with the same statement share a row.
     """
-    columns = [
-        (start, convention)
-        for start in Start
-        for convention in Convention
-        if any((claim.start, claim.convention) == (start, convention) for claim in claims)
-    ]
-    heads = ["claim", "in the paper", "wanted", *(f"{start}: {convention}" for start, convention in columns)]
+    readings = dict.fromkeys(claim.reading for claim in claims)
+    heads = ["claim", "in the paper", "wanted", *readings]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    rows: dict[str, dict[tuple[Start, Convention], Claim]] = {}
+    rows: dict[str, dict[str, Claim]] = {}
     for claim in claims:
-        rows.setdefault(claim.statement, {})[claim.start, claim.convention] = claim
+        rows.setdefault(claim.statement, {})[claim.reading] = claim
     for statement, row in rows.items():
         first = next(iter(row.values()))
         cells = [
-            f"{'held' if row[column].held else '**not held**'}: {row[column].figure}" if column in row else ""
-            for column in columns
+            f"{'held' if row[name].held else '**not held**'}: {row[name].figure}" if name in row else ""
+            for name in readings
         ]
         lines.append("| " + " | ".join([statement, first.where, first.wanted, *cells]) + " |")
     return lines

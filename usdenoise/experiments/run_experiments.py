@@ -54,8 +54,8 @@ def reproduce(
     -------
     dict
         "experiments" maps each name to title, claims, seconds and output; "claims" is the number of claims and
-        "held" the number of those that held; "by_start_and_convention" has the same two numbers for each start and
-        convention.
+        "held" the number of those that held; "by_reading" has the same two numbers for each reading, the paper's own
+        first.
 
     Raises
     ------
@@ -86,18 +86,13 @@ def reproduce(
             if on_done is not None:
                 on_done(name)
     claims = [claim for one in done.values() for claim in one["claims"]]
-    kinds = dict.fromkeys((claim["start"], claim["convention"]) for claim in claims)
+    readings = dict.fromkeys(claim["reading"] for claim in claims)
     return {
         "experiments": done,
         **_count(claims),
-        "by_start_and_convention": [
-            {
-                "start": start,
-                "convention": convention,
-                **_count([one for one in claims if (one["start"], one["convention"]) == (start, convention)]),
-            }
-            for start, convention in kinds
-        ],
+        "by_reading": {
+            reading: _count([one for one in claims if one["reading"] == reading]) for reading in readings
+        },
     }
 
 

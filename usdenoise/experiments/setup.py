@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.experiments.conventions import ALL, QUICK, Tried
 from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.formats import load
 from usdenoise.linalg.executor import ThreadExecutor
@@ -61,7 +60,7 @@ class Setup:
     n_seeds : int or None
         Number of random seeds for each 10 x 10 experiment, one problem each; by default 10, or 2 if `quick`.
     quick : bool
-        Whether to use fewer seeds, only the gradient of f(X) from two starts, and a phantom of 48 x 40 pixels and
+        Whether to use fewer seeds, only the paper's gradient from two starts, and a phantom of 48 x 40 pixels and
         240 frames instead of 200 x 130 and 2400; by default not.
     acquisition : Path or None
         File for the ultrasound experiments; by default they simulate a phantom.
@@ -87,11 +86,6 @@ class Setup:
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the 10 x 10 experiments."""
         return tuple(range(self.n_seeds or (QUICK_SEEDS if self.quick else SEEDS)))
-
-    @property
-    def tried(self) -> Tried:
-        """Conventions of the gradient in the 10 x 10 experiments, each with its starts."""
-        return QUICK if self.quick else ALL
 
     @cached_property
     def stack(self) -> Stack:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.experiments.conventions import ALL, Convention
+from usdenoise.experiments.conventions import STARTS
 from usdenoise.experiments.instances import Instance
 
 
@@ -35,7 +35,7 @@ def condition_of_starts(
     """
     numbers: dict[str, Any] = {"largest_right_side": smallest**2}
     instances = [draw(np.random.default_rng(seed)) for seed in seeds]
-    for start in ALL[Convention.OF_X]:
+    for start in STARTS:
         left, error, columns = [], [], []
         for instance in instances:
             factor = instance.starts[start]()

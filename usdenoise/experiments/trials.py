@@ -17,7 +17,7 @@ from usdenoise.experiments.conventions import Convention, Start, Tried
 from usdenoise.experiments.instances import Instance
 from usdenoise.experiments.noise_floor import noise_floor
 from usdenoise.experiments.problems import PlantedProblem
-from usdenoise.experiments.record import Curve, Panel
+from usdenoise.experiments.record import PAPER, Curve, Panel
 from usdenoise.linalg.executor import ThreadExecutor
 
 SECONDS_POINTS = 201
@@ -51,13 +51,12 @@ class Variant:
     start: Start | None = None
 
 
-def eta_decay(decay: float, start: Start | None = None) -> Variant:
+def eta_decay(decay: float) -> Variant:
     """Return eta-decay, with the damping eta_t = beta^t sqrt(f(X_0)).
 
     This is the method of Zhang, Chiu and Zhang (AISTATS 2024).
     """
-    label = "eta-decay" if start is None else f"eta-decay, {start} start"
-    return Variant(label, "eta-decay", decay=decay, start=start)
+    return Variant("eta-decay", "eta-decay", decay=decay)
 
 
 def scaledgd_lambda(damping: float, start: Start | None = None) -> Variant:
@@ -216,7 +215,7 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
     seeds : sequence of int
         Seeds of the generators, one problem each.
     tried : mapping from Convention to starts
-        Conventions of the gradient, each with the starts that are tried with it.
+        Conventions of the gradient, each with the starts that are tried with it; the paper's reading comes first.
 
     Returns
     -------
@@ -227,7 +226,7 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
         floor = noise_floor(instances) if setting.problem["sigma"] else None
-        found = []
+        found: list[Panel] = []
         for convention, starts in tried.items():
             # A method with a start of its own has the same curve in the panels of both starts.
             curves = {
@@ -237,7 +236,8 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
             }
             for start in starts:
                 of_start = (curves[variant.label, variant.start or start] for variant in setting.variants)
-                found.append(Panel(setting.name, tuple(of_start), floor, start, convention))
+                reading = f"{start} start, {convention}" if found else PAPER
+                found.append(Panel(setting.name, tuple(of_start), floor, start, convention, reading))
     return found
 
 
