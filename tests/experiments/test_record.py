@@ -47,10 +47,8 @@ def test_median_of_an_even_number_of_seeds_of_which_half_never_get_there():
         (claims.reaches_floor("good", 3), 3, True),
         (claims.stays_above_floor("bad"), 50.0, True),
         (claims.stays_above_floor("good"), 0.2, False),
-        (claims.ends_at("bad", "good", at_least=10), 250.0, True),
-        (claims.ends_at("good", "bad", at_least=1), 0.004, False),
-        (claims.ends_at("good", "bad", at_most=1.1), 0.004, True),
-        (claims.ends_at("bad", "good", at_most=1.1), 250.0, False),
+        (claims.ends_above("bad", "good", at_least=10), 250.0, True),
+        (claims.ends_above("good", "bad", at_least=1), 0.004, False),
         (claims.ends_near_best("bad", ["good", "bad"], "one", 2), 250.0, False),
         (claims.slower("good", "bad", 0.5), 3.0, True),
         (claims.slower("good", "bad", 0.1), math.inf, True),
@@ -106,7 +104,7 @@ def test_claims_of_never_and_nothing():
 
 def test_ratio_to_an_error_of_exactly_zero():
     panel = Panel("here", (curve("zero", [1, 0]), BAD))
-    assert claims.ends_at("bad", "zero", at_least=10).claim(panel, "w").held
+    assert claims.ends_above("bad", "zero", at_least=10).claim(panel, "w").held
 
 
 RESULT = ExperimentResult(

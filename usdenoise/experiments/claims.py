@@ -127,13 +127,12 @@ def stays_above_floor(label: str) -> Check:
     )
 
 
-def ends_at(label: str, reference: str, at_least: float = -math.inf, at_most: float = math.inf) -> Check:
-    """Check that the final error of a curve is within bounds in units of that of the reference."""
+def ends_above(label: str, reference: str, at_least: float) -> Check:
+    """Check that the final error of a curve is at least `at_least` times that of the reference."""
     return Check(
         f"final error of {label} / final error of {reference}",
         lambda panel: _ratio(panel[label], panel[reference]),
         at_least,
-        at_most,
     )
 
 
