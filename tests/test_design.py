@@ -122,7 +122,7 @@ BUDGETS = {
     "blood": 510,
     "cli": 1450,
     "clutter": 456,
-    "comparison": 1065,
+    "comparison": 1125,
     "completion": 820,
     "components": 480,
     "experiments": 1400,

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tests.cli.shared import cli
+from tests.pictures.reports import Page
 from tests.stacks import write_stack
+from usdenoise.jobs.result_pages import result_pages
 
-FILES = ("comparison.csv", "comparison.json", "comparison.png", "convergence.png")
+FILES = ("comparison.csv", "comparison.html", "comparison.json", "comparison.png", "convergence.png")
 COMMON = ("--low-cutoff", "12", "--rank", "20")
 
 
@@ -32,10 +34,12 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(outcome):
     assert lines[0].split() == [
         "method", "p", "s", "MiB", "held", "to", "SVD", "dB", "CNR", "gCNR", "corr", "AUC",
     ]  # fmt: skip
-    assert [line[:11].rstrip() for line in lines[2:]] == [
+    table = lines[2 : lines.index("")]
+    assert [line[:11].rstrip() for line in table] == [
         "eta-decay", "  blood map", "eta-decay", "  blood map", "rsvd", "  blood map", "highpass",
     ]  # fmt: skip
-    assert max(len(line) for line in lines) <= 80
+    assert sorted(line.split("/")[-1] for line in lines[lines.index("") + 1 :]) == sorted(FILES)
+    assert max(len(line) for line in lines[: len(table) + 2]) <= 80
     assert "eta-decay at 0.3: " in result.stderr
     told = result.stderr.splitlines()
     assert told[0] == "the full SVD as reference, 1 of 5"
@@ -48,7 +52,8 @@ def test_a_failed_method_is_told_and_the_exit_code_is_1(outcome):
     result, _ = outcome
     assert result.exit_code == 1
     assert "warning: highpass failed: the high-pass cutoff is 1.2 of the frame rate" in result.stderr
-    assert result.stdout.splitlines()[-1].split() == ["highpass", "failed"]
+    assert "\nhighpass " in result.stdout
+    assert " failed" in result.stdout
 
 
 def test_the_files_hold_the_same_rows(outcome):
@@ -83,7 +88,7 @@ def test_json_is_one_object_on_stdout(phantom_file, tmp_path):
     assert result.stderr == ""
     assert report["rows"][0]["correlation"] > 0.8
     # Nothing iterates, so there is no curve to draw.
-    assert set(report["output"]) == {"comparison.csv", "comparison.json", "comparison.png"}
+    assert set(report["output"]) == {*FILES} - {"convergence.png"}
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(report["output"])
 
 
@@ -103,6 +108,7 @@ def test_regions_give_contrast_where_there_is_no_truth(phantom_file, tmp_path):
     assert bare["contrast_db"] is None
     printed = cli("compare", tmp_path / "bare.h5", "-m", "rsvd", "-o", tmp_path / "c", *COMMON).stdout
     assert printed.splitlines()[0].split() == ["method", "s", "MiB", "to", "SVD"]
+    assert "blood map" not in printed
 
 
 def test_where_every_method_fails_the_table_says_so_without_pictures(phantom_file, tmp_path):
@@ -110,7 +116,9 @@ def test_where_every_method_fails_the_table_says_so_without_pictures(phantom_fil
         "compare", phantom_file, "-o", tmp_path, "-m", "highpass", "--set", "highpass.cutoff_hz=600", *COMMON
     )
     assert result.exit_code == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.csv", "comparison.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "comparison.csv", "comparison.html", "comparison.json",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,18 @@ def test_a_picture_of_an_earlier_comparison_goes(tmp_path):
     assert (out / "convergence.png").exists()
     (out / "mine.png").touch()
     assert cli(*common, "-m", "svd", "--overwrite").exit_code == 0
-    assert sorted(path.name for path in out.iterdir()) == [*FILES[:3], "mine.png"]
+    assert sorted(path.name for path in out.iterdir()) == [*FILES[:4], "mine.png"]
     report = json.loads((out / "comparison.json").read_text())
-    assert set(report["output"]) == set(FILES[:3])
+    assert set(report["output"]) == set(FILES[:4])
     assert report["output_bytes"] == {name: (out / name).stat().st_size for name in (FILES[0], FILES[2])}
+
+
+def test_the_page_has_the_pictures_and_the_figures(outcome):
+    _, folder = outcome
+    shown = Page((folder / "comparison.html").read_text())
+    assert [image["alt"] for image in shown.all("img")] == [
+        "Power Doppler and blood map of each method", "Convergence of each method",
+    ]  # fmt: skip
+    for words in ("the low-rank methods remove 12 clutter components", "gCNR", "highpass failed", "Halko"):
+        assert words in shown.text
+    assert result_pages(folder) == [folder / "comparison.html"]

@@ -9,6 +9,7 @@ import usdenoise
 from tests.reference import loops
 from usdenoise.comparison import CONTENDERS, Settings, compare, compare_methods
 from usdenoise.comparison.method_process import relative_distance, run_method
+from usdenoise.comparison.temporal_filters import end_of_clutter
 from usdenoise.comparison.work import Work
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
@@ -33,7 +34,7 @@ def truth(phantom_file, acquisition):
 @pytest.fixture(scope="module")
 def everything(acquisition, truth):
     """Compare all methods, each in its own process, once for the module."""
-    return compare(acquisition, truth=truth, rank=RANK, low_cutoff=LOW, timeout=120)
+    return compare(acquisition, ["all"], truth=truth, rank=RANK, low_cutoff=LOW, timeout=120)
 
 
 def of_power(outcome):
@@ -353,3 +354,24 @@ def test_a_filter_says_what_it_misses(name, value, parameters, error, sentence):
     work = Work(stack, Settings(threads=1), None, {**CONTENDERS[name].defaults, **parameters})
     with pytest.raises(error, match=sentence):
         CONTENDERS[name].run(work)
+
+
+def test_by_default_the_methods_that_a_user_would_choose_between(acquisition, truth):
+    """The cutoff of the high-pass is where the clutter ends."""
+    outcome = compare(acquisition, truth=truth)
+    rows = [row for row in outcome.rows if row["picture"] == "power Doppler"]
+    assert [row["method"] for row in rows] == ["eta-decay", "svd", "rsvd", "highpass"]
+    assert rows[-1]["correlation"] > 0.5
+    assert "where the clutter ends" in rows[-1]["note"]
+
+
+@pytest.mark.parametrize("edge", [0.05, 0.2])
+def test_the_clutter_ends_where_its_spectrum_falls_below_the_rest(edge):
+    rng = np.random.default_rng(0)
+    n_frames = 200
+    tones = np.exp(2j * np.pi * np.outer(np.linspace(-edge, edge, 9), np.arange(n_frames)))
+    clutter = 100 * (rng.standard_normal((600, 9)) @ tones)
+    rest = rng.standard_normal((600, n_frames)) + 1j * rng.standard_normal((600, n_frames))
+    found = end_of_clutter((clutter + rest).reshape(30, 20, n_frames), 9)
+    assert found == pytest.approx(edge, abs=0.03)
+    assert end_of_clutter(rest.reshape(30, 20, n_frames), 0) == 1 / n_frames

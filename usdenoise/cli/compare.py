@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, columns, typed_command
+from usdenoise.cli.console import Console, columns, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.time_left import Clock
@@ -39,7 +39,7 @@ def _value(text: str) -> Any:
 def _contenders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from usdenoise.comparison.clutter_filters import CONTENDERS
 
-    return [name for name in CONTENDERS if name.startswith(incomplete)]
+    return [name for name in (*CONTENDERS, "all") if name.startswith(incomplete)]
 
 
 @click.command(
@@ -53,7 +53,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
         ),
         (
             "usdenoise compare scan.h5 --signal circle:20,15,4 --background rect:2,2,8,8",
-            "Run all methods, and measure the contrast of two regions",
+            "Run the usual methods, and measure the contrast of two regions",
         ),
     ],
 )
@@ -66,8 +66,8 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     multiple=True,
     shell_complete=_contenders,
     metavar="NAME",
-    show_default="all",
-    help="Method to run. Repeat it for several methods.",
+    show_default="eta-decay, svd, rsvd, highpass",
+    help="Method to run, or all. Repeat it for several methods.",
 )
 @shared.output_option(show_default="<stem>-comparison")
 @flag_option(
@@ -134,14 +134,15 @@ def command(
     components, which is chosen on the full SVD. A method that fails has a row with the reason, and the exit code
     is then 1.
     """
-    from usdenoise.comparison import CONTENDERS, Settings
+    from usdenoise.comparison import Settings
     from usdenoise.comparison.compare_file import compare_file
+    from usdenoise.comparison.comparison_rows import table_of
 
     progress = _Progress(console)
     report = compare_file(
         acquisition,
         output,
-        [] if methods == ("all",) else list(methods),
+        list(methods),
         **({"sampling": sampling} if sampling else {}),
         settings=Settings(timeout=timeout, parameters=parameters, **shared.given(DenoiseOptions, values)),
         signal=signal,
@@ -157,8 +158,8 @@ def command(
     bad = [row for row in rows if row["status"] != "done"]
     for row in bad:
         console.warn(f"{row['method']} {row['status']}: {row['message']}")
-    several = len({row["sampling"] for row in rows if CONTENDERS[row["method"]].sampled}) > 1
-    console.show(report, lambda: columns(*_table(rows, several)))
+    written = [("wrote", name) for name in report["output"].values()]
+    console.show(report, lambda: [*columns(*table_of(rows)), "", *two_columns(written)])
     if bad:
         click.get_current_context().exit(FAILED)
 
@@ -190,40 +191,3 @@ class _Progress:
     def _left(self, ended: int) -> str:
         left = self._clock.left_at_this_pace(ended, self._total)
         return f", {left}" if left else ""
-
-
-_COLUMNS = {
-    "seconds": ("s", "{:.2f}"),
-    "peak_memory_bytes": ("MiB", "{:.0f}"),
-    "held_out_rmse": ("held", "{:.2g}"),
-    "distance_to_svd": ("to SVD", "{:.2g}"),
-    "contrast_db": ("dB", "{:.1f}"),
-    "cnr": ("CNR", "{:.2f}"),
-    "gcnr": ("gCNR", "{:.2f}"),
-    "correlation": ("corr", "{:.3f}"),
-    "auc": ("AUC", "{:.2f}"),
-}
-
-
-def _table(rows: list[dict[str, Any]], several: bool) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the cells, without the columns in which all rows are empty."""
-    from usdenoise.comparison.comparison_rows import Picture
-
-    shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
-    headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
-    cells = []
-    for row in rows:
-        is_map = row["picture"] == Picture.BLOOD_MAP.value
-        line = [f"  {row['picture']}" if is_map else row["method"]]
-        if several:
-            line.append("" if row["sampling"] is None else f"{row['sampling']:g}")
-        for key in shown:
-            value = row[key]
-            if key == "peak_memory_bytes" and value is not None:
-                value /= 2**20
-            if key == "seconds" and row["status"] != "done":
-                line.append(row["status"])
-            else:
-                line.append("" if value is None else _COLUMNS[key][1].format(value))
-        cells.append(line)
-    return headings, cells

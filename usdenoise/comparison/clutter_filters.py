@@ -120,7 +120,7 @@ _TABLE = (
         "zero-phase Butterworth high-pass filter of every pixel",
         "Bjaerum, Torp and Kristoffersen, IEEE Trans. Ultrason. Ferroelectr. Freq. Control 49(2), 2002",
         run_highpass,
-        defaults={"cutoff_hz": None, "cutoff_a_frame": 0.05, "order": 4},
+        defaults={"cutoff_hz": None, "cutoff_a_frame": None, "order": 4},
     ),
     Contender(
         "polynomial",
@@ -145,5 +145,8 @@ _TABLE = (
         defaults={"penalty": 1.0, "iterations": 100, "tolerance": 1e-5},
     ),
 )
+
+USUAL = ("eta-decay", "svd", "rsvd", "highpass")
+"""Methods that are compared by default: those that a user would choose between. The others are for studies of methods."""
 
 CONTENDERS = MappingProxyType({contender.name: contender for contender in _TABLE})

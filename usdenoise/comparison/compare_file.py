@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, compare
-from usdenoise.comparison.comparison_rows import Picture
+from usdenoise.comparison.comparison_rows import Picture, table_of
 from usdenoise.comparison.regions import region
 from usdenoise.comparison.work import Settings
 from usdenoise.errors import check_path
@@ -20,12 +20,13 @@ from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
 from usdenoise.images.power_doppler import decibels
 from usdenoise.options.job_options import Display
+from usdenoise.pictures.comparison_page import comparison_page
 from usdenoise.pictures.figures import shortened, suitable_range_db
 from usdenoise.pictures.montage import convergence_png, montage_png
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
-FILES = ("comparison.csv", "comparison.png", "convergence.png", "comparison.json")
+FILES = ("comparison.csv", "comparison.png", "convergence.png", "comparison.html", "comparison.json")
 """The files; the last is the record of the others."""
 
 MOST_COLUMNS = 5
@@ -50,7 +51,7 @@ def compare_file(
     on_row: Callable[[dict[str, Any]], None] | None = None,
     on_start: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Compare methods on an acquisition file and write comparison.csv, .json, .png and convergence.png.
+    """Compare methods on an acquisition file and write comparison.csv, .json, .png, .html and convergence.png.
 
     Parameters
     ----------
@@ -139,6 +140,7 @@ def compare_file(
             "command": command,
         }
         places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
+        places["comparison.html"].write_text(_page(outcome, path.stem, pictures), "utf-8")
         for name, picture in pictures.items():
             if picture is None:
                 outputs.release(name)
@@ -148,6 +150,24 @@ def compare_file(
         places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit(files_of_report(outputs.finals[-1]))
     return report
+
+
+def _page(outcome: Comparison, stem: str, pictures: Mapping[str, bytes | None]) -> str:
+    titles = {"comparison.png": "Power Doppler and blood map", "convergence.png": "Convergence"}
+    drawn = {titles[name]: picture for name, picture in pictures.items() if picture is not None}
+    of_power = [row for row in outcome.rows if row["picture"] == Picture.POWER_DOPPLER.value]
+    notes = [
+        ", ".join(
+            part for part in (_label(row, True), row["message"] or row["note"], row["citation"]) if part
+        )
+        for row in of_power
+    ]
+    return comparison_page(stem, _removed(outcome), drawn, table_of(outcome.rows), notes)
+
+
+def _removed(outcome: Comparison) -> str:
+    removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
+    return f"the low-rank methods remove {removed} clutter components"
 
 
 def _convergence(outcome: Comparison, several: bool) -> bytes | None:
@@ -182,7 +202,6 @@ def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: 
     def scaled(image: NDArray[Any]) -> NDArray[Any]:
         return decibels(image, display.db_factor, peak)
 
-    removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
     cells = [None if image is None else scaled(image) for image in outcome.images]
     suitable = suitable_range_db(scaled(reference))
     return montage_png(
@@ -191,8 +210,7 @@ def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: 
         dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
         spacing_mm=acquisition.spacing_mm,
         color_map=display.color_map,
-        title=f"{shortened(stem, 40)}: power Doppler and blood map; "
-        f"the low-rank methods remove {removed} clutter components",
+        title=f"{shortened(stem, 40)}: power Doppler and blood map; {_removed(outcome)}",
     )
 
 

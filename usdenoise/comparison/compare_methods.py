@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.clutter_filters import CONTENDERS
+from usdenoise.comparison.clutter_filters import CONTENDERS, USUAL
 from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_merit, power_row
 from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.comparison.work import Settings, Work
@@ -82,7 +82,7 @@ def compare(
     acquisition : Acquisition
         The stack. It is not changed.
     methods : sequence of str, optional
-        Names in ``usdenoise.comparison.CONTENDERS``; by default all of them.
+        Names in ``usdenoise.comparison.CONTENDERS``, or "all" alone; by default eta-decay, svd, rsvd and highpass.
     sampling : sequence of float
         Fractions of the entries to sample. A method that uses a sample has one row for each.
     settings : Settings, optional
@@ -131,7 +131,9 @@ def compare(
     (12, 10)
     """
     chosen = Settings(**given) if settings is None else settings
-    names = list(dict.fromkeys(methods or CONTENDERS))
+    names = list(dict.fromkeys(methods or USUAL))
+    if names == ["all"]:
+        names = list(CONTENDERS)
     _check(names, sampling, chosen)
     if truth is not None:
         signal = truth.vessel_mask if signal is None else signal

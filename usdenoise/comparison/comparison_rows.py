@@ -1,6 +1,6 @@
 """Rows of a comparison: one for the power Doppler of each method, and one for its blood map."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -94,3 +94,47 @@ def blood_row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, A
     """Return the row of a blood map, from that of the same method's power Doppler."""
     shared = {name: row[name] if name in _SHARED else None for name in row}
     return {**shared, "picture": Picture.BLOOD_MAP.value, "note": "", **figures}
+
+
+_COLUMNS = {
+    "seconds": ("s", "{:.2f}"),
+    "peak_memory_bytes": ("MiB", "{:.0f}"),
+    "held_out_rmse": ("held", "{:.2g}"),
+    "distance_to_svd": ("to SVD", "{:.2g}"),
+    "contrast_db": ("dB", "{:.1f}"),
+    "cnr": ("CNR", "{:.2f}"),
+    "gcnr": ("gCNR", "{:.2f}"),
+    "correlation": ("corr", "{:.3f}"),
+    "auc": ("AUC", "{:.2f}"),
+}
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a comparison as texts, without what is empty everywhere.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of a comparison. Those of blood maps are left out where no row has a figure of its image.
+    """
+    several = len({row["sampling"] for row in rows if CONTENDERS[row["method"]].sampled}) > 1
+    shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
+    headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
+    cells = []
+    for row in rows:
+        is_map = row["picture"] == Picture.BLOOD_MAP.value
+        if is_map and all(row[key] is None for key in shown):
+            continue
+        line = [f"  {row['picture']}" if is_map else row["method"]]
+        if several:
+            line.append("" if row["sampling"] is None else f"{row['sampling']:g}")
+        for key in shown:
+            value = row[key]
+            if key == "peak_memory_bytes" and value is not None:
+                value /= 2**20
+            if key == "seconds" and row["status"] != "done":
+                line.append(row["status"])
+            else:
+                line.append("" if value is None else _COLUMNS[key][1].format(value))
+        cells.append(line)
+    return headings, cells

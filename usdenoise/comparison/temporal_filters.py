@@ -12,6 +12,13 @@ from usdenoise.comparison.work import Filtered, Work, filtered_image
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.stack.sampling import spread_rows
+
+_SPECTRUM_PIXELS = 2000
+"""Pixels whose mean spectra show where the clutter ends."""
+
+_HIGHEST_CUTOFF = 0.45
+"""Highest cutoff of a high-pass that is taken from the data, in cycles a frame: below half the frame rate."""
 
 
 def run_highpass(work: Work) -> Filtered:
@@ -20,13 +27,41 @@ def run_highpass(work: Work) -> Filtered:
     if hertz is not None and rate is None:
         raise OptionError("highpass.cutoff_hz needs the frame rate; give --frame-rate")
     cutoff = work.parameters["cutoff_a_frame"] if hertz is None else hertz / rate
+    source = ""
+    if cutoff is None:
+        cutoff, source = end_of_clutter(work.stack.iq, work.number("low_cutoff")), ", where the clutter ends"
     order = work.parameters["order"]
     unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
     return _filter_in_time(
         work,
         lambda matrix, executor: highpass(matrix, cutoff, order, executor, out=matrix),
-        f"order {order}, {unit}",
+        f"order {order}, {unit}{source}",
     )
+
+
+def end_of_clutter(stack: NDArray[Any], low: int) -> float:
+    """Return the lowest frequency from which on clutter has less power than the rest of a stack, in cycles a frame.
+
+    Clutter are the `low` leading components of a part of the pixels; the spectra are means over them.
+
+    Parameters
+    ----------
+    stack : array, frames last
+        The stack.
+    low : int
+        Number of clutter components. Without any, the result is the lowest frequency that the frames resolve.
+    """
+    n_frames = stack.shape[-1]
+    matrix = stack.reshape(-1, n_frames)
+    rows = np.nan_to_num(matrix[spread_rows(len(matrix), _SPECTRUM_PIXELS)].astype(np.complex128))
+    vectors = np.linalg.eigh(rows.conj().T @ rows)[1][:, max(n_frames - low, 0) :]
+    clutter = (rows @ vectors) @ vectors.conj().T
+    window = np.hanning(n_frames + 2)[1:-1]
+    of_clutter, of_rest = (
+        np.mean(np.abs(np.fft.fft(part * window)) ** 2, axis=0) for part in (clutter, rows - clutter)
+    )
+    above = np.abs(np.fft.fftfreq(n_frames))[of_clutter > of_rest]
+    return float(min(above.max(initial=0) + 1 / n_frames, _HIGHEST_CUTOFF))
 
 
 def run_polynomial(work: Work) -> Filtered:

@@ -38,9 +38,9 @@ def result_pages(path: str | Path) -> list[Path]:
     if own and path.is_file():
         # Of scan and scan_2 both, scan_2_power_doppler.png begins with both names.
         return [max(own, key=lambda page: len(page.name))]
-    index = folder / "index.html"
-    if index.is_file() and (path.is_dir() or path.suffix in (".csv", ".json", ".png")):
-        return [index]
+    for page in (folder / "index.html", folder / "comparison.html"):
+        if page.is_file() and (path.is_dir() or path.suffix in (".csv", ".json", ".png")):
+            return [page]
     if not pages or not path.is_dir():
         raise InputError(f"{path} has no page; make one with usdenoise run --overwrite, without --no-html")
     if len(pages) > MOST_PAGES:

@@ -7,7 +7,8 @@ from typing import Any
 
 from usdenoise.system.printable import printable
 
-SCAN_PAGE, BATCH_PAGE, METHODS = "scan.html", "batch.html", "methods.txt"
+SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
+METHODS = "methods.txt"
 """Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 
 
