@@ -10,14 +10,12 @@ from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.frames.displacement import displacements
 from usdenoise.frames.frame_check import check_frames
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.rows import Rows
-
-_GAPPED_ROUNDS = 8
-"""Rounds in which unobserved entries are filled by the components that are fitted to the others."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +90,7 @@ def filter_block(stack: Acquisition, clutter: SessionClutter, options: DenoiseOp
 
 def _coefficients(rows: Rows, left: NDArray[Any]) -> NDArray[Any]:
     """Return the coefficients U^H M of orthonormal components, those of least squares where entries are unobserved."""
-    values, left_h = rows.take(slice(None)).values, left.conj().T
-    found: NDArray[Any] = left_h @ values
+    found: NDArray[Any] = left.conj().T @ rows.take(slice(None)).values
     observed = rows.observed_mask(slice(None))
-    if observed is None:
-        return found
-    for _ in range(_GAPPED_ROUNDS):
-        found = left_h @ np.where(observed, values, left @ found)
-    return found
+    # A frame is a row of the transposed matrix.
+    return found if observed is None else fit_gapped_rows(found.T, observed.T, left.conj(), None).T

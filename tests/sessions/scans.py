@@ -1,0 +1,83 @@
+"""Sessions of a few small blocks whose tissue, blood and noise are known, made in milliseconds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise import Acquisition
+
+LENGTH, IMAGE = 100, (24, 24)
+"""Frames of a block, and pixels."""
+
+RATE_HZ = 500.0
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A session as one stack in the order t, z, x, and what it is made of."""
+
+    iq: NDArray[np.complex64]
+    blood_power: NDArray[np.float64]
+    """True power of the blood, (n_blocks, n_z, n_x)."""
+
+    @property
+    def stack(self) -> Acquisition:
+        return Acquisition(self.iq, "tzx", frame_rate_hz=RATE_HZ, spacing_mm={"z": 0.1, "x": 0.2})
+
+    @property
+    def blocks(self) -> list[NDArray[np.complex64]]:
+        return np.split(self.iq, len(self.blood_power))
+
+
+def scan(
+    n_blocks: int = 12,
+    tissue: float = 100.0,
+    blood: float = 1.0,
+    noise: float = 1.0,
+    rise: float = 0.0,
+    bursts: tuple[int, ...] = (),
+    seed: int = 0,
+    shape: tuple[int, ...] = IMAGE,
+) -> Scan:
+    """A session of given amplitudes: speckle moved by slow smooth waves, two vessels, and white noise.
+
+    In the blocks of bursts the speckle also moves by 3 pixels in depth and back. In the right half the blood has a power
+    higher by `rise` in every other three blocks.
+    """
+    rng = np.random.default_rng(seed)
+
+    def draw(*size: int) -> Any:
+        return (rng.standard_normal(size) + 1j * rng.standard_normal(size)) / np.sqrt(2)
+
+    speckle, place = draw(*shape), np.linspace(-1, 1, shape[-1])
+    depth = np.linspace(-1, 1, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+    modes = np.stack(
+        [speckle * f for f in (1 + 0 * place * depth, 0.3 * place, 0.1 * depth, 0.03 * place * depth)]
+    )
+    vessels = np.zeros(shape, bool)
+    vessels[6:10], vessels[..., 15:18] = True, True
+    frames = np.arange(LENGTH)
+    parts, powers = [], []
+    for number in range(n_blocks):
+        # Slow sines of periods of 50 frames and more.
+        waves = np.exp(2j * np.pi * np.outer(np.arange(-2, 3) / 100, frames))
+        motion = draw(len(modes), 5) @ waves / np.sqrt(5)
+        motion[0] += 1
+        moved = np.tensordot(motion.T, modes, 1)
+        if number in bursts:
+            shift = 3 * np.sin(np.pi * frames / LENGTH)
+            waves_in_depth = np.exp(-2j * np.pi * np.outer(shift, np.fft.fftfreq(shape[0])))
+            moved = np.fft.ifft(
+                np.fft.fft(moved, axis=1) * waves_in_depth.reshape(LENGTH, *depth.shape), axis=1
+            )
+        power = blood**2 * vessels.astype(np.float64)
+        power[..., shape[-1] // 2 :] *= 1 + rise * (number // 3 % 2)
+        flow = draw(LENGTH + 3, *shape)
+        # Four frames of coherence, at a quarter of a cycle a frame.
+        flow = sum(flow[lag : lag + LENGTH] for lag in range(4)) / 2
+        flow *= (1j**frames).reshape(-1, *[1] * len(shape))
+        parts.append(tissue * moved + np.sqrt(power) * flow + noise * draw(LENGTH, *shape))
+        powers.append(power)
+    return Scan(np.concatenate(parts).astype(np.complex64), np.array(powers, np.float64))

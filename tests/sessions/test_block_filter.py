@@ -1,0 +1,161 @@
+"""The filter of a block equals a slow loop over its frames, whatever is missing in them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from usdenoise import Acquisition
+from usdenoise.blood.clutter_projection import blocks_projection
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.errors import InputError
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.sessions.block_filter import filter_block
+from usdenoise.sessions.session_clutter import SessionClutter
+
+N, SHAPE, K, N_LAGS = 40, (9, 7), 4, 6
+"""Frames, pixels, components of clutter, and lags."""
+
+SILENT = [0, 12, 13, 40]
+DOUBLE = DenoiseOptions(precision="double", bad_frames="keep")
+
+
+def draw(is_complex: bool, *size: int, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(size) + (1j * rng.standard_normal(size) if is_complex else 0)
+
+
+def block(is_complex: bool = True, seed: int = 1) -> Any:
+    """Strong components and weak noise, (pixels, frames)."""
+    n_pixels = int(np.prod(SHAPE))
+    clutter = left(is_complex) @ draw(is_complex, K + 2, N, seed=seed)
+    return 1e3 * clutter + draw(is_complex, n_pixels, N, seed=seed + 1)
+
+
+def left(is_complex: bool = True) -> Any:
+    found = draw(is_complex, int(np.prod(SHAPE)), K + 2)
+    found[SILENT] = 0
+    return np.linalg.qr(found)[0]
+
+
+def common(is_complex: bool = True, live: NDArray[np.intp] | None = None, n_left: int = K) -> SessionClutter:
+    """Components of pixels of which some are silent, and as many lags as a projection of nothing has."""
+    components = left(is_complex)[:, :n_left]
+    projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
+    assert projection.n_lags == N_LAGS
+    leaking = np.zeros((2, len(components)))
+    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx")
+
+
+def stack_of(rows: Any) -> Acquisition:
+    return Acquisition(np.ascontiguousarray(rows.T).reshape(N, *SHAPE), "tzx")
+
+
+def rows_of(stack: Acquisition) -> Any:
+    return np.asarray(stack.iq).reshape(N, -1).T
+
+
+def slow_filter(rows: Any, components: Any, left_out: tuple[int, ...] = ()) -> tuple[Any, Any]:
+    """The residual of least squares in each frame, and the mean products of the pairs that are observed."""
+    residual, seen = np.zeros_like(rows), np.isfinite(rows)
+    for t in range(N):
+        if t in left_out:
+            seen[:, t] = False
+            continue
+        known = seen[:, t]
+        found = np.linalg.lstsq(components[known], rows[known, t])[0]
+        residual[known, t] = rows[known, t] - components[known] @ found
+    lags = np.zeros((len(rows), N_LAGS), residual.dtype)
+    for pixel in range(len(rows)):
+        for lag in range(N_LAGS):
+            pairs = [t for t in range(N - lag) if seen[pixel, t] and seen[pixel, t + lag]]
+            products = [residual[pixel, t + lag] * np.conj(residual[pixel, t]) for t in pairs]
+            lags[pixel, lag] = (1 - lag / N) * np.mean(products) if pairs else 0
+    return residual, lags
+
+
+@pytest.mark.parametrize("is_complex", [True, False])
+@pytest.mark.parametrize("gaps", ["none", "scattered", "half of some frames", "a frame"])
+@pytest.mark.parametrize("left_out", [(), (5, 6, 30)])
+def test_a_block_is_filtered_as_by_a_slow_loop(
+    is_complex: bool, gaps: str, left_out: tuple[int, ...]
+) -> None:
+    rows = block(is_complex)
+    rng = np.random.default_rng(3)
+    if gaps == "scattered":
+        rows[rng.random(rows.shape) < 0.1] = np.nan
+    elif gaps == "half of some frames":
+        rows[:30, 3:9] = np.nan
+        rows[20:, 20] = np.inf
+    elif gaps == "a frame":
+        rows[:, 17] = np.nan
+    wanted, lags = slow_filter(rows, left(is_complex)[:, :K], left_out)
+    options = DenoiseOptions(precision="double", bad_frames=left_out or "keep")
+    found = filter_block(stack_of(rows), common(is_complex), options)
+    np.testing.assert_allclose(rows_of(found.stack), wanted, atol=1e-8)
+    np.testing.assert_allclose(found.lags, lags, atol=1e-8)
+    np.testing.assert_allclose(found.power, lags[:, 0].real, atol=1e-8)
+    gone = ~np.isfinite(rows)
+    gone[:, list(left_out)] = True
+    assert found.n_unobserved == gone.sum()
+    assert [bad.frame for bad in found.frames.bad] == list(left_out)
+
+
+def test_pixels_that_are_silent_in_the_session_stay_out() -> None:
+    """Their values, should they have any in this block, become 0."""
+    rows, live = block(), np.setdiff1d(np.arange(63), SILENT)
+    wanted, lags = slow_filter(rows[live], left()[live, :K])
+    found = filter_block(stack_of(rows), common(live=live), DOUBLE)
+    np.testing.assert_allclose(rows_of(found.stack)[live], wanted, atol=1e-8)
+    assert not rows_of(found.stack)[SILENT].any()
+    np.testing.assert_allclose(found.lags, lags, atol=1e-8)
+    # A pixel that is silent in this block alone counts as 0.
+    rows[live[5]] = 0
+    wanted, lags = slow_filter(rows[live], left()[live, :K])
+    np.testing.assert_allclose(filter_block(stack_of(rows), common(live=live), DOUBLE).lags, lags, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e6])
+def test_single_precision_has_the_scale_of_the_data(scale: float) -> None:
+    rows = block()
+    wanted, lags = slow_filter(rows, left()[:, :K])
+    single = DenoiseOptions(bad_frames="keep")
+    clutter = common()
+    narrow = SessionClutter(
+        clutter.left.astype(np.complex64), K, clutter.leaking, clutter.projection, clutter.grid, "zx"
+    )
+    found = filter_block(stack_of((scale * rows).astype(np.complex64)), narrow, single)
+    assert found.stack.iq.dtype == np.complex64
+    # Numbers of 3000 are rounded to 2e-4 of what is left.
+    np.testing.assert_allclose(rows_of(found.stack) / scale, wanted, atol=2e-3)
+    np.testing.assert_allclose(found.lags[:, 0].real / scale**2, lags[:, 0].real, rtol=5e-3)
+
+
+def test_a_high_cutoff_keeps_the_components_between() -> None:
+    rows = block()
+    components = left()
+    options = DenoiseOptions(
+        precision="double", bad_frames="keep", low_cutoff=K, high_cutoff=K + 2, rank=K + 2
+    )
+    found = filter_block(stack_of(rows), common(n_left=K + 2), options)
+    kept = components[:, K:] @ (components[:, K:].conj().T @ rows)
+    np.testing.assert_allclose(rows_of(found.stack), kept, atol=1e-8)
+    np.testing.assert_allclose(found.power, np.mean(np.abs(kept) ** 2, axis=1), rtol=1e-8)
+    # The blood is measured in all that is no clutter.
+    np.testing.assert_allclose(found.lags, slow_filter(rows, components[:, :K])[1], atol=1e-8)
+
+
+def test_other_axis_orders_and_volumes_are_the_same_pixels() -> None:
+    rows = block()
+    wanted = rows_of(filter_block(stack_of(rows), common(), DOUBLE).stack)
+    turned = np.ascontiguousarray(rows.reshape(*SHAPE, N).transpose(1, 2, 0))
+    found = filter_block(Acquisition(turned, "xtz"), common(), DOUBLE).stack
+    assert found.axes == "xtz"
+    np.testing.assert_allclose(np.asarray(found.iq).transpose(2, 0, 1).reshape(63, N), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize(("value", "sentence"), [(0, "is zero everywhere"), (np.nan, "has no finite entry")])
+def test_a_block_without_data_is_refused(value: float, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        filter_block(stack_of(np.full((63, N), value, np.complex128)), common(), DOUBLE)

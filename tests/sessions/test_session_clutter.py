@@ -1,0 +1,67 @@
+"""Which frames are in the sample, and what is made of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.sessions.scans import LENGTH, scan
+from usdenoise import denoise, session
+from usdenoise.errors import OptionError
+from usdenoise.sessions.session_clutter import (
+    LEAST_OF_A_BLOCK,
+    SAMPLED_FRAMES,
+    sampled_frames,
+    session_clutter,
+)
+
+
+@given(st.lists(st.integers(2, 900), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
+def test_the_sample_has_frames_of_every_block(lengths: list[int], seed: int) -> None:
+    found = sampled_frames(lengths, seed)
+    assert len(found) == len(lengths)
+    for frames, length in zip(found, lengths, strict=True):
+        assert len(frames) >= 1
+        assert np.all(np.diff(frames) > 0)
+        assert frames[0] >= 0
+        assert frames[-1] < length
+    total, wanted = sum(lengths), max(SAMPLED_FRAMES, LEAST_OF_A_BLOCK * len(lengths))
+    n_found = sum(map(len, found))
+    if len(lengths) == 1 or total <= wanted:
+        assert n_found == total
+    else:
+        # Rounded in each block, and one frame of the shortest.
+        assert abs(n_found - wanted) <= len(lengths)
+    again = sampled_frames(lengths, seed)
+    assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
+
+
+def test_another_seed_takes_other_frames() -> None:
+    first, second = (np.concatenate(sampled_frames([300] * 40, seed)) for seed in (0, 1))
+    assert not np.array_equal(first, second)
+    # Anywhere in the blocks, and not the same frames of each.
+    assert np.unique(first).size > 290
+
+
+def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
+    made = scan(3)
+    fit = denoise(made.iq, axes="tzx")
+    frames = sampled_frames([LENGTH] * 3, 0)
+    clutter = session_clutter(fit, frames, [LENGTH] * 3)
+    k = clutter.cutoff
+    assert k == fit.options.low_cutoff == 4
+    assert clutter.left.shape == (576, k)
+    np.testing.assert_allclose(clutter.left.conj().T @ clutter.left, np.eye(k), atol=1e-5)
+    # Components take as much from all pixels as there are components: k / n_pixels on average.
+    assert 1 - clutter.kept_share.mean() == pytest.approx(k / 576, rel=1e-3)
+    # A block loses to components that were fitted to its frames too.
+    right = fit.model.right[:, :k].reshape(3, LENGTH, k)
+    lost = np.mean([np.sum(np.abs(block) ** 2) / LENGTH for block in right])
+    assert 1 - clutter.projection.white[0].real == pytest.approx(lost, rel=1e-6)
+    image = np.arange(576, dtype=np.float32).reshape(24, 24)
+    np.testing.assert_array_equal(clutter.image_of(clutter.pixels_of(image)), image)
+
+
+def test_local_cutoffs_are_for_one_stack() -> None:
+    with pytest.raises(OptionError, match="local_cutoff is for one stack; leave it out, or leave out window"):
+        session(scan(2).stack, LENGTH, local_cutoff=True)

@@ -1,0 +1,234 @@
+"""The series of a session equals a slow loop, and its statistics are those of its data."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from usdenoise import SessionResult, denoise, session
+from usdenoise.blood.noise_map import noise_map
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.sessions.block_filter import filter_block
+from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
+from usdenoise.sessions.session_series import MODEL_BLOCKS, SMOOTHING, find_bad_blocks, session_series
+
+SIZE = (10, 8)
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[list[Any], SessionClutter, DenoiseResult]:
+    """Lagged products of eight blocks, the clutter, and the sample."""
+    made = scan(8, shape=SIZE)
+    fit = denoise(made.iq, axes="tzx")
+    clutter = session_clutter(fit, sampled_frames([LENGTH] * 8, 0), [LENGTH] * 8)
+    blocks = [replace(made.stack, iq=block.copy()) for block in made.blocks]
+    return [filter_block(block, clutter, fit.options).lags for block in blocks], clutter, fit
+
+
+def averaged(image: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Gaussian average over the pixels of the image, one after the other."""
+    found = np.zeros_like(image)
+    for z in range(SIZE[0]):
+        for x in range(SIZE[1]):
+            weights = np.array(
+                [
+                    [np.exp(-((z - i) ** 2 + (x - j) ** 2) / (2 * SMOOTHING**2)) for j in range(SIZE[1])]
+                    for i in range(SIZE[0])
+                ]
+            )
+            found[z, x] = np.tensordot(weights / weights.sum(), image, 2)
+    return found
+
+
+def slow_series(
+    all_lags: list[Any], good: list[int], clutter: SessionClutter, mean_power: Any
+) -> NDArray[np.float64]:
+    """The formulas of docs/sessions.md without the part of leaking tissue, band after band."""
+    projection = clutter.projection
+    n_lags, n_pixels = projection.n_lags, int(np.prod(SIZE))
+    taken = np.sum(np.abs(clutter.left) ** 2, axis=1)
+
+    def spectrum(lags: Any) -> NDArray[np.float64]:
+        bands = np.zeros((len(lags), 2 * n_lags))
+        for band in range(2 * n_lags):
+            for lag in range(n_lags):
+                taper = np.cos(np.pi * lag / (2 * n_lags)) ** 2 * (1 if lag == 0 else 2)
+                wave = np.exp(-2j * np.pi * band * lag / (2 * n_lags))
+                bands[:, band] += taper * (lags[:, lag] * wave).real
+        return bands
+
+    kept = np.maximum(spectrum(projection.white[None])[0], 0.15)
+    lags = [block / (1 - taken)[:, None] for block in all_lags]
+    spectra = [spectrum(block) / kept for block in lags]
+    halves = [np.mean([lags[number] for number in good[part::2]], axis=0) for part in (0, 1)]
+    noise = noise_map(np.stack(halves), projection, clutter.grid)
+    mean = np.mean([spectra[number] for number in good], axis=0)
+    white = spectrum(projection.white[None])[0] / kept
+    blood = averaged((mean - noise[:, None] * white).reshape(*SIZE, -1))
+    blood = np.maximum(blood, 0).reshape(n_pixels, -1)
+    squares = np.zeros_like(mean)
+    for one, other in pairwise(good):
+        squares += (spectra[other] - spectra[one]) ** 2 / 2
+    steps = len(good) - 1
+    seen = averaged((squares / steps).reshape(*SIZE, -1)).reshape(n_pixels, -1)
+    model = (blood + noise[:, None]) ** 2
+    variance = steps * seen + MODEL_BLOCKS * np.median(seen / model) * model
+    series = np.zeros((len(all_lags), n_pixels))
+    for pixel in range(n_pixels):
+        weights = blood[pixel] / variance[pixel]
+        weights *= blood[pixel].mean() / max(np.sum(weights * blood[pixel]), 1e-300)
+        for number in range(len(all_lags)):
+            series[number, pixel] = mean_power[pixel] + weights @ (spectra[number][pixel] - mean[pixel])
+    return series
+
+
+@pytest.mark.parametrize("bad", [(), (2, 5)])
+def test_the_series_equals_a_slow_loop(
+    bad: tuple[int, ...], measured: tuple[list[Any], SessionClutter, DenoiseResult]
+) -> None:
+    lags, clutter, fit = measured
+    without_leak = replace(clutter, leaking=np.zeros_like(clutter.leaking))
+    is_bad = np.isin(np.arange(8), bad)
+    found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak, fit)
+    good = [number for number in range(8) if number not in bad]
+    wanted = slow_series(lags, good, clutter, found.mean_blood_power)
+    np.testing.assert_allclose(found.blood_power, wanted, rtol=1e-5, atol=1e-5)
+    assert found.blood_power[good].mean(axis=0) == pytest.approx(found.mean_blood_power, abs=1e-5)
+
+
+def test_the_series_is_linear_in_the_data_of_a_block(
+    measured: tuple[list[Any], SessionClutter, DenoiseResult],
+) -> None:
+    """Of a block that does not count in the weights: the others say them."""
+    lags, clutter, fit = measured
+    is_bad = np.arange(8) == 3
+
+    def series(third: Any) -> NDArray[np.float64]:
+        own = [*lags[:3], third, *lags[4:]]
+        found = session_series(own.__getitem__, is_bad, np.ones(8, bool), clutter, fit)
+        return found.blood_power[3].astype(np.float64)
+
+    nothing = series(0 * lags[3])
+    one, other, both = (series(part) - nothing for part in (lags[3], lags[1], 2 * lags[3] - 3 * lags[1]))
+    np.testing.assert_allclose(both, 2 * one - 3 * other, atol=1e-4)
+    assert np.abs(both).max() > 1
+
+
+def test_a_block_without_data_is_a_gap(measured: tuple[list[Any], SessionClutter, DenoiseResult]) -> None:
+    lags, clutter, fit = measured
+    missing = np.arange(8) == 6
+    found = session_series(lags.__getitem__, missing, ~missing, clutter, fit)
+    whole = session_series(lags.__getitem__, missing, np.ones(8, bool), clutter, fit)
+    assert np.isnan(found.blood_power[6]).all()
+    np.testing.assert_array_equal(found.blood_power[~missing], whole.blood_power[~missing])
+
+
+@pytest.mark.parametrize("n_frames", [LENGTH, 1500])
+def test_one_block_has_the_map_of_denoise(n_frames: int) -> None:
+    made = scan(n_frames // LENGTH)
+    alone, found = denoise(made.stack), session(made.stack, n_frames)
+    assert found.low_cutoff == alone.options.low_cutoff
+    np.testing.assert_array_equal(found.mean_blood_power, alone.blood_power)
+    np.testing.assert_array_equal(found.blood_power[0], alone.blood_power)
+    np.testing.assert_array_equal(found.noise_power[0], alone.noise_power)
+    np.testing.assert_allclose(found.power_doppler[0], alone.power_doppler, rtol=0.01)
+
+
+def test_an_activation_reads_as_its_step(rising: tuple[Scan, SessionResult]) -> None:
+    made, found = rising
+    vessels = made.blood_power[0] > 0
+    vessels[:, :12] = False
+    true = made.blood_power[:, vessels].sum(axis=1)
+    is_high = true > true.mean()
+    series = found.blood_power[:, vessels].sum(axis=1, dtype=np.float64)
+    assert series[is_high].mean() / series[~is_high].mean() == pytest.approx(1.2, abs=0.025)
+    assert found.mean_blood_power[vessels].mean() == pytest.approx(
+        made.blood_power[:, vessels].mean(), rel=0.1
+    )
+    assert not found.bad.any()
+    # In these pixels the change is no worse seen than in power Doppler, which has the noise too.
+    power = found.power_doppler[:, vessels].astype(np.float64)
+    blood = found.blood_power[:, vessels].astype(np.float64)
+
+    def found_by(values: Any) -> Any:
+        spread = np.sqrt((values[is_high].var(axis=0) + values[~is_high].var(axis=0)) / 2)
+        return np.mean((values[is_high].mean(axis=0) - values[~is_high].mean(axis=0)) / spread)
+
+    assert found_by(blood) > found_by(power)
+
+
+def t_of_a_design(series: NDArray[Any]) -> NDArray[np.float64]:
+    """t of five blocks on and five off in each pixel that has a series."""
+    n_blocks = len(series)
+    design = np.stack([np.arange(n_blocks) // 5 % 2, np.ones(n_blocks)], axis=1)
+    values = series.reshape(n_blocks, -1).astype(np.float64)
+    values = values[:, values.std(axis=0) > 0]
+    effects, squares, *_ = np.linalg.lstsq(design, values)
+    variance = squares / (n_blocks - 2) * np.linalg.inv(design.T @ design)[0, 0]
+    found: NDArray[np.float64] = effects[0] / np.sqrt(variance)
+    return found
+
+
+@pytest.mark.parametrize("name", ["noise_alone", "tissue_alone"])
+def test_without_blood_the_series_has_none(name: str, request: pytest.FixtureRequest) -> None:
+    found = request.getfixturevalue(name)
+    assert found.noise_power.mean() == pytest.approx(1, rel=0.01)
+    # Noise of power 1.
+    assert found.mean_blood_power.mean() < 0.002
+    assert abs(found.blood_power.mean()) < 0.002
+    assert found.blood_power.std(axis=0).mean() < 0.1
+    assert not found.bad.any()
+    assert t_of_a_design(found.blood_power).std() == pytest.approx(1, abs=0.1)
+
+
+def test_statistics_beside_an_activation_are_those_of_noise(rising: tuple[Scan, SessionResult]) -> None:
+    t = t_of_a_design(rising[1].blood_power[:, :, :12])
+    assert t.std() == pytest.approx(1, abs=0.12)
+    assert abs(t.mean()) < 0.3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bursts_are_found_and_no_good_block(seed: int) -> None:
+    bursts = (3, 4, 11)
+    made = scan(12, bursts=bursts, seed=seed)
+    found = session(made.stack, LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == list(bursts)
+    calm = scan(12, seed=seed)
+    wanted = session(calm.stack, LENGTH)
+    # The mean is of the good blocks.
+    np.testing.assert_allclose(found.mean_blood_power.mean(), wanted.mean_blood_power.mean(), rtol=0.1)
+    table = found.blocks
+    assert [bool(why) for why in table["why"]] == found.bad.tolist()
+    assert table["time"] == pytest.approx([(LENGTH * n + (LENGTH - 1) / 2) / RATE_HZ for n in range(12)])
+
+
+def test_few_blocks_and_gaps_are_judged_with_care() -> None:
+    rng = np.random.default_rng(0)
+    powers: list[Any] = [rng.gamma(50, size=300).astype(np.float32) for _ in range(6)]
+    powers[2] *= 3
+    is_bad, spread = find_bad_blocks(powers, np.zeros(6, bool))
+    assert is_bad.tolist() == [False, False, True, False, False, False]
+    assert spread[2] > 10
+    # Of four good ones nobody knows which is unusual.
+    is_bad, _ = find_bad_blocks(powers[:4], np.zeros(4, bool))
+    assert not is_bad.any()
+    # A block without data is bad, and one that is known to be bad does not say what is usual.
+    known = np.array([True, *[False] * 5, False])
+    is_bad, spread = find_bad_blocks([*powers, None], known)
+    assert is_bad.tolist() == [True, False, True, False, False, False, True]
+    assert np.isnan(spread[6])
+    assert np.isfinite(spread[:6]).all()
+    assert find_bad_blocks([None, None], np.zeros(2, bool))[0].all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
+    made = scan(6, bursts=(2,))
+    wanted = session(made.stack, LENGTH)
+    found = session(replace(made.stack, iq=(made.iq * np.float32(scale))), LENGTH)
+    assert found.bad.tolist() == wanted.bad.tolist()
+    np.testing.assert_allclose(found.blood_power / scale**2, wanted.blood_power, rtol=1e-2, atol=2e-3)
