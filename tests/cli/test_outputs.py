@@ -43,10 +43,13 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     assert set(report) >= REPORT_KEYS
     assert len(report["sequence"]["blocks"]) == 4
     pictures = {f"{name}_{kind}" for name in ("power_doppler", "blood_power") for kind in ("png", "tif")}
-    assert set(report["output"]) == {"sequence", *pictures, "movie", "blood_movie", "report_html", "report"}
+    tables = {"tsnr_png", "blocks_tsv", "blocks_json"}
+    assert set(report["output"]) == {
+        "sequence", *pictures, *tables, "movie", "blood_movie", "report_html", "report"
+    }  # fmt: skip
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
     assert re.search(
-        r"^windows +4 of 16 frames every 8; ranges below are over all of them$",
+        r"^blocks +\d of 16 frames every 8",
         table,
         re.MULTILINE,
     )

@@ -10,7 +10,6 @@ from tests.pictures.reports import report
 from usdenoise.cli import time_left
 from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import BYTES_A_SECOND, START_S, Clock, duration, expected_seconds
-from usdenoise.pictures.methods_paragraph import value_range
 
 
 def rows(warned: Any = (), **fields: Any) -> dict[str, str]:
@@ -37,38 +36,13 @@ def test_no_sentence_is_printed_twice() -> None:
     assert rows([sentence], estimate=sentence)["estimate"] == "poor fit; see the warning"
 
 
-def block(low: int, certainty: str, level: float | None, noise: float) -> dict[str, Any]:
-    picture = {**report()["blood"], "blood_to_noise_db": level, "lost_share": None if level is None else 0.3}
-    picture |= {"vessel_share": 0.1 if low == 2 else 0.16, "reproducibility": 0.7 if low == 2 else 0.91}
-    return {
-        "n_frames": 20, "low_cutoff": low, "cutoff_certainty": certainty, "blood": picture, "rank": low + 10,
-        "noise_floor": noise, "held_out_rmse": noise + 0.2, "iterations": low,
-    }  # fmt: skip
-
-
-def test_windows_are_ranges() -> None:
-    blocks = [block(2, "sure", 6.1, 0.3), block(5, "unsure", 9.6, 0.35), block(5, "sure", None, 0.31)]
-    sequence = {"window": 20, "stride": 10, "worst_block": 1, "blocks": blocks}
+def test_the_summary_of_a_session() -> None:
+    sequence = {"window": 20, "stride": 10, "n_bad": 2, "blocks": [{"n_frames": 20}] * 2 + [{"n_frames": 17}]}
     shown = rows(sequence=sequence)
-    assert shown["windows"] == "3 of 20 frames every 10; ranges below are over all of them"
-    assert shown["method"] == "eta-decay, rank 12 to 15, sampling 0.5"
-    assert shown["clutter"] == "2 to 5 components removed; 2 sure, 1 unsure"
-    assert shown["kept"] == "all other components and the residual: blood and noise"
-    assert shown["blood"] == (
-        "found in 2 of 3 windows; vessels in 10 to 16 % of the image, 6 to 10 dB over noise in them; noise dominates in "
-        "75 %; two halves of a window correlate at 0.70 to 0.91"
-    )
-    assert shown["estimate"] == "as good as the full SVD (window 1, counted from 0, the worst)"
-    assert shown["error"] == "held-out 0.5 to 0.55, noise 0.3 to 0.35, in the units of the file"
-    assert shown["stopped"] == "after 2 to 5 iterations in a window"
-    empty = rows(sequence={**sequence, "blocks": [block(2, "sure", None, 0.3)] * 2})
-    assert empty["blood"] == "found in none of 2 windows; noise dominates in 75 % of the image"
-
-
-def test_a_range_has_one_number_where_both_ends_look_alike() -> None:
-    assert value_range([0.1234, None, 0.1233], "{:.2f}") == "0.12"
-    assert value_range([3, 1, 2], unit=" %") == "1 to 3 %"
-    assert value_range([None]) == ""
+    assert shown["blocks"] == "3 of 20 frames every 10, the last one of 17; 2 bad"
+    assert shown["clutter"].startswith("2 components removed from all blocks, sure: ")
+    whole = {**sequence, "stride": None, "n_bad": 0, "blocks": [{"n_frames": 20}]}
+    assert rows(sequence=whole)["blocks"] == "1 of 20 frames"
 
 
 @pytest.mark.parametrize(

@@ -83,4 +83,4 @@ def test_a_window_that_is_mostly_bad_is_marked(scan, tmp_path):
     with h5py.File(tmp_path / "out/y_sequence.h5") as file:
         assert file["bad"][()].tolist() == [0, 1]
     assert [record["is_bad"] for record in report["sequence"]["blocks"]] == [False, True]
-    assert "window 1: the scan is bad as a whole" in report["frames"]["sentence"]
+    assert "block 1 (y.h5) is bad: more than a fifth of its frames are bad" in report["frames"]["sentence"]

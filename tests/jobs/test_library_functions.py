@@ -70,7 +70,7 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
         window=20,
         stride=15,
         **OPTIONS,
-        on_window=lambda number, total, _: seen.append((number, total)),
+        on_block=lambda done, total: seen.append((done, total)),
     )
     with h5py.File(report["output"]["sequence"]) as file:
         for name in ("power_doppler", "blood_power", "noise_power"):
@@ -82,8 +82,8 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
         else:
             np.testing.assert_allclose(images.time, file["time"][()] - offset, atol=1e-12)
             assert images.time_unit == "s"
-    assert seen == [(number, len(images.windows)) for number in range(len(images.windows))]
-    assert images.low_cutoffs == [1] * len(images.windows)
+    assert seen == [(done, len(images.time)) for done in range(1, len(images.time) + 1)]
+    assert images.low_cutoff == 1
     np.testing.assert_array_equal(stack.iq, before)
 
 

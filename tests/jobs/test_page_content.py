@@ -12,7 +12,7 @@ from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs.figure_settings import figure_title, window_title
+from usdenoise.jobs.figure_settings import figure_title, session_title
 from usdenoise.jobs.page_content import (
     carpet_of,
     described_image,
@@ -112,12 +112,11 @@ def test_titles_say_what_a_stranger_has_to_know(removed: int, high: Any, title: 
     assert "end: power" in long
 
 
-def test_the_title_of_windows_has_their_range() -> None:
-    windows = [{"low_cutoff": 5}, {"low_cutoff": 7}]
-    assert window_title("x", "blood power", windows) == (
-        "x: blood power, mean of 2 windows, 5 to 7 clutter components removed"
+def test_the_title_of_a_session() -> None:
+    assert session_title("x", "blood power", 12, 5) == (
+        "x: blood power, mean of 12 blocks, 5 clutter components removed"
     )
-    assert "5 clutter components removed" in window_title("x", "blood power", windows[:1])
+    assert "1 clutter component removed" in session_title("x", "blood power", 2, 1)
 
 
 def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-PICTURES = {"image": 5, "volume": 5, "windows": 2, "batch": 3, "hostile": 1}
+PICTURES = {"image": 5, "volume": 5, "windows": 3, "batch": 3, "hostile": 1}
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])

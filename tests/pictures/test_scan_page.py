@@ -19,8 +19,8 @@ PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power 
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
 
 
-def page(*remarks: str, **fields: Any) -> Page:
-    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], remarks))
+def page(*remarks: str, block_charts: Any = (), **fields: Any) -> Page:
+    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], remarks, block_charts))
 
 
 def test_the_page_says_what_the_report_says() -> None:
@@ -108,21 +108,17 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     assert "Vessels in 19 % of the image. Poor fit." in text
 
 
-def test_windows_have_ranges_and_curves() -> None:
-    block = {**report(), "n_frames": 20}
-    blocks = [block, {**block, "low_cutoff": 5, "blood": {**block["blood"], "blood_to_noise_db": None}}]
-    times = {"window": 20, "stride": 10, "time": [0.1, 0.2], "time_unit": "s"}
-    shown = page(sequence={**times, "worst_block": 1, "blocks": blocks})
+def test_a_session_has_its_blocks_and_curves() -> None:
+    sequence = {"window": 20, "stride": 10, "sampled_frames": 40, "n_bad": 1, "blocks": [{}, {}, {}]}
+    curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
+    shown = page(block_charts=[curve], sequence=sequence)
     for words in (
-        "2 windows of 20 frames, one every 10 frames.",
-        "The worst of 2 windows: vessels",
-        "Clutter components removed 2 to 5 worst window: sure",
-        "Blood over noise 8.1 dB",
-        "The 2 to 5 leading components were removed",
+        "3 blocks of 20 frames, of which 1 are bad and count nowhere.",
+        "The clutter is the same 2 components in all blocks, from a sample of 40 frames",
+        "The frames were filtered as 3 blocks of 20 frames.",
     ):
         assert words in shown.text
-    curve = "Components removed in each window: 2 points of components over time (s), first 2, last 5"
-    assert any(curve in chart["aria-label"] for chart in shown.all("svg"))
+    assert any("Blood power over the vessels: 2 points" in chart["aria-label"] for chart in shown.all("svg"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,13 @@ from numpy.typing import NDArray
 
 from tests.cli.shared import write
 from tests.conftest import all_frames
-from usdenoise import Acquisition, denoise
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pictures import film as movie
-from usdenoise.recipe import windows
-from usdenoise.recipe.windows import Window, cut_into_windows, filter_windows, shortest_window
+from usdenoise.recipe.windows import Window, cut_into_windows
 
 SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
 
@@ -78,9 +75,13 @@ def test_each_image_is_that_of_its_frames(
         np.testing.assert_allclose(file["time"], times)
         assert np.all(np.diff(file["time"]) > 0)
         assert file["power_doppler"].shape == (len(parts), 20, 16)
+        # The clutter is that of all blocks together.
+        tissue = np.linalg.svd(iq.reshape(-1, 320).T, full_matrices=False)[0][:, :3]
         for number, block in enumerate(parts):
-            alone = denoise(iq[block.start : block.stop], axes="tzx", options=SVD)
-            np.testing.assert_allclose(file["power_doppler"][number], alone.power_doppler, rtol=1e-4)
+            frames = iq[block.start : block.stop].reshape(-1, 320).T
+            rest = frames - tissue @ (tissue.conj().T @ frames)
+            power = np.mean(np.abs(rest) ** 2, axis=1).reshape(20, 16)
+            np.testing.assert_allclose(file["power_doppler"][number], power, rtol=1e-3)
         assert file["axial_velocity"].attrs["unit"] == "Hz"
         halves = file["directional_power_positive"][()] + file["directional_power_negative"][()]
         np.testing.assert_allclose(halves, file["power_doppler"], rtol=1e-4)
@@ -88,8 +89,8 @@ def test_each_image_is_that_of_its_frames(
     assert sequence["time"] == pytest.approx(times)
     assert [block["complete"] for block in sequence["blocks"]] == [block.complete for block in parts]
     assert report["input"]["shape"] == [120, 20, 16]
-    # Two frames for the shape, those of all windows, and the digest.
-    n_read = 2 + sum(block.n_frames for block in parts)
+    # Two frames for the shape, those of all windows for the sample and for the filter, and the digest.
+    n_read = 2 + 2 * sum(block.n_frames for block in parts)
     assert report["input"]["passes_over_file"] == pytest.approx(1 + n_read / 120)
     assert json.loads(Path(report["output"]["report"]).read_text())["sequence"]["window"] == window
 
@@ -103,65 +104,6 @@ def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path)
         del file["iq"].attrs["frame_rate_hz"]
     report = job.run(stack, tmp_path / "b", options=SVD, output=Output(window=25), reading=reading)
     assert (report["sequence"]["time"], report["sequence"]["time_unit"]) == ([44.0, 94.0], "frames")
-
-
-def test_a_block_too_short_for_the_rank_is_kept(small_phantom: tuple[Phantom, Terms]) -> None:
-    iq = small_phantom[1].iq[:61]
-
-    def read(start: int, stop: int) -> Acquisition:
-        return Acquisition(iq[start:stop].copy(), "tzx")
-
-    options = DenoiseOptions(rank=6, low_cutoff=3, iterations=2)
-    results = list(filter_windows(read, cut_into_windows(61, 30), options))
-    assert [filtered.window.n_frames for filtered in results] == [30, 30, 1]
-    last = results[-1].result.power_doppler
-    assert last.shape == (40, 32)
-    # Of the one frame alone, filtered with those before it.
-    assert 0 < last.mean() < 0.1 * np.mean(np.abs(iq[60]) ** 2)
-
-
-@pytest.mark.parametrize("at_once", [1, 2])
-@pytest.mark.parametrize("stride", [40, 20])
-def test_windows_are_those_of_denoise(
-    at_once: int, stride: int, small_phantom: tuple[Phantom, Terms], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    iq = small_phantom[1].iq
-    read_from, lines = [], []
-    monkeypatch.setattr(windows, "TOGETHER_ENTRIES", at_once * iq[:40].size)
-
-    def read(start: int, stop: int) -> Acquisition:
-        read_from.append(threading.get_ident())
-        return Acquisition(iq[start:stop].copy(), "tzx")
-
-    options = DenoiseOptions(threads=2)
-    found, n_read = [], []
-    for window in filter_windows(read, cut_into_windows(120, 40, stride), options, lines.append):
-        found.append(window)
-        n_read.append(len(read_from))
-    # A large window is read when the one before is done, and small ones before that.
-    assert (n_read == list(range(1, len(found) + 1))) == (at_once == 1)
-    starts = range(0, 81, stride)
-    alone = [denoise(iq[start : start + 40], axes="tzx", options=options) for start in starts]
-    for window, expected in zip(found, alone, strict=True):
-        np.testing.assert_array_equal(window.result.acquisition.iq, expected.acquisition.iq)
-        np.testing.assert_array_equal(window.result.blood_power, expected.blood_power)
-        assert window.result.options == expected.options
-    assert set(read_from) == {threading.get_ident()}
-    traces = [line for expected in alone if expected.solution for line in expected.solution.trace]
-    assert [line.objective for line in lines] == [line.objective for line in traces]
-
-
-def test_an_error_in_a_window_ends_the_others(small_phantom: tuple[Phantom, Terms]) -> None:
-    iq = small_phantom[1].iq[:80].copy()
-    iq[40:] = 0
-
-    def read(start: int, stop: int) -> Acquisition:
-        return Acquisition(iq[start:stop], "tzx", name="half")
-
-    filtered = filter_windows(read, cut_into_windows(80, 20), DenoiseOptions(threads=2))
-    next(filtered)
-    with pytest.raises(InputError, match="'half' is zero everywhere"):
-        list(filtered)
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".h5"])
@@ -229,7 +171,7 @@ def test_an_mp4_is_a_film_too() -> None:
 
 def test_a_cutoff_figure_is_of_one_stack(stack: Path, tmp_path: Path) -> None:
     display = Display(cutoff_figure=True)
-    with pytest.raises(OptionError, match="a cutoff in each window; leave out cutoff_figure or window"):
+    with pytest.raises(OptionError, match="drawn for one stack; leave out cutoff_figure or window"):
         job.run(stack, tmp_path / "out", display=display, output=Output(window=30))
     with pytest.raises(OptionError, match="drawn for one stack; leave out frames_figure or window"):
         job.run(stack, tmp_path / "out", display=Display(frames_figure=True), output=Output(window=30))
@@ -250,17 +192,12 @@ def test_one_or_two_remaining_frames_join_the_last_window(
     report = job.run(path, tmp_path / "out", output=Output(window=length))
     with h5py.File(report["output"]["sequence"]) as file:
         starts, counts = file["first_frame"][()], file["n_frames"][()]
-        images, complete = file["power_doppler"][()], file["complete"][()]
+        complete = file["complete"][()]
     remaining = n_frames % length
     assert remaining in (1, 2)
     assert counts.tolist() == [length] * (n_frames // length - 1) + [length + remaining]
     assert starts.tolist() == [length * number for number in range(len(counts))]
     assert complete.all()
-    for start, n, image, block in zip(starts, counts, images, report["sequence"]["blocks"], strict=True):
-        alone = denoise(
-            long_stack[start : start + n], axes="tzx", rank=block["rank"], low_cutoff=block["low_cutoff"]
-        ).power_doppler
-        np.testing.assert_allclose(image, alone, rtol=2e-4)
 
 
 def test_how_few_frames_join_the_last_window() -> None:
@@ -269,27 +206,6 @@ def test_how_few_frames_join_the_last_window() -> None:
     assert cut_into_windows(12, 6, 5, shortest=3) == [Window(0, 6, True), Window(5, 12, True)]
     assert cut_into_windows(13, 6, 5, shortest=3)[-1] == Window(10, 13, False)
     assert cut_into_windows(5, 4, shortest=3) == [Window(0, 5, True)]
-    # Of n pixels, n / 2 samples a frame are fewer than the n + 1 unknowns of a component until the third frame.
-    assert shortest_window(DenoiseOptions()) == 3
-    assert shortest_window(DenoiseOptions(sampling=0.1)) == 11
-    assert shortest_window(DenoiseOptions(sampling=1.0)) == 2
-    # Windows that are too short for these are filtered with frames before them.
-    assert shortest_window(DenoiseOptions(method="svd")) == 1
-    assert shortest_window(DenoiseOptions(rank=4)) == 1
-    assert shortest_window(DenoiseOptions(low_cutoff=0)) == 1
-    assert shortest_window(DenoiseOptions(high_cutoff=3)) == 1
-
-
-@pytest.mark.parametrize("sampling", [0.1, 0.35, 0.5, 1.0])
-def test_the_shortest_window_is_the_shortest_that_can_be_filtered(
-    sampling: float, long_stack: NDArray[np.complex64]
-) -> None:
-    options = DenoiseOptions(sampling=sampling)
-    n_frames = shortest_window(options)
-    assert np.isfinite(denoise(long_stack[:n_frames], axes="tzx", options=options).power_doppler).all()
-    if n_frames > 2:
-        with pytest.raises(OptionError, match="are too few for rank 1"):
-            denoise(long_stack[: n_frames - 1], axes="tzx", options=options)
 
 
 def sequence_in_a_child(

@@ -22,8 +22,8 @@ from usdenoise.options.declaration import Group
         ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
         ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
         (
-            "usdenoise session blocks -o out --block-interval 1.5 --skip-bad-files --nifti",
-            "Blocks begin every 1.5 s; files that cannot be read are gaps; write NIfTI too",
+            "usdenoise session blocks -o out --block-interval 1.5 --nifti",
+            "A block begins every 1.5 s; write NIfTI too",
         ),
     ],
 )
@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """Filter the blocks of a session, and make one time series of them.
 
-    PATHS are files of one block each, a folder of them, or one long file with --window. All blocks have their clutter
+    PATHS are files of one block each, a folder of them, or, with --window, one long file. All blocks have their clutter
     in common, so the series is steady from block to block. The results are the series of blood power and of power Doppler,
     their means, a table of the blocks, pictures and a page. A session that was stopped goes on with the same command.
     """

@@ -80,13 +80,8 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
     along, times = f"time ({series.time_unit})", series.times.tolist()
     mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
     is_blood = blood_pixels(mean, series.means["noise_power"])
-    if not is_blood.any():
-        is_blood = np.ones_like(is_blood)
-    level = max(float(mean[is_blood].mean(dtype=np.float64)), np.finfo(float).tiny)
-    change = 100 * (blood[:, is_blood].mean(axis=1) / level - 1)
     leftover = [record["leftover"] for record in series.records]
     lines = {
-        "Blood power over the vessels": ("% from the mean", _known(change), 5.0),
         "Power that is left, against the other blocks": ("robust standard deviations", leftover, 8.0),
         "Motion in each block": (
             "pixels",
@@ -99,7 +94,19 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
         Chart(title, along, unit, times, values, flagged=bad, least_span=span)
         for title, (unit, values, span) in lines.items()
     ]
-    return [*charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], len(times))]
+    if not is_blood.any():
+        return charts
+    change = 100 * (blood[:, is_blood].mean(axis=1) / mean[is_blood].mean(dtype=np.float64) - 1)
+    of_vessels = Chart(
+        "Blood power over the vessels",
+        along,
+        "% from the mean",
+        times,
+        _known(change),
+        flagged=bad,
+        least_span=5.0,
+    )
+    return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], len(times))]
 
 
 def _known(values: NDArray[np.float64]) -> list[float | None]:
@@ -109,7 +116,7 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
 def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
     """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
     bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
-    carpet = np.stack([np.nan_to_num(ratios[:, band].mean(axis=1)) for band in bands])
+    carpet = np.stack([np.maximum(np.nan_to_num(ratios[:, band].mean(axis=1)), 0) for band in bands])
     low, high = CARPET_DB
     title = f"Blood by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
     words = (

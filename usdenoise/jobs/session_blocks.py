@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from usdenoise.errors import UsdenoiseError
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
@@ -60,17 +61,22 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             write_block(job, number, blocks.blocks[number], stack)
 
         watcher.stage("solve")
-        with clock.stage("filter"):
-            series = filter_session(
-                blocks,
-                job.options,
-                store,
-                output.products,
-                write if session.stacks else None,
-                watcher.iteration,
-                watcher.blocks,
-            )
-            blocks.check_unchanged()
+        try:
+            with clock.stage("filter"):
+                series = filter_session(
+                    blocks,
+                    job.options,
+                    store,
+                    output.products,
+                    write if session.stacks else None,
+                    watcher.iteration,
+                    watcher.blocks,
+                )
+                blocks.check_unchanged()
+        except UsdenoiseError:
+            # The same command would fail again.
+            SpectraStore.remove(store.folder)
+            raise
         with clock.stage("load"):
             return series, _record_of_files(job, blocks, None if digest is None else digest.result()), None
 

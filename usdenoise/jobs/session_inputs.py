@@ -14,8 +14,8 @@ from usdenoise.formats.open_input import Input, open_input
 from usdenoise.recipe.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition
 
-SHORTEST_WINDOW = 16
-"""Frames of a last window of its own: fewer join the window before."""
+SHORTEST, SHORTEST_SHARE = 16, 4
+"""Frames of a last window of its own, or this part of a window: fewer join the window before."""
 
 _MEND = "leave it out, or make it a gap with --skip-bad-files"
 
@@ -51,9 +51,17 @@ class Blocks(Protocol):
     blocks: list[Block]
     first: Acquisition
     """Two frames, with the axes and scales of all blocks."""
+    frame_time: float
+    """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
 
     def read(self, number: int, start: int, stop: int) -> Acquisition:
         """Return the frames [start, stop) of a block."""
+
+
+def windows_of(n_frames: int, window: int, stride: int | None) -> list[Window]:
+    """Return the windows of a stack; one needs two frames at least."""
+    shortest = max(2, min(SHORTEST, -(-window // SHORTEST_SHARE)))
+    return cut_into_windows(n_frames, window, stride, shortest)
 
 
 def time_unit(first: Acquisition) -> str:
@@ -73,10 +81,10 @@ class BlocksOfStack:
     """
 
     def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
-        self._stack = stack
+        self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
         self.blocks = [
-            Block("", part, part.start / (stack.frame_rate_hz or 1.0))
-            for part in cut_into_windows(stack.n_frames, window, stride, SHORTEST_WINDOW)
+            Block("", part, part.start * self.frame_time)
+            for part in windows_of(stack.n_frames, window, stride)
         ]
         self.first = self.read(0, 0, 2)
 
@@ -154,19 +162,21 @@ class BlocksOfFiles:
                 if not skips:
                     raise
                 problem = str(error)
-            rate = (known.frame_rate_hz if known else None) or 1.0
+            rate = None if known is None else known.frame_rate_hz
+            step = 1 if problem else source.frames.step
+            self.frame_time = 1 / rate if rate else float(step)
             start = number * interval if interval is not None else own
-            starts.append(self.n_frames / rate if start is None else start)
+            starts.append(self.n_frames * self.frame_time if start is None else start)
             self.n_frames += n_frames
             if problem:
                 parts = [Window(0, 0, False)]
             elif window is None:
                 parts = [Window(0, n_frames, True)]
             else:
-                parts = cut_into_windows(n_frames, window, stride, SHORTEST_WINDOW)
+                parts = windows_of(n_frames, window, stride)
             offset = 0.0 if problem else source.time_of_first_frame
             for place, part in enumerate(parts):
-                begin = starts[-1] - starts[0] + (offset + part.start) / rate
+                begin = starts[-1] - starts[0] + (offset + part.start) * self.frame_time
                 if interval is not None and len(paths) == 1:
                     begin = place * interval
                 self.blocks.append(Block(path.name, part, begin, problem))

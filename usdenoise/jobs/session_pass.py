@@ -83,7 +83,8 @@ def fit_session(
     check_options(options)
     lengths = [block.window.n_frames for block in blocks.blocks if not block.problem]
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
-    frames = sampled_frames(lengths, options.seed)
+    # Of blocks that overlap each frame is sampled in one of them alone.
+    frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
     parts = []
     for place, (number, length) in enumerate(zip(numbers, lengths, strict=True)):
         known_bad = _own_options(options, blocks, number).bad_frames
@@ -257,7 +258,6 @@ def _series(
     means["blood_power"] = clutter.image_of(found.mean_blood_power)
     means["tsnr"] = _tsnr(series["blood_power"][good])
     unit = time_unit(blocks.first)
-    rate = blocks.first.frame_rate_hz or 1.0
     records = []
     for number, (block, record) in enumerate(zip(blocks.blocks, stored, strict=True)):
         moved = has_data[number] and is_bad[number] and not record["problem"]
@@ -267,7 +267,7 @@ def _series(
                 "first_frame": block.window.start,
                 "n_frames": block.window.n_frames,
                 "complete": block.window.complete,
-                "time": block.start + (block.window.n_frames - 1) / 2 / rate,
+                "time": block.start + (block.window.n_frames - 1) / 2 * blocks.frame_time,
                 "is_bad": bool(is_bad[number]),
                 "why": MOTION if moved else record["problem"],
                 "low_cutoff": clutter.cutoff,
@@ -307,6 +307,15 @@ def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> Denois
     window = blocks.blocks[number].window
     own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
     return replace(options, bad_frames=own or "keep")
+
+
+def _own_length(blocks: Blocks, number: int) -> int:
+    """Return the number of frames of a block before the next one of its file begins."""
+    block, *after = blocks.blocks[number : number + 2]
+    n_frames = block.window.n_frames
+    if after and after[0].name == block.name and after[0].window.start > block.window.start:
+        return min(n_frames, after[0].window.start - block.window.start)
+    return n_frames
 
 
 def _some_frames(blocks: Blocks, number: int, frames: NDArray[np.intp], length: int) -> NDArray[Any]:

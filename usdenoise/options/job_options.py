@@ -52,7 +52,7 @@ class Output(Options, group=Group.OUTPUTS):
     window: int | None = option(
         None,
         "Filter the frames as a session of blocks of N frames, and write a series of images. For long acquisitions. "
-        "Frames that are left over make a shorter block; fewer than 16 join the last one.",
+        "Frames that are left over make a shorter block; a few join the last one.",
         least=2,
     )
     """The series takes the place of the stack (see docs/sessions.md)."""
