@@ -43,7 +43,7 @@ def home(name: str) -> str:
 
 
 OTHERS = {
-    "usdenoise.images.metrics",
+    "usdenoise.blood.metrics",
     "usdenoise.xarray",
     "usdenoise.stack.data_array_reading",
     "usdenoise.stack.dask_rows",

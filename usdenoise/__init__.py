@@ -11,15 +11,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from usdenoise.batch import run_batch as run_batch
+    from usdenoise.blood import metrics as metrics
+    from usdenoise.blood.flow import axial_velocity as axial_velocity
+    from usdenoise.blood.flow import directional_power as directional_power
+    from usdenoise.blood.flow import signed_power as signed_power
+    from usdenoise.blood.power_doppler import power_doppler as power_doppler
     from usdenoise.comparison import compare as compare
     from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
     from usdenoise.formats import load as load
-    from usdenoise.images import metrics as metrics
-    from usdenoise.images.flow import axial_velocity as axial_velocity
-    from usdenoise.images.flow import directional_power as directional_power
-    from usdenoise.images.flow import signed_power as signed_power
-    from usdenoise.images.power_doppler import power_doppler as power_doppler
     from usdenoise.jobs.expand_job import expand as expand
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
@@ -42,15 +42,15 @@ _HOMES = {
     "METHODS": "usdenoise.completion.descent_methods",
     "Output": "usdenoise.options.job_options",
     "UsdenoiseError": "usdenoise.errors",
-    "axial_velocity": "usdenoise.images.flow",
-    "signed_power": "usdenoise.images.flow",
+    "axial_velocity": "usdenoise.blood.flow",
+    "signed_power": "usdenoise.blood.flow",
     "compare": "usdenoise.comparison",
     "denoise": "usdenoise.recipe.denoise",
-    "directional_power": "usdenoise.images.flow",
+    "directional_power": "usdenoise.blood.flow",
     "expand": "usdenoise.jobs.expand_job",
     "load": "usdenoise.formats",
     "plot": "usdenoise.pictures.plot",
-    "power_doppler": "usdenoise.images.power_doppler",
+    "power_doppler": "usdenoise.blood.power_doppler",
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.batch",
     "save": "usdenoise.jobs.main_file",
@@ -64,7 +64,7 @@ __all__ = sorted([*_HOMES, "__version__", "metrics"])
 
 def __getattr__(name: str) -> Any:
     if name == "metrics":
-        return import_module("usdenoise.images.metrics")
+        return import_module("usdenoise.blood.metrics")
     if name in _HOMES:
         # Errors name the parameters of all option classes.
         import_module("usdenoise.options")

@@ -18,9 +18,9 @@ import numpy as np
 from tests.benchmarks.quality import mixed, terms
 from tests.benchmarks.shared import command_line, oracle, print_figures, seeds_of
 from usdenoise import denoise
+from usdenoise.blood.metrics import correlation
 from usdenoise.components import sample_fit
 from usdenoise.errors import OptionError
-from usdenoise.images.metrics import correlation
 
 SHAPE = (64, 64, 200)
 CLUTTER_DB, BLOOD_TO_NOISE_DB = (40, 60), 6

@@ -23,7 +23,7 @@ from tests.benchmarks.shared import (
     write_json,
 )
 from usdenoise import denoise
-from usdenoise.images.metrics import correlation, detection_auc
+from usdenoise.blood.metrics import correlation, detection_auc
 from usdenoise.phantom import PhantomSettings
 
 SIZES = ((100, 80, 400), (80, 64, 200))

@@ -23,7 +23,7 @@ import numpy as np
 
 from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
 from tests.programs import python
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 
 PLAIN = """
 import sys, h5py

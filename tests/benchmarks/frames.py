@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.benchmarks.shared import command_line, mean_power, phantom, print_figures, seeds_of
 from usdenoise import denoise
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
 
 SIZES = {(48, 40, 200): 5, (48, 40, 600): 20}

@@ -23,7 +23,7 @@ from tests.benchmarks.shared import (
     seeds_of,
 )
 from usdenoise import denoise
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
 
 SIZES = ((48, 40, 200), (48, 40, 600))

@@ -35,11 +35,11 @@ from tests.benchmarks.shared import (
     write_json,
 )
 from tests.programs import python
+from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.band import remove_clutter
 from usdenoise.comparison.method_process import relative_distance
 from usdenoise.comparison.randomized_svd import randomized_svd
 from usdenoise.components.svd import truncated_svd
-from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
 from usdenoise.recipe.denoise import denoise

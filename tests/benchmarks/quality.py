@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.benchmarks.shared import command_line, exact_filter, mean_power, oracle, phantom, write_json
 from usdenoise import UsdenoiseError, denoise
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
 from usdenoise.system.blas_threads import available_threads
 

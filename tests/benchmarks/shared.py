@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import eigh
 
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom
 from usdenoise.system.memory import peak_memory_bytes, release_freed_memory

@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.benchmarks.peers import LOSS, power, simulated
 from tests.benchmarks.shared import command_line, medians, shape_text, timed_in_turn
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.windows import cut_into_windows, filter_windows
 from usdenoise.stack.acquisition import Acquisition

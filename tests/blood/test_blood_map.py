@@ -8,9 +8,9 @@ import pytest
 import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood import blood_map, noise_map
+from usdenoise.blood.metrics import correlation, detection_auc
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.errors import OptionError
-from usdenoise.images.metrics import correlation, detection_auc
 from usdenoise.phantom import PhantomSettings
 
 NOISY = PhantomSettings(

@@ -7,12 +7,12 @@ import pytest
 
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
+from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.blood_split import score_cutoffs
 from usdenoise.clutter.clutter_cutoff import choose_low_cutoff, mean_doppler
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import spatial_similarity, two_squares
 from usdenoise.completion.starts import gaussian
-from usdenoise.images.metrics import correlation
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
 from usdenoise.recipe.denoise import denoise

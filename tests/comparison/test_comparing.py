@@ -7,6 +7,7 @@ import pytest
 
 import usdenoise
 from tests.reference import loops
+from usdenoise.blood import metrics
 from usdenoise.comparison import CONTENDERS, Settings, compare, compare_methods
 from usdenoise.comparison.method_process import relative_distance, run_method
 from usdenoise.comparison.temporal_filters import end_of_clutter
@@ -14,7 +15,6 @@ from usdenoise.comparison.work import Work
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.formats.truth import Truth, read_truth
-from usdenoise.images import metrics
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
 

@@ -6,9 +6,9 @@ import pytest
 from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise, with_gaps
 from usdenoise import denoise
+from usdenoise.blood.metrics import correlation
 from usdenoise.completion.starts import gaussian
 from usdenoise.components.extension import Prior, _whitening, refit, refit_left
-from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.rows import ArrayRows
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.cli.shared import write
+from usdenoise.blood.power_doppler import power_doppler
 from usdenoise.experiments.filtered_stack import draw_filtered_stack
 from usdenoise.experiments.setup import LARGEST_SINGULAR_VALUE, Setup, search_rank
-from usdenoise.images.power_doppler import power_doppler
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 

@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise import denoise
+from usdenoise.blood.flow import directional_power, doppler_frequency, signed_power
 from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import find_bad_frames
-from usdenoise.images.flow import directional_power, doppler_frequency, signed_power
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 

@@ -6,10 +6,10 @@ from threadpoolctl import threadpool_limits
 
 import usdenoise
 from tests.reference import loops
+from usdenoise.blood.metrics import correlation
 from usdenoise.completion import starts as initialize
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
-from usdenoise.images.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.recipe.fit_quality import Verdict
 from usdenoise.stack.acquisition import Acquisition

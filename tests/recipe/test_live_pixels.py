@@ -7,7 +7,7 @@ import pytest
 import usdenoise
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
-from usdenoise.images.metrics import correlation
+from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.row_blocks import row_squared_norms
 from usdenoise.phantom import PhantomSettings
 from usdenoise.recipe.live_pixels import live_pixels

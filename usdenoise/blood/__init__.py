@@ -1,5 +1,7 @@
-"""The blood map: power of the blood and of the noise in a filtered stack.
+"""The blood in a filtered stack: power Doppler, velocity, and the blood map without the noise.
 
+`power_doppler.py` has power Doppler and decibels, `flow.py` what follows from the Doppler frequency, `metrics.py` the
+figures of merit.
 `noise_map.py` and `blood_background.py` measure what is there without blood, `blood_map.py` takes it off,
 `picture_quality.py` judges the map. Outside, these, the effect of the clutter filter (`clutter_projection.py`) and
 `Neighbourhood` are imported.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, compare
 from usdenoise.comparison.comparison_rows import Picture, table_of
 from usdenoise.comparison.regions import region
@@ -18,7 +19,6 @@ from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
-from usdenoise.images.power_doppler import decibels
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.comparison_page import comparison_page
 from usdenoise.pictures.figures import shortened, suitable_range_db

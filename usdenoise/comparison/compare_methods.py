@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood import metrics
 from usdenoise.comparison.clutter_filters import CONTENDERS, USUAL
 from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_merit, power_row
 from usdenoise.comparison.method_process import MethodResult, run_method
@@ -17,7 +18,6 @@ from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
 from usdenoise.formats.scratch import scratch_folder, write_array
 from usdenoise.formats.truth import Truth
-from usdenoise.images import metrics
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.checked_rows import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.metrics import correlation
+from usdenoise.blood.power_doppler import decibels, power_doppler
 from usdenoise.experiments.claims import TINY
 from usdenoise.experiments.conventions import Convention
 from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel, Rows
 from usdenoise.experiments.setup import ALPHA, GD_ALPHA, PAPER_SHAPE, Setup, Stack
-from usdenoise.images.metrics import correlation
-from usdenoise.images.power_doppler import decibels, power_doppler
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.options.denoise_options import make_options
 from usdenoise.recipe.denoise import denoise

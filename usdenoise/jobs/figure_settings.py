@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.power_doppler import decibels
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.figures import shortened
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.formats.tables import tsv_text
-from usdenoise.images.power_doppler import POWER_UNIT
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.recipe.result import DenoiseResult

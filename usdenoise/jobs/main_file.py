@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OutputError, check_path
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.results import output_suffix, write_result
-from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import Block

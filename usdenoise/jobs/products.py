@@ -1,7 +1,7 @@
 """The table of products: what a job writes besides its main file, how it is drawn, and whether the page shows it.
 
 To add one, write a function that draws or encodes it, and a row of PRODUCTS. What a user asks for by --products is named in
-:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.images.flow`.
+:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.formats.nifti import write_nifti
 from usdenoise.formats.tiff import tiff
-from usdenoise.images.power_doppler import decibels
 from usdenoise.jobs.block_table import write_block_table
 from usdenoise.jobs.figure_settings import (
     QUANTITIES,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.flow import flow_images
-from usdenoise.images.power_doppler import POWER_IMAGES
+from usdenoise.blood.flow import flow_images
+from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 

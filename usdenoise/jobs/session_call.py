@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
 from usdenoise.formats.known_formats import is_acquisition_folder
 from usdenoise.formats.spectra_store import SpectraStore
-from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.flow import flow_images
+from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
-from usdenoise.images.flow import flow_images
-from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.jobs.result_record import bad_frames_record, frames_record
 from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import Blocks, time_unit

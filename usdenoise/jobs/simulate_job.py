@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.power_doppler import power_doppler
 from usdenoise.formats.hdf5.hdf5_phantom import write_phantom
 from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.images.power_doppler import power_doppler
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.session import blood_rise
+from usdenoise.phantom.activation import blood_rise
 from usdenoise.system.provenance import record, to_json
 
 FRAMES_A_PART = 32

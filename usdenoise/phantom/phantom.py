@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.activation import blood_rise, coupling
 from usdenoise.phantom.capillaries import draw_capillaries
 from usdenoise.phantom.disturbances import image_motion, interference, interference_frames
 from usdenoise.phantom.motion import DisplacementField, TissueMotion, flow_time
 from usdenoise.phantom.noise_field import NoiseField, depth_gain
-from usdenoise.phantom.session import blood_rise, coupling
 from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import THIN_DENSITY, draw_thin_vessels, draw_vessels, fill, vessel_truth
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.power_doppler import decibels
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import ColorScale, power_scale, suitable_range_db
 from usdenoise.pictures.panels import panel_picture, panels_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.power_doppler import decibels
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.pictures.figures import DPI, add_title, encoded
 
 CARPET_DB = (-6.0, 12.0)

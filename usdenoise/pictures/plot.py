@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.errors import OptionError
-from usdenoise.images.power_doppler import decibels
 from usdenoise.pictures.figures import power_scale
 from usdenoise.pictures.panels import axis_label, draw_panel, front_view
 from usdenoise.stack.acquisition import Acquisition

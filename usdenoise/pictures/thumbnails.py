@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.images.power_doppler import decibels
+from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.pictures.figures import suitable_range_db
 

@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.flow import axial_velocity
 from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.clutter.clutter_cutoff import CutoffChoice
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.completion.solve import Solution
 from usdenoise.frames.frame_quality import FrameQuality
-from usdenoise.images.flow import axial_velocity
-from usdenoise.images.power_doppler import POWER_IMAGES
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.fit_quality import FitQuality

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from usdenoise.blood.flow import axial_velocity, directional_power, doppler_frequency, flow_images
+from usdenoise.blood.power_doppler import decibels, power_doppler
 from usdenoise.errors import OptionError
-from usdenoise.images.flow import axial_velocity, directional_power, doppler_frequency, flow_images
-from usdenoise.images.power_doppler import decibels, power_doppler
 from usdenoise.stack.acquisition import Acquisition
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usdenoise.blood import metrics
 from usdenoise.errors import InputError
-from usdenoise.images import metrics
 
 POWER = np.array([[1.0, 3.0], [10.0, 30.0]], np.float32)
 TOP = np.array([[True, True], [False, False]])

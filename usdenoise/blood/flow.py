@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.errors import OptionError
-from usdenoise.images.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import time_axis_of
