@@ -128,6 +128,7 @@ BUDGETS = {
     "experiments": 1400,
     "formats": 3945,
     "frames": 520,
+    "images": 200,
     "jobs": 2260,
     "linalg": 270,
     "options": 835,

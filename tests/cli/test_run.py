@@ -44,7 +44,10 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
     result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1)
     assert (result.exit_code, result.stderr) == (0, "")
-    for text in (f"{stack} (iq, t 40, z 12, x 10, complex64)", "eta-decay, rank 3, sampling 0.5"):
+    for text in (
+        f"{stack} (iq, t 40, z 12, x 10, complex64)",
+        "eta-decay, rank 3, 50 % of the entries sampled",
+    ):
         assert text in result.stdout
     assert re.search(
         r"clutter +1 component removed, as given\n"

@@ -37,9 +37,11 @@ def test_no_sentence_is_printed_twice() -> None:
 
 
 def test_the_summary_of_a_session() -> None:
-    sequence = {"window": 20, "stride": 10, "n_bad": 2, "blocks": [{"n_frames": 20}] * 2 + [{"n_frames": 17}]}
+    lengths = {"blocks": [{"n_frames": 20}] * 2 + [{"n_frames": 17}], "sampled_frames": 40}
+    sequence = {"window": 20, "stride": 10, "n_bad": 2, **lengths}
     shown = rows(sequence=sequence)
     assert shown["blocks"] == "3 of 20 frames every 10, the last one of 17; 2 bad"
+    assert shown["method"] == "eta-decay, rank 4, 50 % of the entries sampled"
     assert shown["clutter"].startswith("2 components removed from all blocks, sure: ")
     whole = {**sequence, "stride": None, "n_bad": 0, "blocks": [{"n_frames": 20}]}
     assert rows(sequence=whole)["blocks"] == "1 of 20 frames"

@@ -1,5 +1,6 @@
 """What the page of a scan takes from its result: pictures in words, noise over depth, curves over the frames."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     assert charts[0].points == [(0.0, 0.0), (1.0, 20.0), (3.0, 10.0)]
     assert charts[1].points == [(1.0, 3.0), (2.0, 4.0), (3.0, 5.0)]
     assert all(list(chart.flagged) == [1, 2] for chart in charts)
+    seconds = frame_charts(quality, "xz", 500.0)
+    assert [(chart.x_label, list(chart.x), list(chart.flagged)) for chart in seconds] == [
+        ("time (s)", [0.0, 0.002, 0.004, 0.006], [0.002, 0.004])
+    ] * 5
+    assert [len(re.findall('class="flag"', chart.svg)) for chart in seconds] == [1, 2, 1, 2, 2]
+    timed = carpet_of(quality, 500.0)
+    assert timed.svg.index(">shallow<") < timed.svg.index(">deep<")
+    assert ">time (s)<" in timed.svg
     below = carpet_of(quality)
     assert below.text.endswith(
         "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"

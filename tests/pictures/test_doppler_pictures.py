@@ -27,6 +27,22 @@ def colors(panel):
     return panel.images[0].to_rgba(panel.images[0].get_array())[..., :3]
 
 
+def test_a_dark_picture_has_the_same_image_and_light_text():
+    light, dark = (
+        iio.imread(power_doppler_picture(RAMP, "zx", title="x", kind=kind)).astype(int)[..., :3]
+        for kind in ("png", "dark")
+    )
+    assert light.shape == dark.shape
+    assert light[0, 0].tolist() == [255, 255, 255]
+    assert dark[0, 0].tolist() == [0x1D, 0x23, 0x27]
+    middle = tuple(slice(n // 3, n // 2) for n in light.shape[:2])
+    np.testing.assert_array_equal(light[middle], dark[middle])
+    # The label of the depth is in the left columns.
+    text = (light[:, :20] < 30).all(axis=2)
+    assert text.sum() > 50
+    assert dark[:, :20][text].min() > 190
+
+
 @pytest.mark.parametrize("axes", ["zx", "xz"])
 def test_depth_runs_downwards_and_axes_are_in_mm_where_the_pitch_is_known(axes, figure_of):
     image = RNG.uniform(-25, 0, (12, 9))

@@ -1,5 +1,6 @@
 """The page of a scan: what it says, in words and numbers, and that it needs nothing else."""
 
+import base64
 import re
 import shlex
 from dataclasses import replace
@@ -106,6 +107,30 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     # A sentence is not in both the verdict and the remarks.
     text = page("poor fit", estimate="poor fit", verdict="some; estimate: poor fit").text
     assert "Vessels in 19 % of the image. Poor fit." in text
+
+
+def test_the_number_of_components_is_said_to_be_sure_or_given() -> None:
+    assert "Clutter components removed 2 this number is sure Blood" in page().text
+    given = {**report()["cutoff"], "certainty": "given"}
+    assert "Clutter components removed 2 as given Blood" in page(cutoff=given).text
+
+
+def test_the_share_of_sampled_entries_is_one_number() -> None:
+    text = page(parameters={**report()["parameters"], "sampling": 0.5}, n_sampled=341).text
+    assert "a random sample of 7.1 % of the entries" in text
+    assert "sampling 0.5 of a pixel subset, 7.1 % of all entries" in text
+    assert "a random sample of 100 % of the entries" in page(n_sampled=4800).text
+
+
+def test_pictures_follow_the_dark_mode() -> None:
+    shown = Page(scan_page("x", report(), [replace(PICTURE, dark=b"\x89PNG dark")], [NOISE]))
+    (source,) = shown.all("source")
+    assert source == {
+        "media": "screen and (prefers-color-scheme: dark)",
+        "srcset": f"data:image/png;base64,{base64.b64encode(PICTURE.png + b' dark').decode()}",
+    }
+    assert [image["src"] for image in shown.all("img")] == ["data:image/png;base64,iVBORw=="]
+    assert page().all("source") == []
 
 
 def test_a_session_has_its_blocks_and_curves() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from usdenoise.cli.console import shape_text
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.pictures.methods_paragraph import sampled_share
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""
@@ -27,7 +28,7 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
     if sequence is not None:
         rows.append(("blocks", _blocks(sequence)))
     rows += [
-        ("method", f"{report['method']}, rank {report['rank']}, sampling {report['sampling']:g}"),
+        ("method", f"{report['method']}, rank {report['rank']}{_sampled(report)}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
         ("blood", report["blood"]["sentence"]),
@@ -56,6 +57,10 @@ def _blocks(sequence: Mapping[str, Any]) -> str:
     other = "" if last == length else f", the last one of {last}"
     bad = f"; {sequence['n_bad']} bad" if sequence["n_bad"] else ""
     return f"{len(blocks)} of {length} frames{every}{other}{bad}"
+
+
+def _sampled(report: Mapping[str, Any]) -> str:
+    return "" if report["method"] == "svd" else f", {sampled_share(report)} of the entries sampled"
 
 
 def _clutter(report: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.pictures.charts import Carpet, Chart
+from usdenoise.pictures.figures import DARK
 from usdenoise.pictures.frames_picture import CARPET_DB, carpet_png
 from usdenoise.pictures.panels import AXIS_NAMES
 from usdenoise.pictures.scan_page import Picture, scan_page
@@ -55,15 +56,18 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
                 results.pictures[f"{name}_png"],
                 f"{on_page.title}: {words}",
                 f"Mean of the good blocks. {on_page.caption}" if job.is_session else on_page.caption,
+                results.pictures[f"{name}_{DARK}"],
             )
         )
-    quality = series.result.frame_quality
+    quality, rate = series.result.frame_quality, stack.frame_rate_hz
     return scan_page(
         job.path.stem,
         report,
         pictures,
         noise_over_depth(series.means["noise_power"], stack),
-        [] if job.is_session else [*frame_charts(quality, stack.spatial_axes), carpet_of(quality)],
+        []
+        if job.is_session
+        else [*frame_charts(quality, stack.spatial_axes, rate), carpet_of(quality, rate)],
         cautions(report),
         block_charts(series) if job.is_session else [],
     )
@@ -190,7 +194,7 @@ def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
     ]
 
 
-def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
+def frame_charts(quality: FrameQuality, axes: str, frame_rate_hz: float | None = None) -> list[Chart]:
     """Return the curves over the frames, in which bad frames are marked.
 
     Parameters
@@ -199,6 +203,8 @@ def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
         Bad frames and curves of the result.
     axes : str
         Axis letters of the stack.
+    frame_rate_hz : float, optional
+        Frames per second; by default the curves are over the numbers of the frames.
     """
     curves = quality.curves
     moved = zip(canonical_axes(axes.replace("t", "")), curves.displacement.T, strict=True)
@@ -208,22 +214,29 @@ def frame_charts(quality: FrameQuality, axes: str) -> list[Chart]:
         "Power outside the clutter": ("mean power (dB)", _levels(curves.outside)),
         **{f"Displacement, {AXIS_NAMES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
     }
-    flagged = [frame.frame for frame in quality.bad]
+    along, step = _frame_axis(frame_rate_hz)
+    times = [number * step for number in range(len(curves.dvars))]
+    flagged = [times[frame.frame] for frame in quality.bad]
     return [
-        Chart(
-            title, "frame", unit, range(len(values)), values, flagged=flagged, least_span=_LEAST_SPANS[unit]
-        )
+        Chart(title, along, unit, times, values, flagged=flagged, least_span=_LEAST_SPANS[unit])
         for title, (unit, values) in lines.items()
     ]
 
 
-def carpet_of(quality: FrameQuality) -> Carpet:
+def _frame_axis(frame_rate_hz: float | None) -> tuple[str, float]:
+    """Return the label of an axis over the frames, and the distance of two frames on it."""
+    return ("frame", 1.0) if frame_rate_hz is None else ("time (s)", 1.0 / frame_rate_hz)
+
+
+def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carpet:
     """Return the carpet plot of the frames: bands of pixels over the frames.
 
     Parameters
     ----------
     quality : FrameQuality
         Curves of the result.
+    frame_rate_hz : float, optional
+        As for :func:`frame_charts`.
     """
     carpet = quality.curves.carpet
     low, high = CARPET_DB
@@ -233,7 +246,10 @@ def carpet_of(quality: FrameQuality) -> Carpet:
         f"{title}, black to white, over the median of each of {carpet.shape[0]} bands of pixels; "
         f"{carpet.shape[1]} frames; largest at frame {loudest[1]} in band {loudest[0]}, counted from 0 at the top"
     )
-    return Carpet(title, "frame", "deep to shallow", carpet.shape[1], carpet_png(carpet), words)
+    along, step = _frame_axis(frame_rate_hz)
+    return Carpet(
+        title, along, "depth", carpet.shape[1], carpet_png(carpet), words, step, ("shallow", "deep")
+    )
 
 
 def _levels(power: NDArray[Any]) -> list[float | None]:

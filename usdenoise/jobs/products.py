@@ -30,7 +30,7 @@ from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
-from usdenoise.pictures.figures import shortened
+from usdenoise.pictures.figures import DARK, shortened
 from usdenoise.pictures.film import movie
 from usdenoise.pictures.frames_picture import frames_picture
 from usdenoise.system.provenance import to_json
@@ -87,9 +87,9 @@ class Product:
     def write(self, series: Series, results: Results) -> None:
         """Write its files, and keep its picture for the page."""
         job = results.job
-        kinds = {f"{self.name}_{kind}": kind for kind in ("png", *job.display.figure_formats)}
+        kinds = {f"{self.name}_{kind}": kind for kind in ("png", DARK, *job.display.figure_formats)}
         for key, kind in kinds.items():
-            on_page = kind == "png" and self.is_on_page(job)
+            on_page = kind in ("png", DARK) and self.is_on_page(job)
             if self.draw and (on_page or results.has(key)):
                 results.add_picture(key, self.draw(series, job, kind))
         if self.write_others and self.is_asked(job):
@@ -171,6 +171,7 @@ def _frames_picture(series: Series, job: Job, kind: str) -> bytes:
         frame_panels(series.result),
         quality.curves.carpet,
         [frame.frame for frame in quality.bad],
+        frame_rate_hz=series.stack.frame_rate_hz,
         kind=kind,
         title=f"{shortened(job.path.stem, STEM_LETTERS)}: frames",
     )

@@ -114,11 +114,15 @@ class Carpet:
     x_label, y_label : str
         Quantity and unit of each axis.
     n_columns : int
-        Positions along the horizontal axis, counted from 0.
+        Positions along the horizontal axis, the first at 0.
     png : bytes
         The image, stretched over the axes.
     text : str
         The image in words.
+    step : float
+        Distance of two positions; 1 by default.
+    ends : (str, str)
+        Words at the top and at the bottom of the vertical axis; by default none.
     """
 
     title: str
@@ -127,11 +131,13 @@ class Carpet:
     n_columns: int
     png: bytes
     text: str
+    step: float = 1.0
+    ends: tuple[str, str] = ("", "")
 
     @cached_property
     def svg(self) -> str:
         """The carpet as an SVG element, whose positions are those of charts over the same columns."""
-        return _drawing("carpet.svg", self, ticks(0, self.n_columns - 1))
+        return _drawing("carpet.svg", self, ticks(0, self.step * (self.n_columns - 1)))
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -23,6 +23,7 @@ def frames_picture(
     carpet: NDArray[Any],
     flagged: Sequence[int] = (),
     *,
+    frame_rate_hz: float | None = None,
     title: str = "",
     kind: str = "png",
 ) -> bytes:
@@ -36,6 +37,8 @@ def frames_picture(
         Power of each band over its median, the shallowest band first.
     flagged : sequence of int
         Frames that are marked in red; by default none.
+    frame_rate_hz : float, optional
+        Frames per second; by default the curves are over the numbers of the frames.
     title : str
         Text above the figure; by default none.
     kind : str
@@ -48,27 +51,34 @@ def frames_picture(
     """
     from matplotlib.figure import Figure
 
+    step = 1.0 / (frame_rate_hz or 1.0)
+    n_bands, n_frames = carpet.shape
     heights = [1.0] * len(curves) + [2.6]
     figure = Figure(figsize=(9, 1.1 * sum(heights)), dpi=DPI, layout="constrained")
     *upper, lowest = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     for panel, (label, lines) in zip(upper, curves.items(), strict=True):
         for name, values in lines.items():
-            panel.plot(values, linewidth=0.8, label=name)
+            panel.plot(step * np.arange(len(values)), values, linewidth=0.8, label=name)
         if len(lines) > 1:
             panel.legend(fontsize=6, loc="upper right", ncols=len(lines))
         panel.set_ylabel(label, fontsize=7)
         panel.tick_params(labelsize=7)
         for frame in flagged:
-            panel.axvline(frame, color="tab:red", linewidth=0.6, alpha=0.6)
+            panel.axvline(step * frame, color="tab:red", linewidth=0.6, alpha=0.6)
     drawn = lowest.imshow(
-        carpet_levels(carpet), aspect="auto", cmap="gray", vmin=CARPET_DB[0], vmax=CARPET_DB[1]
+        carpet_levels(carpet),
+        aspect="auto",
+        cmap="gray",
+        vmin=CARPET_DB[0],
+        vmax=CARPET_DB[1],
+        extent=(-0.5 * step, (n_frames - 0.5) * step, n_bands, 0),
     )
-    lowest.set_yticks([])
+    lowest.set_yticks([0.5, n_bands - 0.5], ["shallow", "deep"])
     lowest.tick_params(labelsize=7)
-    lowest.set_ylabel("bands of pixels\nshallow above deep", fontsize=7)
-    lowest.set_xlabel("frame", fontsize=7)
+    lowest.set_ylabel("bands of pixels", fontsize=7)
+    lowest.set_xlabel("frame" if frame_rate_hz is None else "time (s)", fontsize=7)
     for frame in flagged:
-        lowest.plot(frame, -0.5, marker=7, color="tab:red", markersize=5, clip_on=False)
+        lowest.plot(step * frame, 0, marker=7, color="tab:red", markersize=5, clip_on=False)
     bar = figure.colorbar(drawn, ax=lowest)
     bar.set_label("power outside the clutter\n(dB over the band's median)", fontsize=7)
     bar.ax.tick_params(labelsize=7)

@@ -42,8 +42,18 @@ def methods_paragraph(report: Mapping[str, Any]) -> tuple[str, list[str]]:
         sizes=sizes,
         order=order,
         n_pixels=math.prod(sizes[letter] for letter in order),
+        sampled=sampled_share(report),
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         ranks=str(report["rank"]),
         removed=str(report["low_cutoff"]),
     )
     return " ".join(text.split()), sources
+
+
+def sampled_share(report: Mapping[str, Any]) -> str:
+    """Return the share of the entries that were sampled in words, for example "2.1 %"; of a session those of its sample."""
+    sizes = dict(zip(report["input"]["axes"], report["input"]["shape"], strict=True))
+    if (sequence := report.get("sequence")) is not None:
+        sizes["t"] = sequence["sampled_frames"]
+    percent = 100 * report["n_sampled"] / math.prod(sizes.values())
+    return f"{percent:.2g} %" if percent < 99.5 else "100 %"

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from usdenoise.pictures.charts import Carpet, Chart
-from usdenoise.pictures.methods_paragraph import methods_paragraph
+from usdenoise.pictures.methods_paragraph import methods_paragraph, sampled_share
 from usdenoise.pictures.page_templates import SCAN_PAGE, template
 
 _PICTURE_BYTES = 2_000_000
@@ -42,12 +42,15 @@ class Picture:
         The picture in words, with its numbers, for who cannot see it.
     caption : str
         Text below the picture.
+    dark : bytes or None
+        The picture for a page in dark mode; None (the default) for the same one.
     """
 
     title: str
     png: bytes
     text: str
     caption: str
+    dark: bytes | None = None
 
     def within(self, most: int) -> "Picture":
         """Return the picture in at most a number of bytes, with fewer colours and then fewer pixels where it has to be.
@@ -55,22 +58,27 @@ class Picture:
         Parameters
         ----------
         most : int
-            Bytes that the PNG may have. A picture of fewer than 600 pixels across is not made smaller.
+            Bytes that each PNG may have. A picture of fewer than 600 pixels across is not made smaller.
         """
-        if len(self.png) <= most:
-            return self
-        from PIL import Image
+        dark = None if self.dark is None else _within(self.dark, most)
+        return replace(self, png=_within(self.png, most), dark=dark)
 
-        with warnings.catch_warnings():
-            # A large picture is one of our own.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(self.png)).convert("RGB")
-        while True:
-            buffer = io.BytesIO()
-            image.quantize(256).save(buffer, "PNG", optimize=True)
-            if buffer.tell() <= most or image.width < _LEAST_WIDTH:
-                return replace(self, png=buffer.getvalue())
-            image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+
+def _within(png: bytes, most: int) -> bytes:
+    if len(png) <= most:
+        return png
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        # A large picture is one of our own.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        image = Image.open(io.BytesIO(png)).convert("RGB")
+    while True:
+        buffer = io.BytesIO()
+        image.quantize(256).save(buffer, "PNG", optimize=True)
+        if buffer.tell() <= most or image.width < _LEAST_WIDTH:
+            return buffer.getvalue()
+        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
 
 
 def scan_page(
@@ -108,6 +116,12 @@ def scan_page(
     """
     methods, sources = methods_paragraph(report)
     source, command = report["input"], report["command"]
+    options = dict(report["parameters"])
+    if "sampling" in options and report["method"] != "svd":
+        options["sampling"] = (
+            f"{options['sampling']:g} of a pixel subset, {sampled_share(report)} of all entries"
+        )
+    n_encoded = sum(1 + (picture.dark is not None) for picture in pictures)
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
@@ -115,13 +129,14 @@ def scan_page(
         remarks=[_sentence(remark) for remark in remarks],
         ranges=_figures(report),
         memory=_size(report["peak_memory_bytes"]),
-        pictures=[picture.within(_PICTURE_BYTES // len(pictures)) for picture in pictures],
+        pictures=[picture.within(_PICTURE_BYTES // n_encoded) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         frame_charts=frame_charts,
         shape=", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True)),
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source["spacing_mm"].items()),
+        options=options,
         methods=methods,
         sources=sources,
         command=None if command is None else shlex.join(command),
