@@ -13,6 +13,7 @@ from confusius.bids import validate_metadata
 
 from tests.formats.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
 from tests.stacks import write_stack
+from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats import bids
@@ -71,6 +72,34 @@ def test_nibabel_sees_lateral_depth_and_elevation_in_mm(tmp_path: Path) -> None:
     assert "PixelPitchUnknown" not in sidecar
     assert sidecar["ClutterFilterWindowDuration"] == pytest.approx(40, rel=1e-4)
     assert sidecar["FrameAcquisitionDuration"] == pytest.approx(0.04, rel=1e-4)
+
+
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: int, tmp_path: Path) -> None:
+    data = voxel_data(n_slices)
+    saved(tmp_path, data)
+    report = job.run(
+        tmp_path / "x.zarr", tmp_path / "out", options=OPTIONS, output=Output(nifti=True),
+        reading={"frames": slice(10, None)},
+    )  # fmt: skip
+    out = {key: Path(name) for key, name in report["output"].items()}
+    n_frames = data.sizes["time"] - 10
+    image = nibabel.load(out["nifti"])
+    assert image.shape == (N_X, N_Z, n_slices, 1)
+    assert image.header.get_zooms()[3] == pytest.approx(n_frames / 500, rel=1e-4)
+    assert float(image.header["toffset"]) == pytest.approx(10 / 500, rel=1e-4)
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    sidecar = json.loads(out["nifti_json"].read_text())
+    validate_metadata(sidecar)
+    assert sidecar["VolumeTiming"] == pytest.approx([10 / 500], rel=1e-4)
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(n_frames / 500, rel=1e-4)
+    assert "block" not in sidecar["Description"] + sidecar["ClutterFilters"][0]
+    for key, name in (("nifti", "power_doppler"), ("blood_nifti", "blood_power")):
+        back = confusius.load(out[key])
+        stored = confusius.load(out["denoised"], variable=name)
+        np.testing.assert_array_equal(back.values.squeeze(), stored.values.squeeze())
+    # The stack is kept.
+    assert load(out["denoised"]).n_frames == n_frames
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
@@ -137,7 +166,7 @@ def test_names_that_are_not_of_bids(tmp_path: Path) -> None:
         run(path, bids="auto")
     done = CliRunner().invoke(main, ["run", str(path), "--bids", "sub-01", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1
-    assert "names of BIDS are for NIfTI files: give --nifti and --window with --bids" in done.stderr
+    assert "names of BIDS are for NIfTI files: give --nifti with --bids" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -118,7 +118,6 @@ def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
         ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
         ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
         ({"movie": "gif"}, "movie needs window; give window the number"),
-        ({"nifti": True}, "nifti needs window; give window the number"),
         ({"stride": 3}, "stride needs window; give window the number"),
         ({"window": 1}, "window 1 must be at least 2; change window"),
         ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change stride"),

@@ -1,4 +1,4 @@
-"""A power Doppler sequence as NIfTI with the JSON sidecar of fUSI-BIDS (BIDS extension proposal 40).
+"""Power images, or one, as NIfTI with the JSON sidecar of fUSI-BIDS (BIDS extension proposal 40).
 
 The axes are lateral, depth, elevation, then time, which ConfUSIus and its proposal for BIDS call i, j, k and time. The
 world has the same order. The package nibabel is imported only when needed.
@@ -35,7 +35,9 @@ def write_nifti(
     blocks: Sequence[Mapping[str, Any]],
     description: str,
 ) -> dict[str, Any]:
-    """Write a power Doppler sequence as gzipped NIfTI, and return the fields of its sidecar.
+    """Write power images as gzipped NIfTI, and return the fields of its sidecar.
+
+    The time step of a single image is the duration of its frames.
 
     Parameters
     ----------
@@ -80,8 +82,11 @@ def write_nifti(
     place = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
     affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
     image = nibabel.Nifti1Image(np.ascontiguousarray(values), affine)
-    step = float(times[1] - times[0]) if len(times) > 1 else 1.0
+    rate = stack.frame_rate_hz if unit == "s" else None
+    step = float(times[1] - times[0]) if len(times) > 1 else window / (rate or 1.0)
+    starts = _starts(times, blocks, rate or 1.0)
     image.header.set_zooms((*np.linalg.norm(affine[:3, :3], axis=0), step))
+    image.header["toffset"] = starts[0]
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
     image.set_sform(affine, _SCANNER)
     image.set_qform(affine, _SCANNER)
@@ -91,7 +96,7 @@ def write_nifti(
         file.write(image.to_bytes())
     unknown = [x for x in spatial if x not in stack.spacing_mm]
     unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
-    fields = _sidecar(stack, times, window, stride, blocks, unknown)
+    fields = _sidecar(stack, starts, window, stride, blocks, unknown)
     return {"Description": description, **fields}
 
 
@@ -111,9 +116,17 @@ def import_nibabel() -> Any:
         ) from error
 
 
+def _starts(
+    times: NDArray[np.float64], blocks: Sequence[Mapping[str, Any]], frames_a_unit: float
+) -> list[float]:
+    """Return when each window begins, from its middle and its frames."""
+    halves = [(block["n_frames"] - 1) / 2 / frames_a_unit for block in blocks]
+    return [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
+
+
 def _sidecar(
     stack: Acquisition,
-    times: NDArray[np.float64],
+    starts: Sequence[float],
     window: int,
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
@@ -122,8 +135,9 @@ def _sidecar(
     rate = stack.frame_rate_hz
     cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
+    each = " in each block" if len(blocks) > 1 else ""
     fields: dict[str, Any] = {
-        "ClutterFilters": [f"low-rank, {components} leading components removed in each block"],
+        "ClutterFilters": [f"low-rank, {components} leading components removed{each}"],
         "TransmitFrequency": stack.center_frequency_hz,
         "SliceThickness": slice_thickness_mm(stack),
         "Depth": _depth(stack),
@@ -134,10 +148,8 @@ def _sidecar(
         "CompleteBlocks": [bool(block["complete"]) for block in blocks],
     }
     if rate is not None:
-        middles = [(block["n_frames"] - 1) / 2 / rate for block in blocks]
-        starts = [round(float(at) - half, 9) for at, half in zip(times, middles, strict=True)]
         fields |= {
-            "VolumeTiming": starts,
+            "VolumeTiming": list(starts),
             "FrameAcquisitionDuration": window / rate,
             # These are in ms, those above in s.
             "ClutterFilterWindowDuration": 1e3 * window / rate,

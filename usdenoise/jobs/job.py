@@ -90,7 +90,7 @@ class Job:
         """
         output, display, options = self.output, self.display, self.options
         if self.bids is not None and not output.nifti:
-            raise OptionError("the names of BIDS are for NIfTI files: give --nifti and --window with --bids")
+            raise OptionError("the names of BIDS are for NIfTI files: give --nifti with --bids")
         if output.movie is not None:
             check_available(output.movie)
         if output.nifti:

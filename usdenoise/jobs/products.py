@@ -251,7 +251,7 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
         job.output.stride or length,
         series.records,
         description={"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]
-        + " in blocks of frames",
+        + (" in blocks of frames" if len(series.records) > 1 else ""),
     )
     task = None if job.bids is None else job.bids.task
     named = {} if task is None else {"TaskName": task}

@@ -66,7 +66,7 @@ class Output(Options, group=Group.OUTPUTS):
     movie: str | None = option(
         None, "Write the series as a film. Needs several blocks.", choices=("gif", "mp4")
     )
-    nifti: bool = option(False, "Write the series as NIfTI with a JSON sidecar. Needs several blocks.")
+    nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
     html: bool = option(True, "Leave out <stem>_report.html, the report as a page for the browser.")
 
     def check(self) -> None:
