@@ -16,7 +16,7 @@ from tests.formats.layouts import v73
 from tests.formats.matlab_variables import variables
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.matlab import matlab_carried
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -269,3 +269,24 @@ def test_structs_within_one_another_are_no_damage(tmp_path: Path) -> None:
     for _ in range(12):
         value = value["s"][0, 0]
     assert value["gain"][0, 0].item() == 3.0
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["complex", "in parts"])
+def test_the_stack_has_the_name_that_the_next_program_reads(parts: bool, tmp_path: Path) -> None:
+    stored = {"IData": ZXT.real, "QData": ZXT.imag} if parts else {"IQ": ZXT}
+    others = {"UF": {"FrameRateUF": 500.0}, "iqSvdFiltered": np.arange(3.0)}
+    scipy.io.savemat(tmp_path / "x.mat", {**stored, **others})
+    plain = load(run(tmp_path / "x.mat")).iq
+    found = scipy.io.loadmat(run(tmp_path / "x.mat", output=Output(stack_name="iqSvdFiltered")))
+    assert np.array_equal(found["iqSvdFiltered"], plain)
+    # The input's own stack, and its variable of that name, do not come along; the others do.
+    assert not {"IQ", "IData", "QData"} & set(found)
+    assert found["UF"]["FrameRateUF"][0, 0] == 500.0
+
+
+def test_names_that_are_no_variables_are_refused() -> None:
+    for name in ("1st", "with space", "a/b", "x" * 64, ""):
+        with pytest.raises(OptionError, match="is no name of a variable; give stack_name up to 63 letters"):
+            Output(stack_name=name)
+    with pytest.raises(OptionError, match="there is no stack to name"):
+        Output(stack_name="iq", stack=False, keep_factors=True)

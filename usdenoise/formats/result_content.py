@@ -46,6 +46,8 @@ class ResultFile:
         "none", the default, or "gzip".
     source : Path or None
         The input. The other variables of a MATLAB file come along into a MATLAB file. None (the default) has none.
+    called : str or None
+        Name of the stored stack; None (the default) for its own.
     """
 
     stack: Acquisition
@@ -56,6 +58,7 @@ class ResultFile:
     with_stack: bool = True
     compression: str = "none"
     source: Path | None = None
+    called: str | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -56,6 +56,9 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
 
 def _write(path: Path, suffix: str, content: ResultFile) -> list[str]:
     own = {*content.arrays} if suffix != ".mat" else {*_matlab_variables(replace(content, with_stack=False))}
+    in_input = {content.stack.name, *content.stack.form.parts}
+    if content.called is not None:
+        content = _renamed(content, content.called)
     content, notes = _with_free_name(content, own)
     if suffix == ".zarr":
         from usdenoise.formats.zarr.zarr_writing import write_zarr
@@ -65,9 +68,7 @@ def _write(path: Path, suffix: str, content: ResultFile) -> list[str]:
         variables = _matlab_variables(content)
         lost: list[str] = []
         if content.source is not None and content.source.suffix.lower() == ".mat":
-            form = content.stack.form
-            taken = {*variables, content.stack.name, *form.parts}
-            carried, lost = carried_variables(content.source, taken)
+            carried, lost = carried_variables(content.source, {*variables, *in_input})
             variables |= carried
         lost += write_matlab(path, variables, compress=content.compression != "none")
         if lost:
@@ -87,9 +88,13 @@ def _with_free_name(content: ResultFile, own: Collection[str]) -> tuple[ResultFi
         f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in own
     ):
         return content, []
-    stack = replace(content.stack, name=FREE_NAME, form=replace(content.stack.form, parts=()))
     note = f"the result has something else of the name '{name}', so the filtered stack in it is called '{FREE_NAME}'"
-    return replace(content, stack=stack), [note]
+    return _renamed(content, FREE_NAME), [note]
+
+
+def _renamed(content: ResultFile, name: str) -> ResultFile:
+    stack = content.stack
+    return replace(content, stack=replace(stack, name=name, form=replace(stack.form, parts=())))
 
 
 def _matlab_variables(content: ResultFile) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
         with_factors=job.output.keep_factors,
         compression=job.output.compression,
         source=job.path,
+        called=job.output.stack_name,
     )
 
 

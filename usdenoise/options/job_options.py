@@ -1,5 +1,6 @@
 """The options of a job apart from the denoiser's: what it writes, and how its pictures look."""
 
+import re
 from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
@@ -42,6 +43,15 @@ class Output(Options, group=Group.OUTPUTS):
         "Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
     )
     stack: bool = option(True, "Leave out the filtered stack to save disk space. Needs --keep-factors.")
+    stack_name: str | None = option(
+        None,
+        "Name of the filtered stack in its file. Set it to the one that the next program reads, such as "
+        "iqSvdFiltered; the variables of a .mat file come along.",
+        flag="--as",
+        metavar="NAME",
+        shown="as in the input",
+    )
+    """Letters, digits and underscores, the first one a letter, at most 63 as in MATLAB."""
     products: tuple[str, ...] = option(
         ("power", "blood"),
         "Pictures to make: power, blood, directional, signed, velocity.",
@@ -75,6 +85,14 @@ class Output(Options, group=Group.OUTPUTS):
             raise OptionError(
                 "without the stack and the factors nothing is kept; add --keep-factors to --no-stack"
             )
+        if self.stack_name is not None:
+            if re.fullmatch(r"[A-Za-z]\w{0,62}", self.stack_name, re.ASCII) is None:
+                raise OptionError(
+                    f"'{self.stack_name}' is no name of a variable; give --as up to 63 letters, digits and underscores, a "
+                    "letter first"
+                )
+            if not self.stack:
+                raise OptionError("there is no stack to name; leave out --no-stack or --as")
         if self.stride is not None and self.window is None:
             raise OptionError("--stride needs --window; give --window the number of frames of each image")
         if self.stride is not None and self.window is not None and self.stride > self.window:
