@@ -1,6 +1,7 @@
 """The help pages: groups, columns, examples that run, and defaults that are true."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,9 +19,9 @@ from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
 from usdenoise.options.declaration import Group
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-RARE = {
-    "init", "ridge", "patience", "iterations", "decay", "damping", "step", "alpha", "precision", "db_factor",
-    "allow_external",
+ESTIMATOR = {
+    "method", "sampling", "seed", "refit", "preset", "init", "ridge", "patience", "iterations", "decay", "damping", "step",
+    "alpha", "precision",
 }  # fmt: skip
 
 
@@ -65,11 +66,23 @@ def test_every_option_is_below_its_heading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "batch"])
-def test_rarely_used_options_come_under_the_last_heading(name: str) -> None:
-    assert list(Group)[-1] is Group.RARE
-    assert list(sections(page(name)))[-2:] == ["Rarely used", "Examples"]
-    rare = {option.name for option in command(name).params if getattr(option, "group", None) is Group.RARE}
-    assert rare == RARE
+def test_all_options_of_the_estimator_come_under_the_last_heading(name: str) -> None:
+    assert list(Group)[-1] is Group.ESTIMATOR
+    assert list(sections(page(name)))[-2:] == ["Estimator", "Examples"]
+    found = {
+        option.name for option in command(name).params if getattr(option, "group", None) is Group.ESTIMATOR
+    }
+    assert found == ESTIMATOR
+
+
+def test_the_rank_and_the_cutoffs_say_how_they_depend_on_each_other() -> None:
+    cutoffs = " ".join(" ".join(sections(page("run"))["Cutoffs"]).split())
+    rank, low, high = re.split("--(?:low|high)-cutoff [a-z]+[|]", cutoffs)
+    assert "as many as --low-cutoff removes, and with --high-cutoff rank those that are kept" in rank
+    assert "at most as many as --rank" in low
+    assert "rank keeps those that --rank estimates" in high
+    estimator = " ".join(" ".join(sections(page("run"))["Estimator"]).split())
+    assert "It matters with --refit none" in estimator
 
 
 @pytest.mark.parametrize("columns", [80, 100])

@@ -180,7 +180,7 @@ job_options = _stack(
             "flags win over them.",
         ),
         flag_option(
-            Group.ESTIMATOR,
+            Group.RESOURCES,
             "--memory",
             type=TextType(read_size, "a size, for example 600M or 2.5G"),
             metavar="SIZE",
@@ -189,7 +189,7 @@ job_options = _stack(
             "the results.",
         ),
         flag_option(
-            Group.ESTIMATOR,
+            Group.RESOURCES,
             "--dask",
             metavar="N|ADDRESS",
             asked_only=True,

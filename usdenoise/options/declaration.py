@@ -15,7 +15,7 @@ _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 
 
 class Group(Enum):
-    """Headings of the options in the order of the help page, the rarely used options last."""
+    """Headings of the options in the order of the help page, those that are rarely needed last."""
 
     INPUT = "Input"
     PHANTOM = "Phantom"
@@ -26,9 +26,10 @@ class Group(Enum):
     FRAMES = "Frames"
     REGIONS = "Regions"
     OUTPUTS = "Outputs"
-    ESTIMATOR = "Estimator"
+    RESOURCES = "Threads and memory"
     MESSAGES = "Messages"
     RARE = "Rarely used"
+    ESTIMATOR = "Estimator"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     )
     rank: int | str = option(
         "auto",
-        "Number of components to estimate. Raise it when tissue reaches the last one.",
+        "Number of components to estimate: as many as --low-cutoff removes, and with --high-cutoff rank those that are "
+        "kept as well. Raise it when tissue reaches the last one.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=1,
@@ -45,7 +46,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     as given cutoffs need. Where the rest of the stack is kept, those far beyond the tissue are left out."""
     sampling: float = option(
         0.5,
-        "Fraction of the entries to sample in each sampled pixel. It decides the quality with --refit none.",
+        "Fraction of the entries to sample in each sampled pixel. It matters with --refit none; otherwise all entries "
+        "are used at the end.",
         metavar="P",
         least=1e-6,
         most=1,
@@ -53,11 +55,10 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
     components; the refit then uses all entries."""
     seed: int = option(0, "Seed of every random choice. The same seed gives the same result.", least=0)
-    iterations: int = option(10, "Largest number of iterations.", group=Group.RARE, least=0)
+    iterations: int = option(10, "Largest number of iterations.", least=0)
     decay: float = option(
         0.5,
         "Ratio of each damping to the one before; 1 keeps the damping constant.",
-        group=Group.RARE,
         metavar="BETA",
         positive=True,
         most=1,
@@ -66,7 +67,6 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         None,
         "First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. It follows from the "
         "data unless given.",
-        group=Group.RARE,
         metavar="ETA0",
         least=0,
     )
@@ -75,7 +75,6 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     step: float | None = option(
         None,
         "Step size tau of the descent, relative to the objective. Lower it if the solver diverges.",
-        group=Group.RARE,
         metavar="TAU",
         positive=True,
     )
@@ -83,14 +82,12 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     alpha: float | None = option(
         None,
         "Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either --step or --alpha.",
-        group=Group.RARE,
         metavar="ALPHA",
         positive=True,
     )
     ridge: float | str = option(
         "auto",
         "Penalty on the factors, in units of the noise edge. A larger one shrinks weak components more.",
-        group=Group.RARE,
         words=("auto",),
         least=0,
     )
@@ -100,20 +97,18 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         "pixels",
         "Start of the iteration. pixels: a pixel subset with all frames. spectral: the paper's start. random, "
         "small: random factors of the size of the data, or near zero.",
-        group=Group.RARE,
         choices=("pixels", "spectral", "random", "small"),
     )
     patience: int = option(
         1,
         "Stop after N iterations without a lower held-out error; 0 does all iterations.",
-        group=Group.RARE,
         least=0,
     )
     """The best factors are kept; 0 keeps the last ones."""
     low_cutoff: int | str = option(
         "auto",
-        "Remove the N largest components as clutter. Raise it when haze remains over the image, lower it when "
-        "vessels fade.",
+        "Remove the N largest components as clutter, at most as many as --rank. Raise it when haze remains over the "
+        "image, lower it when vessels fade.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=0,
@@ -121,8 +116,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """The band [low, high) is kept, counted from 0."""
     high_cutoff: int | str = option(
         "none",
-        "Drop components from N on. rank keeps only the estimated ones, for a cleaner image of strong blood; "
-        "none keeps all, the residual too.",
+        "Keep the components from --low-cutoff up to N. rank keeps those that --rank estimates, for a cleaner image of "
+        "strong blood; none keeps all that is left, and --rank only has to reach past the clutter.",
         group=Group.CUTOFFS,
         words=("rank", "none"),
         # A band that ends at component 0 would keep nothing.
@@ -154,7 +149,6 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     precision: str = option(
         "single",
         "Precision of the stored values; double takes twice the memory.",
-        group=Group.RARE,
         choices=("single", "double"),
     )
     """Sums are in double precision either way."""
@@ -162,6 +156,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         None,
         "Number of threads, all processors unless given. Lower it to leave some to others; the result stays "
         "the same.",
+        group=Group.RESOURCES,
         least=1,
     )
 

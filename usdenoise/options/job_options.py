@@ -128,7 +128,6 @@ class Display(Options, group=Group.OUTPUTS):
     db_factor: float = option(
         10.0,
         "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
-        group=Group.RARE,
         choices=(10.0, 20.0),
     )
     cutoff_figure: bool = option(

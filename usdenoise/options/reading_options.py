@@ -51,7 +51,6 @@ class ReadOptions(Options, group=Group.INPUT):
         False,
         "Also read files outside the folder of the input that the input names or links to. Use it only for "
         "files that you trust.",
-        group=Group.RARE,
         asked_only=True,
     )
 
