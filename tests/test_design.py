@@ -46,7 +46,7 @@ def run_help() -> str:
 
 def entry(run_help: str, name: str) -> str:
     """What --help says on one option, in one line."""
-    found = re.search(rf"^ +(?:-\w, )?{flag(name)} (.*?)(?=^ +-|\Z)", run_help, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^ +(?:-\w, )?{flag(name)} (.*?)(?=^  -|\Z)", run_help, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{flag(name)} is not in run --help"
     return " ".join(found[1].split())
 

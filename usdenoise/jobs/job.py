@@ -107,11 +107,8 @@ class Job:
                     "the factors are stored for one stack; leave out --keep-factors, or leave out --window"
                 )
             check_options(options)
-        for name in ("movie", "nifti"):
-            if getattr(output, name) and not self.is_session:
-                raise OptionError(
-                    f"--{name} needs --window; give --window the number of frames of each image"
-                )
+        if output.movie is not None and not self.is_session:
+            raise OptionError("--movie needs --window; give --window the number of frames of each image")
         if not output.stack and options.high_cutoff == "none":
             raise OptionError(
                 "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "

@@ -169,7 +169,7 @@ def _filter_whole(
         peak = None if memory is IN_MEMORY else PrivatePeak()
         result = filter_stack(job, source, memory, watcher, clock)
         with clock.stage("write"):
-            series = series_of_stack(result, job.output.products)
+            series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
             return series, source_of(source, series.stack, digest.result()), peak
 

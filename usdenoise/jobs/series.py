@@ -31,7 +31,7 @@ class Series:
     time_unit : str
         Unit of the times of the records: "s", or "frames" where the frame rate is not known.
     records : list of dict
-        What is known of each block; empty for a stack that is filtered at once.
+        What is known of each block; of a stack that is filtered at once its time and its frames.
     """
 
     result: DenoiseResult
@@ -57,12 +57,33 @@ class Series:
         return np.array([record["is_bad"] for record in self.records], bool)
 
 
-def series_of_stack(result: DenoiseResult, products: tuple[str, ...]) -> Series:
-    """Return the images of a filtered stack, with the flow images that the products ask for."""
+def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0) -> Series:
+    """Return the images of a filtered stack, with the flow images that the products ask for.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        The filtered stack.
+    products : tuple of str
+        Products of the output.
+    first_frame : float
+        Time of its first frame after the first one of the file, in units of the frame step; 0 by default.
+    """
     images = {name: getattr(result, name) for name in POWER_IMAGES}
     flow = flow_images(result.acquisition, products, result.frame_quality.left_out)
     means = images | {name: made.values for name, made in flow.items()}
     attributes = POWER_IMAGES | {
         name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()
     }
-    return Series(result, {name: values[None] for name, values in means.items()}, means, attributes, "s", [])
+    rate, n_frames = result.acquisition.frame_rate_hz, result.acquisition.n_frames
+    about = {
+        "time": (first_frame + (n_frames - 1) / 2) / (rate or 1.0),
+        "n_frames": n_frames,
+        "complete": True,
+        "low_cutoff": result.options.low_cutoff,
+        "is_bad": False,
+    }
+    unit = "frames" if rate is None else "s"
+    return Series(
+        result, {name: values[None] for name, values in means.items()}, means, attributes, unit, [about]
+    )
