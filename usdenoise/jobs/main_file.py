@@ -150,7 +150,10 @@ def write_block(job: Job, number: int, block: Block, stack: Acquisition) -> None
     )
     part = "" if job.output.window is None else f"_block_{number:05d}"
     provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": block.window.start}))
-    content = ResultFile(stack, {}, provenance, compression=job.output.compression, source=source)
+    output = job.output
+    content = ResultFile(
+        stack, {}, provenance, compression=output.compression, source=source, called=output.stack_name
+    )
     name = f"{source.stem}{part}_denoised{output_suffix(source)}"
     job.folder.mkdir(parents=True, exist_ok=True)
     write_one_file(job.folder / name, content, overwrite=True)
