@@ -12,7 +12,7 @@ import pytest
 import xarray
 
 from tests.formats.test_neighbours import N_X, N_Y, N_Z, TURNED, saved, voxel_data
-from usdenoise import axial_velocity, denoise, load, power_doppler
+from usdenoise import axial_velocity, denoise, load, power_doppler, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
 from usdenoise.stack.acquisition import Acquisition
@@ -128,6 +128,11 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
     scaled = denoise(values, axes="tzx", frame_rate=500, spacing=(0.1, 0.2), **OPTIONS).acquisition
     assert (scaled.frame_rate_hz, scaled.spacing_mm) == (500.0, {"z": 0.1, "x": 0.2})
     assert denoise(values, axes="tzx", spacing=0.3, **OPTIONS).acquisition.spacing_mm == {"z": 0.3, "x": 0.3}
+    series = session(values, 15, axes="tzx", frame_rate=500, spacing=(0.1, 0.2), rank=4, low_cutoff=1)
+    assert (series.time_unit, series.time.tolist()) == ("s", pytest.approx([0.014, 0.044]))
+    dataset = series.to_xarray()
+    dataset.to_netcdf(tmp_path / "series.nc", engine="scipy")
+    np.testing.assert_allclose(xarray.load_dataset(tmp_path / "series.nc")["x"], 0.2 * np.arange(6))
     labelled = denoise(named("time", "z", "x"), frame_rate=250.0, **OPTIONS).acquisition
     assert labelled.frame_rate_hz == 250.0
     with pytest.raises(OptionError, match="frame_rate -5 is not known; give frame_rate a positive number"):

@@ -170,6 +170,8 @@ def session(
     stride: int | None = None,
     *,
     axes: str | None = None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
     reading: Mapping[str, Any] | None = None,
@@ -194,6 +196,8 @@ def session(
         Frames from one block to the next, at most `window`; by default `window`.
     axes : str, optional
         One letter for each axis of an array, or of the stacks in the files, for example "tzx".
+    frame_rate, spacing : float; float or sequence of float, optional
+        Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`; by default those of the files.
     preset : str, optional
         "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
     options : DenoiseOptions, optional
@@ -239,7 +243,8 @@ def session(
             return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output)
 
         if isinstance(source, str | Path | list | tuple):
-            how = {**(reading or {}), **({} if axes is None else {"axes": axes})}
+            named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
+            how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
             paths = block_files(source, Path(folder))
             with BlocksOfFiles(
                 paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files
@@ -251,7 +256,7 @@ def session(
             raise OptionError(
                 "a stack in memory is cut into blocks; give window, the number of frames of each"
             )
-        return series_of(BlocksOfStack(as_acquisition(source, axes), window, stride))
+        return series_of(BlocksOfStack(as_acquisition(source, axes, frame_rate, spacing), window, stride))
 
 
 def sequence(source: Any, window: int, stride: int | None = None, **given: Any) -> SessionResult:
