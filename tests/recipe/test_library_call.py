@@ -132,7 +132,7 @@ def test_a_result_shows_itself_in_twelve_lines() -> None:
     assert len(lines) == 12
     assert lines[0] == "<DenoiseResult"
     assert lines[1] == "  stack       iq, t 30, z 12, x 10, float32, 0 entries unobserved"
-    assert lines[2] == "  method      eta-decay, rank 3, sampling 0.5, seed 0"
+    assert lines[2] == "  method      eta-decay, rank 3, 50 % of the entries sampled, seed 0"
     assert lines[3] == "  kept        components [1, all)"
     assert lines[4] == "  low cutoff  1, given: as given"
     mean, largest = result.power_doppler.mean(), result.power_doppler.max()

@@ -55,5 +55,4 @@ def sampled_share(report: Mapping[str, Any]) -> str:
     sizes = dict(zip(report["input"]["axes"], report["input"]["shape"], strict=True))
     if (sequence := report.get("sequence")) is not None:
         sizes["t"] = sequence["sampled_frames"]
-    percent = 100 * report["n_sampled"] / math.prod(sizes.values())
-    return f"{percent:.2g} %" if percent < 99.5 else "100 %"
+    return f"{100 * report['n_sampled'] / math.prod(sizes.values()):.3g} %"

@@ -144,6 +144,11 @@ class DenoiseResult:
         )
         return f"[{self.options.low_cutoff}, {high})"
 
+    @property
+    def sampled(self) -> str:
+        """The share of all entries that were fitted or held out, for example "7.1 %"."""
+        return f"{100 * self.n_sampled / self.acquisition.iq.size:.3g} %"
+
     def to_xarray(self) -> Any:
         """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
 
@@ -216,7 +221,7 @@ class DenoiseResult:
         seconds = ", ".join(f"{stage} {value:.2f} s" for stage, value in self.timings_s.items())
         lines = {
             "stack": f"{stack.name}, {shape}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
-            "method": f"{options.method}, rank {options.rank}, sampling {options.sampling:g}, seed {options.seed}",
+            "method": f"{options.method}, rank {options.rank}, {self.sampled} of the entries sampled, seed {options.seed}",
             "kept": f"components {self.kept}",
             "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",
             "iterations": f"{n_iterations}: {iterations}",
