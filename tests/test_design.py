@@ -130,7 +130,7 @@ BUDGETS = {
     "frames": 520,
     "jobs": 2260,
     "linalg": 270,
-    "options": 835,
+    "options": 840,
     "phantom": 570,
     "pictures": 1096,
     "recipe": 590,
