@@ -3,7 +3,8 @@
     pip install -e '.[bench]'
     python -m tests.benchmarks.windows [--shape 128x128x3000] [--window 300] [--stride 30] [--repeats 3]
 
-Each window is copied out of memory, filtered and turned into power Doppler; files and the simulation are left out. Before
+Each window is copied out of memory and filtered; ours are blocks of a session, with their blood power besides; files and
+the simulation are left out. Before
 anything is timed, the mean power Doppler over the windows is compared with the true blood power: it must correlate as well
 as the one of confusius, which removes as many components, or better. Timed are the three in turn; the medians are shown.
 """
@@ -12,22 +13,17 @@ import statistics
 
 import numpy as np
 
+import usdenoise
 from tests.benchmarks.peers import LOSS, power, simulated
 from tests.benchmarks.shared import command_line, medians, shape_text, timed_in_turn
+from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.windows import cut_into_windows, filter_windows
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.recipe.windows import cut_into_windows
 
 
-def ours(frames, windows):
-    """Power Doppler and low cutoff of each window, everything automatic."""
-
-    def read(start, stop):
-        return Acquisition(frames[start:stop].copy(), "tzx")
-
-    results = [filtered.result for filtered in filter_windows(read, windows, DenoiseOptions())]
-    return [result.power_doppler for result in results], [result.options.low_cutoff for result in results]
+def ours(frames, window, stride=None):
+    """The series of a session of windows, everything automatic."""
+    return usdenoise.session(frames, window, stride, axes="tzx")
 
 
 def confusius(frames, windows, low):
@@ -45,15 +41,20 @@ def main():
     del stack
     apart = cut_into_windows(shape[-1], arguments.window)
     overlapping = cut_into_windows(shape[-1], arguments.window, arguments.stride)
-    images, lows = ours(frames, apart)
+    found = correlation(ours(frames, arguments.window).power_doppler.mean(axis=0).ravel(), truth.ravel())
+    # What a user of windows would remove: the median of the cutoffs that suit a window each.
+    some = apart[:: max(1, len(apart) // 5)]
+    lows = [denoise(frames[part.start : part.stop], axes="tzx").options.low_cutoff for part in some]
     low = int(statistics.median(lows))
-    found = correlation(np.mean(images, axis=0).ravel(), truth.ravel())
     peer = correlation(np.mean(confusius(frames, apart, low), axis=0).ravel(), truth.ravel())
     assert found > peer - LOSS, f"correlation {found:.4f} against {peer:.4f}"
     runs = {
-        "usdenoise, apart": (lambda: ours(frames, apart), apart),
+        "usdenoise, apart": (lambda: ours(frames, arguments.window), apart),
         "confusius, apart": (lambda: confusius(frames, apart, low), apart),
-        f"usdenoise, stride {arguments.stride}": (lambda: ours(frames, overlapping), overlapping),
+        f"usdenoise, stride {arguments.stride}": (
+            lambda: ours(frames, arguments.window, arguments.stride),
+            overlapping,
+        ),
     }
     seconds = medians(timed_in_turn({name: run for name, (run, _) in runs.items()}, arguments.repeats))
     print(

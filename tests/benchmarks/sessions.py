@@ -1,0 +1,195 @@
+"""Sessions against the SVD at one fixed cutoff in every block: hits, step, spread of t, mean map, bad blocks.
+
+    python -m tests.benchmarks.sessions [--only 0,3]
+
+Each session is simulated, filtered by the session's model and by the SVD of each block at eight cutoffs, of which the best
+counts. The activation is a block design in the left half. Hits: share of activated vessel pixels with t > 3. Step: what a
+step of 10 % reads, from the series of the same session with and without the activation. None of these seeds was used
+to choose anything.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise import Acquisition, denoise
+from usdenoise.jobs.session_inputs import BlocksOfStack
+from usdenoise.jobs.session_pass import fit_session
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom.activation import blood_rise
+from usdenoise.sessions.block_filter import filter_block
+from usdenoise.sessions.session_series import find_bad_blocks, session_series
+
+CUTOFFS = (8, 12, 16, 20, 24, 28, 34, 40)
+LONG = 4800
+"""Frames of the long stack whose blood map is compared."""
+
+COMMON: dict[str, Any] = {"frame_rate_hz": 500.0, "capillary_db": -10.0, "thin_vessels": 6}
+SMALL, LARGE = (64, 64, 300), (128, 96, 300)
+SESSIONS = [
+    PhantomSettings(SMALL, session=40, activation=20, clutter_to_blood_db=40, blood_to_noise_db=0, seed=901, **COMMON),
+    PhantomSettings(
+        SMALL, session=40, activation=20, clutter_to_blood_db=45, blood_to_noise_db=3, noise_correlation_pixels=1.0,
+        burst_blocks=(6, 13, 27, 34), jerk_pixels=1.0, seed=902, **COMMON,
+    ),
+    PhantomSettings(SMALL, session=40, activation=20, clutter_to_blood_db=50, blood_to_noise_db=6, seed=903, **COMMON),
+    PhantomSettings(
+        SMALL, session=40, activation=30, clutter_to_blood_db=35, blood_to_noise_db=-6, noise_correlation_pixels=1.0,
+        gain_drift_db=0.5, seed=904, **COMMON,
+    ),
+    PhantomSettings(
+        SMALL, session=20, activation=30, clutter_to_blood_db=45, blood_to_noise_db=0, noise_gain_db=10, seed=905, **COMMON
+    ),
+    PhantomSettings(
+        LARGE, session=20, activation=30, clutter_to_blood_db=55, blood_to_noise_db=10, noise_gain_db=10, seed=906, **COMMON
+    ),
+    PhantomSettings(
+        LARGE, session=20, activation=30, clutter_to_blood_db=45, blood_to_noise_db=-3, noise_correlation_pixels=0.7,
+        burst_blocks=(8, 15), jerk_pixels=1.0, seed=907, **COMMON,
+    ),
+    PhantomSettings(
+        SMALL, session=200, activation=10, clutter_to_blood_db=40, blood_to_noise_db=0, noise_gain_db=6,
+        noise_correlation_pixels=0.7, burst_blocks=(11, 58, 59, 103, 151, 188), jerk_pixels=1.0, seed=908, **COMMON,
+    ),
+]  # fmt: skip
+
+
+class Simulated:
+    """A simulated session: all frames (t, z, x), the blood in them, and the truth of each block."""
+
+    def __init__(self, settings: PhantomSettings) -> None:
+        n = settings.frames_a_block
+        self.length, self.n_blocks = n, settings.n_blocks
+        shape = settings.shape[:-1]
+        self.iq = np.empty((settings.n_frames, *shape), np.complex64)
+        self.blood = np.empty_like(self.iq)
+        with ThreadExecutor(2) as executor:
+            phantom = Phantom(settings, executor)
+            at = 0
+            for block in range(settings.n_blocks):
+                for part in phantom.parts(block):
+                    self.iq[at : at + len(part.iq)] = part.iq
+                    self.blood[at : at + len(part.iq)] = part.blood
+                    at += len(part.iq)
+        self.rise = np.stack([blood_rise(settings, block).ravel() for block in range(self.n_blocks)])
+        self.power = np.stack(
+            [np.mean(np.abs(self.blood[self.frames(b)]) ** 2, axis=0).ravel() for b in range(self.n_blocks)]
+        )
+        self.is_vessel, self.noise = phantom.mask.ravel(), phantom.noise_power.ravel()
+        self.bursts = np.isin(np.arange(self.n_blocks), settings.burst_blocks or ())
+        self.is_active, self.active = self.rise.max(axis=0) > 0, self.rise.max(axis=1) > 0
+
+    def frames(self, block: int) -> slice:
+        return slice(block * self.length, (block + 1) * self.length)
+
+    def at_rest(self, block: int) -> NDArray[np.complex64]:
+        """The frames of a block without the activation."""
+        frames = self.frames(block)
+        rise = self.rise[block].reshape(self.iq.shape[1:])
+        return self.iq[frames] - self.blood[frames] * (1 - 1 / np.sqrt(1 + rise)).astype(np.float32)
+
+
+def t_values(series: NDArray[Any], active: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """t of the difference between active blocks and blocks at rest, for each pixel."""
+    design = np.stack([np.ones(len(active)), active], axis=1).astype(float)
+    beta = np.linalg.lstsq(design, series.astype(float), rcond=None)[0]
+    rest = series - design @ beta
+    variance = (rest**2).sum(axis=0) / (len(active) - 2) * np.linalg.inv(design.T @ design)[1, 1]
+    t: NDArray[np.float64] = beta[1] / np.sqrt(np.maximum(variance, 1e-300))
+    return t
+
+
+def svd_powers(made: Simulated) -> NDArray[np.float64]:
+    """Power Doppler of each block after the SVD at each cutoff, (n_cutoffs, n_blocks, n_pixels)."""
+    powers = np.empty((len(CUTOFFS), made.n_blocks, made.is_vessel.size))
+    for block in range(made.n_blocks):
+        frames = made.iq[made.frames(block)].reshape(made.length, -1)
+        left = np.linalg.eigh(frames @ frames.conj().T)[1][:, ::-1][:, : CUTOFFS[-1]]
+        taken = np.abs(left.conj().T @ frames) ** 2 / made.length
+        whole = np.mean(np.abs(frames) ** 2, axis=0)
+        for number, cutoff in enumerate(CUTOFFS):
+            powers[number, block] = whole - taken[:cutoff].sum(axis=0)
+    return powers
+
+
+def measure(settings: PhantomSettings) -> dict[str, Any]:
+    """Figures of one session."""
+    made = Simulated(settings)
+    options = DenoiseOptions(threads=2)
+    blocks = BlocksOfStack(Acquisition(made.iq, "tzx", frame_rate_hz=500.0), made.length, None)
+    began = time.perf_counter()
+    fit, clutter = fit_session(blocks, options)
+    lags = [filter_block(blocks.read(b, 0, made.length), clutter, options).lags for b in range(made.n_blocks)]
+    powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
+    bad, _ = find_bad_blocks(powers, np.zeros(made.n_blocks, bool))
+    everywhere = np.ones(made.n_blocks, bool)
+    found = session_series(lambda b: lags[b], bad, everywhere, clutter, fit)
+    seconds = time.perf_counter() - began
+    own = replace(options, bad_frames="keep", threads=1)
+    rest = [
+        filter_block(Acquisition(made.at_rest(b), "tzx"), clutter, own).lags for b in range(made.n_blocks)
+    ]
+    n_good, calls = int((~bad).sum()), iter(range(10**9))
+    at_rest = session_series(
+        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter, fit
+    ).blood_power
+    good, series = ~bad, found.blood_power
+    vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active
+    t = t_values(series[good], made.active[good])
+    truth = made.power[good].mean(axis=0)
+    rise = float(made.rise.max())
+
+    def step(pixels: NDArray[np.bool_]) -> float:
+        if not pixels.any():
+            return float("nan")
+        active = good & made.active
+        ratio = series[active][:, pixels].sum(dtype=float) / at_rest[active][:, pixels].sum(dtype=float)
+        return (float(ratio) - 1) / rise * 10
+
+    # The SVD does not know which blocks are bad: with all blocks, and with the good ones, the better counts.
+    svd = [
+        float((t_values(power[kept], made.active[kept])[vessels] > 3).mean())
+        for power in svd_powers(made)
+        for kept in (everywhere, good)
+    ]
+    long = denoise(made.iq[:LONG], axes="tzx", frame_rate=500.0).blood_power
+    long_truth = np.mean(made.power[: LONG // made.length], axis=0)
+    strong = truth >= made.noise
+    return {
+        "cutoff": clutter.cutoff,
+        "hits": float((t[vessels] > 3).mean()),
+        "svd hits": max(svd),
+        "truth hits": float((t_values(made.power[good], made.active[good])[vessels] > 3).mean()),
+        "step, strong": step(vessels & strong),
+        "step, weak": step(vessels & ~strong),
+        "sd of t": float(t[elsewhere].std()),
+        "mean map": float(np.corrcoef(found.mean_blood_power, truth)[0, 1]),
+        "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
+        "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",
+        "good marked": f"{int((bad & ~made.bursts).sum())} of {int((~made.bursts).sum())}",
+        "seconds": round(seconds, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", type=lambda text: [int(n) for n in text.split(",")])
+    chosen = parser.parse_args().only or range(len(SESSIONS))
+    rows = []
+    for number in chosen:
+        rows.append(measure(SESSIONS[number]))
+        print(
+            number, {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True
+        )
+    ratios = [row["hits"] / max(row["svd hits"], 1e-9) for row in rows]
+    print(f"hits over those of the best SVD: median {np.median(ratios):.2f}, least {min(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
