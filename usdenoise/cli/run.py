@@ -8,10 +8,9 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option, flags_first
 from usdenoise.cli.console import DETAIL, Console, two_columns, typed_command
-from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import Clock, expected_seconds
-from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -82,13 +81,7 @@ class Narrator:
 )
 @click.argument("acquisition", is_eager=True, type=shared.PathType(readable=False))
 @shared.output_option(show_default="<stem>-usdenoise")
-@flag_option(
-    Group.OUTPUTS,
-    "--bids",
-    metavar="ENTITIES",
-    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set; auto takes the name of the "
-    "acquisition, which is the default with --nifti in a BIDS data set. Needs --nifti.",
-)
+@shared.bids_option
 @shared.job_options
 @config_option
 @shared.overwrite_option

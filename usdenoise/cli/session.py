@@ -37,6 +37,7 @@ from usdenoise.options.declaration import Group
     metavar="GLOB",
     help="Take only files of these names from a folder, for example 'block_*.h5'. May be given several times.",
 )
+@shared.bids_option
 @shared.flags_of(SessionOptions)
 @shared.job_options
 @config_option
@@ -46,6 +47,7 @@ def command(
     paths: tuple[Path, ...],
     output: Path,
     patterns: tuple[str, ...],
+    bids: str | None,
     config: tuple[Path, ...],
     overwrite: bool,
     console: Console,
@@ -74,6 +76,7 @@ def command(
         paths,
         output,
         patterns=patterns,
+        bids=bids,
         **arguments,
         session_options=SessionOptions(**shared.given(SessionOptions, values)),
         overwrite=overwrite,

@@ -222,6 +222,13 @@ def output_option(
     )
 
 
+bids_option = flag_option(
+    Group.OUTPUTS,
+    "--bids",
+    metavar="ENTITIES",
+    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set; auto takes the name of the "
+    "acquisition, which is the default with --nifti in a BIDS data set. Needs --nifti.",
+)
 overwrite_option = flag_option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = flag_option(
     Group.MESSAGES,

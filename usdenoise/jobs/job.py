@@ -25,8 +25,8 @@ class Job:
     ----------
     path : Path
         The acquisition.
-    folder : Path
-        Folder of the results.
+    root : Path
+        Folder of the results, or of the derivative data set of BIDS.
     options : DenoiseOptions
         Options of the denoiser.
     display : Display
@@ -51,7 +51,7 @@ class Job:
     """
 
     path: Path
-    folder: Path
+    root: Path
     options: DenoiseOptions
     display: Display
     output: Output
@@ -62,6 +62,11 @@ class Job:
     dask: str | None = None
     session: SessionOptions | None = None
     paths: tuple[Path, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the results."""
+        return self.root if self.bids is None else self.root / self.bids.folder
 
     @property
     def stem(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.figures import load_libraries
 from usdenoise.system.memory import PrivatePeak, release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
+
+ZARR = "zarr"
+"""Key of the series as Zarr, beside the main file."""
 
 
 def run(
@@ -105,25 +108,21 @@ def run(
     check_path(path)
     path, output = Path(path), output or Output()
     root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
-    name = None if bids is None else bids_name(bids, path)
     job = Job(
         path,
-        root if name is None else root / name.folder,
+        root,
         options or DenoiseOptions(),
         display or Display(),
         output,
         reading or {},
         command,
-        name,
+        None if bids is None else bids_name(bids, path),
         memory,
         dask,
         None if output.window is None else SessionOptions(),
         () if output.window is None else (path,),
     )
-    report = carry_out(job, overwrite, watcher or Silence())
-    if name is not None:
-        describe_derivative(root, str(report["software"]["usdenoise"]))
-    return report
+    return carry_out(job, overwrite, watcher or Silence())
 
 
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
@@ -133,6 +132,8 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     suffix = output_suffix(job.path)
     main = "sequence" if job.is_session else "denoised"
     files = {main: f"{main}{suffix}"}
+    if job.session is not None and job.session.zarr and suffix != ".zarr":
+        files[ZARR] = f"{main}.zarr"
     for product in PRODUCTS:
         files |= product.files(job)
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
@@ -149,13 +150,18 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
             parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
             provenance = to_json(record(job.command, parameters, input_record))
-            results.notes = write_result(results.place(main), suffix, main_content(series, job, provenance))
+            content = main_content(series, job, provenance)
+            results.notes = write_result(results.place(main), suffix, content)
+            if results.has(ZARR):
+                write_result(results.place(ZARR), ".zarr", replace(content, source=None))
             for picture in drawn:
                 picture.result()
         report = report_of(series, results, input_record, clock, peak)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     if job.is_session:
         remove_spectra(job)
+    if job.bids is not None:
+        describe_derivative(job.root, str(report["software"]["usdenoise"]))
     return report
 
 

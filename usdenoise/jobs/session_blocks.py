@@ -97,7 +97,8 @@ def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> dic
     shape = [
         blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.iq.shape, strict=True)
     ]
-    about = record_of_stack(job.path, first, shape, digest)
+    place = job.path if digest is not None else job.paths[0].parent
+    about = record_of_stack(place, first, shape, digest)
     states = list(blocks.states.values())
     if digest is not None:
         return {**about, **states[0], "passes_over_file": blocks.source.passes}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
+from usdenoise.formats.bids import bids_name
 from usdenoise.formats.known_formats import is_acquisition_folder
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job
@@ -305,6 +306,7 @@ def run_session(
     options: DenoiseOptions | None = None,
     display: Display | None = None,
     output: Output | None = None,
+    bids: str | None = None,
     session_options: SessionOptions | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
@@ -323,6 +325,8 @@ def run_session(
         Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
     options, display, output, reading, overwrite, command, watcher
         As for :func:`usdenoise.run`.
+    bids : str, optional
+        Entities of BIDS, as for :func:`usdenoise.run`; "auto" takes them from the name of the first file.
     session_options : SessionOptions, optional
         The time between blocks, and what is kept of them.
 
@@ -348,6 +352,7 @@ def run_session(
         output or Output(),
         reading or {},
         command,
+        None if bids is None else bids_name(bids, files[0]),
         session=session_options or SessionOptions(),
         paths=tuple(files),
     )

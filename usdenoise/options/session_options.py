@@ -31,6 +31,7 @@ class SessionOptions(Options, group=Group.SESSION):
         False, "Leave a gap in the series for a file that cannot be read or is unlike the others."
     )
     stacks: bool = option(False, "Write every filtered block too, for localisation for example.")
+    zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
     keep_spectra: bool = option(
         False, "Keep the spectra of the blocks, from which the series is made, beside the results."
     )
