@@ -111,9 +111,8 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
     >>> [len(frames) for frames in sampled_frames([300] * 40, seed=0)][:3]
     [30, 30, 30]
     """
-    wanted = max(SAMPLED_FRAMES, LEAST_OF_A_BLOCK * len(lengths))
     # The map of one block is that of its sample, and so needs neighbouring frames.
-    share = 1.0 if len(lengths) == 1 else min(1.0, wanted / sum(lengths))
+    share = 1.0 if len(lengths) == 1 else min(1.0, SAMPLED_FRAMES / sum(lengths))
     rng = RandomStream.SAMPLED_FRAMES.generator(seed)
     return [
         np.sort(rng.permutation(length)[: max(1, round(share * length))]).astype(np.intp)
