@@ -117,17 +117,30 @@ def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
         ),
         ({"compression": "best"}, "compression 'best' is not known; choose one of none, gzip"),
         ({"movie": "avi", "window": 9}, "movie 'avi' is not known; choose one of gif, mp4"),
-        ({"movie": "gif"}, "movie needs window; give window the number"),
         ({"stride": 3}, "stride needs window; give window the number"),
         ({"window": 1}, "window 1 must be at least 2; change window"),
         ({"window": 9, "stride": 10}, "stride 10 must be from 1 to the window of 9.*change stride"),
         ({"window": 9, "stride": 0}, "stride 0 must be at least 1"),
-        ({"window": 9, "keep_factors": True}, "factors of its own.*leave out keep_factors or window"),
     ],
 )
 def test_outputs_that_contradict_each_other(given: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         Output(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"movie": "gif"}, "movie needs window; give window the number"),
+        ({"window": 9, "keep_factors": True}, "factors are stored for one stack; leave out keep_factors"),
+    ],
+)
+def test_outputs_that_one_stack_or_a_session_cannot_have(
+    given: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=says):
+        job.run(tmp_path / "x.h5", tmp_path / "out", output=Output(**given))
+    assert not (tmp_path / "out").exists()
 
 
 def test_zarr_in_zarr_out(tmp_path: Path) -> None:

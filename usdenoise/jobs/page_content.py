@@ -27,6 +27,9 @@ NOISE_SPAN_DB = 6.0
 _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
 """Smallest ranges of the curves over the frames, by the unit."""
 
+SHALLOW_TO_DEEP = ("shallow", "deep")
+"""Words at the ends of the vertical axis of a carpet."""
+
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
 
@@ -126,7 +129,8 @@ def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
     words = (
         f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
     )
-    return Carpet(title, "block", "deep to shallow", n_blocks, carpet_png(carpet.astype(np.float32)), words)
+    png = carpet_png(carpet.astype(np.float32))
+    return Carpet(title, "block", "depth", n_blocks, png, words, ends=SHALLOW_TO_DEEP)
 
 
 def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: str) -> str:
@@ -247,9 +251,7 @@ def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carp
         f"{carpet.shape[1]} frames; largest at frame {loudest[1]} in band {loudest[0]}, counted from 0 at the top"
     )
     along, step = _frame_axis(frame_rate_hz)
-    return Carpet(
-        title, along, "depth", carpet.shape[1], carpet_png(carpet), words, step, ("shallow", "deep")
-    )
+    return Carpet(title, along, "depth", carpet.shape[1], carpet_png(carpet), words, step, SHALLOW_TO_DEEP)
 
 
 def _levels(power: NDArray[Any]) -> list[float | None]:
