@@ -18,7 +18,8 @@ SCRIPTS = {
     "first_picture.py": "as good as the full SVD",
     "choosing_a_cutoff.py": "components removed",
     "from_confusius.py": "('k', 'j', 'i')",
-    "a_long_session.py": "window 5 of 5",
+    "a_long_session.py": "block 5 of 5",
+    "activation_map.py": "of the vessels of the active half",
 }
 
 
@@ -53,3 +54,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         confusius.validation.validate_voxeldata(power)
         assert power.shape == (1, 72, 56)
         assert float(power["y"].min()) == pytest.approx(3.0)
+    if name == "activation_map.py":
+        active, other = map(int, re.findall(r"(\d+)%", done.stdout.splitlines()[-1]))
+        assert active > 40
+        assert other < 5
