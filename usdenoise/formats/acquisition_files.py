@@ -64,5 +64,5 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
 
 
 def _is_result(path: Path) -> bool:
-    stem, mark, _ = path.stem.rpartition("_denoised")
+    stem, mark, _ = path.stem.rpartition("_sequence" if path.stem.endswith("_sequence") else "_denoised")
     return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 from numpy.typing import NDArray
 
+from usdenoise.errors import OutputError
 from usdenoise.formats.partial_files import remove
 
 _KEY = "session.json"
@@ -23,6 +24,11 @@ class SpectraStore:
         The folder. It is made; if it was made for another key it is emptied.
     key : str
         Text on everything that the spectra depend on.
+
+    Raises
+    ------
+    OutputError
+        If the folder holds something else.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -34,6 +40,10 @@ class SpectraStore:
             is_same = False
         if is_same:
             return
+        if os.path.lexists(folder) and not place.exists() and not _is_empty(folder):
+            raise OutputError(
+                f"{folder} is not a folder of spectra, so it is not replaced; move it away, or choose another folder with -o"
+            )
         remove(folder)
         folder.mkdir(parents=True)
         self._replace(place, key.encode())
@@ -76,3 +86,7 @@ class SpectraStore:
         waiting = place.with_suffix(".partial")
         waiting.write_bytes(text)
         os.replace(waiting, place)
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())

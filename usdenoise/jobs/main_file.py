@@ -1,5 +1,6 @@
 """The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.errors import OutputError, check_path
+from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series
-from usdenoise.jobs.session_inputs import Block
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.bit_mask import unpack
@@ -40,7 +40,7 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
         JSON text on what made the file.
     """
     if job.is_session:
-        source = job.path if job.path.is_file() else None
+        source = job.path if len(job.paths) == 1 else None
         return sequence_content(series, job.output.window, job.output.compression, source, provenance)
     return _stack_content(
         series.result,
@@ -143,20 +143,40 @@ def sequence_content(
     )
 
 
-def write_block(job: Job, number: int, block: Block, stack: Acquisition) -> None:
-    """Write a filtered block of a session into the folder of the results, under the name of its file."""
-    source = (
-        job.paths[0] if len(job.paths) == 1 else next(path for path in job.paths if path.name == block.name)
-    )
+def block_file_name(job: Job, source: Path, number: int) -> str:
+    """Return the name of the file of a filtered block of a session, which is that of its own file."""
     part = "" if job.output.window is None else f"_block_{number:05d}"
-    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": block.window.start}))
+    return f"{source.stem}{part}_denoised{output_suffix(source)}"
+
+
+def check_stack_names(job: Job, overwrite: bool) -> None:
+    """Check that each filtered block of a session can have its file.
+
+    Raises
+    ------
+    OptionError
+        If two of them would have one name.
+    OutputError
+        If such a file exists and may not be replaced.
+    """
+    places = [job.folder / block_file_name(job, path, 0) for path in job.paths]
+    for path, place in zip(job.paths, places, strict=True):
+        if places.count(place) > 1:
+            raise OptionError(
+                f"the filtered blocks of {path} and of another file would both be {place}; rename one, or leave out --stacks"
+            )
+        if os.path.lexists(place) and not overwrite:
+            raise OutputError(f"{place} exists; give --overwrite to replace it, or another folder with -o")
+
+
+def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:
+    """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
+    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
     output = job.output
     content = ResultFile(
         stack, {}, provenance, compression=output.compression, source=source, called=output.stack_name
     )
-    name = f"{source.stem}{part}_denoised{output_suffix(source)}"
-    job.folder.mkdir(parents=True, exist_ok=True)
-    write_one_file(job.folder / name, content, overwrite=True)
+    write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
 def save(

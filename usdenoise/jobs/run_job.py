@@ -14,7 +14,7 @@ from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
-from usdenoise.jobs.main_file import main_content
+from usdenoise.jobs.main_file import check_stack_names, main_content
 from usdenoise.jobs.memory_check import check_address_space, stack_memory
 from usdenoise.jobs.page_content import page_of
 from usdenoise.jobs.products import PRODUCTS
@@ -22,7 +22,7 @@ from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.report import report_of, source_of
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series, series_of_stack
-from usdenoise.jobs.session_blocks import filter_blocks, remove_spectra
+from usdenoise.jobs.session_blocks import filter_blocks, finish
 from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -128,6 +128,8 @@ def run(
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     """Read and filter an acquisition or a session, and write its results, all of them or none; return the report."""
     job.check()
+    if job.session and job.session.stacks:
+        check_stack_names(job, overwrite)
     clock = StageClock()
     suffix = output_suffix(job.path)
     main = "sequence" if job.is_session else "denoised"
@@ -149,7 +151,9 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             # Pictures are drawn while the stack is written.
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
             parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
-            provenance = to_json(record(job.command, parameters, input_record))
+            # A session that was stopped and went on has read some blocks twice, and has the same results.
+            read = {name: value for name, value in input_record.items() if name != "passes_over_file"}
+            provenance = to_json(record(job.command, parameters, read))
             content = main_content(series, job, provenance)
             results.notes = write_result(results.place(main), suffix, content)
             if results.has(ZARR):
@@ -159,7 +163,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         report = report_of(series, results, input_record, clock, peak)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     if job.is_session:
-        remove_spectra(job)
+        finish(job)
     if job.bids is not None:
         describe_derivative(job.root, str(report["software"]["usdenoise"]))
     return report

@@ -1,13 +1,15 @@
 """The blocks of a job of several blocks: read, filtered and measured, and where their spectra are meanwhile."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import UsdenoiseError
 from usdenoise.formats.file_state import sha256
+from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
-from usdenoise.jobs.main_file import write_block
+from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.report import record_of_stack
 from usdenoise.jobs.series import Series
@@ -58,7 +60,12 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         store = SpectraStore(_spectra_folder(job), to_json(key))
 
         def write(number: int, stack: Acquisition) -> None:
-            write_block(job, number, blocks.blocks[number], stack)
+            first = blocks.blocks[number].window.start
+            write_block(job, store.folder, blocks.path_of(number), number, first, stack)
+
+        def is_written(number: int) -> bool:
+            name = block_file_name(job, blocks.path_of(number), number)
+            return any((folder / name).exists() for folder in (store.folder, job.folder))
 
         watcher.stage("solve")
         try:
@@ -69,6 +76,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
                     store,
                     output.products,
                     write if session.stacks else None,
+                    is_written if session.stacks else None,
                     watcher.iteration,
                     watcher.blocks,
                 )
@@ -81,10 +89,16 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             return series, _record_of_files(job, blocks, None if digest is None else digest.result()), None
 
 
-def remove_spectra(job: Job) -> None:
-    """Remove the spectra of the blocks of a job that is done, unless they are to be kept."""
-    if not (job.session and job.session.keep_spectra):
-        SpectraStore.remove(_spectra_folder(job))
+def finish(job: Job) -> None:
+    """Put the filtered blocks of a job that is done into its folder, and remove the spectra unless they are to be kept."""
+    folder, session = _spectra_folder(job), job.session or SessionOptions()
+    if session.stacks:
+        with OutputFolder(job.folder, overwrite=True) as outputs:
+            for place in sorted(folder.glob("*_denoised.*")):
+                os.replace(place, outputs.reserve(place.name))
+            outputs.commit()
+    if not session.keep_spectra:
+        SpectraStore.remove(folder)
 
 
 def _spectra_folder(job: Job) -> Path:

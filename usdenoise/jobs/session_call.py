@@ -283,12 +283,18 @@ def block_files(
     ------
     InputError
         If there is none.
+    OptionError
+        If the results would be among them.
     """
     found: list[Path] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
         check_path(path)
         place = Path(path)
         if place.is_dir() and not is_acquisition_folder(place):
+            if place.resolve() == output.resolve():
+                raise OptionError(
+                    f"the results would be among the blocks in {place}; choose another folder with -o"
+                )
             inside = acquisition_files(place, output, patterns)
             found += sorted(inside, key=lambda file: natural_key(str(file)))
         else:

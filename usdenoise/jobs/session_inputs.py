@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.file_state import file_state
@@ -53,6 +54,8 @@ class Blocks(Protocol):
     """Two frames, with the axes and scales of all blocks."""
     frame_time: float
     """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
+    skips: bool
+    """Whether a block that cannot be read is a gap."""
 
     def read(self, number: int, start: int, stop: int) -> Acquisition:
         """Return the frames [start, stop) of a block."""
@@ -79,6 +82,8 @@ class BlocksOfStack:
     window, stride : int
         As in :class:`usdenoise.options.job_options.Output`.
     """
+
+    skips = False
 
     def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
         self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
@@ -145,47 +150,47 @@ class BlocksOfFiles:
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
         self._number_of: list[int] = []
-        starts: list[float] = []
+        self.skips = skips
+        owns: list[float | None] = []
+        lengths: list[int] = []
         known: Acquisition | None = None
-        self.n_frames = 0
-        """Frames of all files."""
         for number, path in enumerate(paths):
-            problem, n_frames, own = "", 0, None
+            problem, n_frames, own, offset, parts = "", 0, None, 0.0, [Window(0, 0, False)]
             try:
                 source = self._source(number)
                 first = source.read(0, 2)
                 known = known or first
                 _check_alike(first, known, path)
-                n_frames, own = source.n_frames, _own_start(first)
+                n_frames, own, offset = source.n_frames, _own_start(first), source.time_of_first_frame
+                rate, step = known.frame_rate_hz, source.frames.step
+                self.frame_time = 1 / rate if rate else float(step)
+                whole = [Window(0, n_frames, True)]
+                parts = whole if window is None else windows_of(n_frames, window, stride)
                 self.states[str(path)] = source.state
-            except InputError as error:
+            except (InputError, OptionError) as error:
+                sentence = error.command_line_text
+                if len(paths) > 1 and path.name not in sentence:
+                    sentence = f"{path}: {sentence}"
                 if not skips:
-                    raise
-                problem = str(error)
-            rate = None if known is None else known.frame_rate_hz
-            step = 1 if problem else source.frames.step
-            self.frame_time = 1 / rate if rate else float(step)
-            start = number * interval if interval is not None else own
-            starts.append(self.n_frames * self.frame_time if start is None else start)
-            self.n_frames += n_frames
-            if problem:
-                parts = [Window(0, 0, False)]
-            elif window is None:
-                parts = [Window(0, n_frames, True)]
-            else:
-                parts = windows_of(n_frames, window, stride)
-            offset = 0.0 if problem else source.time_of_first_frame
-            for place, part in enumerate(parts):
-                begin = starts[-1] - starts[0] + (offset + part.start) * self.frame_time
-                if interval is not None and len(paths) == 1:
-                    begin = place * interval
-                self.blocks.append(Block(path.name, part, begin, problem))
-                self._number_of.append(number)
+                    raise type(error)(sentence) from error
+                problem, n_frames = sentence.removesuffix(f"; {_MEND}"), 0
+            owns.append(own)
+            lengths.append(n_frames)
+            self.blocks += [Block(path.name, part, offset + part.start, problem) for part in parts]
+            self._number_of += [number] * len(parts)
         if known is None:
             raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
-        self.first = known
+        self.first, self.n_frames = known, sum(lengths)
         if interval is not None and known.frame_rate_hz is None:
             raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
+        starts = _starts(owns, lengths, self.frame_time, interval)
+        usual = float(np.median([n for n in lengths if n]))
+        for place, (number, block) in enumerate(zip(self._number_of, self.blocks, strict=True)):
+            # A gap has no frames, and its time is the middle of those that it would have.
+            begin = starts[number] + (usual / 2 if block.problem else block.start) * self.frame_time
+            if interval is not None and len(paths) == 1:
+                begin = place * interval
+            self.blocks[place] = replace(block, start=float(begin))
         times = [block.start for block in self.blocks]
         if times != sorted(times):
             later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
@@ -204,6 +209,10 @@ class BlocksOfFiles:
         """Return the frames [start, stop) of a block."""
         begin = self.blocks[number].window.start
         return self._source(self._number_of[number]).read(begin + start, begin + stop)
+
+    def path_of(self, number: int) -> Path:
+        """Return the file of a block."""
+        return self._opened[self._number_of[number]]
 
     def check_unchanged(self) -> None:
         """Check that no file has changed since it was opened first.
@@ -228,6 +237,34 @@ class BlocksOfFiles:
             )
             self._at = number
         return self.source
+
+
+def _starts(
+    owns: list[float | None], n_frames: list[int], frame_time: float, interval: float | None
+) -> NDArray[np.float64]:
+    """Return the times at which files begin, in s or frames, the first at 0.
+
+    Files that cannot be read are as long as others, and begin as much later than without gaps as those around them do.
+    """
+    numbers, lengths = np.arange(len(owns), dtype=np.float64), np.array(n_frames, np.float64)
+    if interval is not None:
+        return numbers * interval
+    is_read = lengths > 0
+    lengths[~is_read] = np.median(lengths[is_read])
+    without_gaps: NDArray[np.float64] = (np.cumsum(lengths) - lengths) * frame_time
+    known = np.array([n for n, own in enumerate(owns) if own is not None], int)
+    times = np.array([owns[n] for n in known], np.float64)
+    # A time that is the same in all files counts from the beginning of each.
+    if len(known) < is_read.sum() or len(np.unique(times)) == 1:
+        return without_gaps
+    later = times - without_gaps[known]
+    slope = (later[-1] - later[0]) / (known[-1] - known[0])
+    starts: NDArray[np.float64] = (
+        without_gaps + slope * numbers + np.interp(numbers, known, later - slope * known)
+    )
+    starts[known] = times
+    starts -= starts[0]
+    return starts
 
 
 def _own_start(stack: Acquisition) -> float | None:

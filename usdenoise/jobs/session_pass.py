@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.frames.frame_quality import FrameQuality
@@ -81,16 +81,25 @@ def fit_session(
         As for :func:`usdenoise.denoise`.
     """
     check_options(options)
-    lengths = [block.window.n_frames for block in blocks.blocks if not block.problem]
+    _check_bad_frames(options, blocks)
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
-    parts = []
-    for place, (number, length) in enumerate(zip(numbers, lengths, strict=True)):
-        known_bad = _own_options(options, blocks, number).bad_frames
-        if not isinstance(known_bad, str):
-            frames[place] = np.setdiff1d(frames[place], known_bad)
-        parts.append(_some_frames(blocks, number, frames[place], length))
+    parts, sampled, lengths = [], [], []
+    for number, some in zip(numbers, frames, strict=True):
+        block, known_bad = blocks.blocks[number], _own_options(options, blocks, number).bad_frames
+        good = some if isinstance(known_bad, str) else np.setdiff1d(some, known_bad)
+        if len(good) == 0:
+            continue
+        try:
+            parts.append(_some_frames(blocks, number, good, block.window.n_frames))
+        except InputError as error:
+            _make_gap(blocks, number, error)
+            continue
+        sampled.append(good)
+        lengths.append(block.window.n_frames)
+    if not parts:
+        raise InputError("no block of the session has good frames")
     time = blocks.first.axes.index("t")
     sample = replace(
         blocks.first, iq=np.concatenate(parts, axis=time), frame_rate_hz=None, coordinates={}, labels=None
@@ -99,7 +108,7 @@ def fit_session(
     fit = denoise(
         sample, options=replace(options, bad_frames=bad_frames), in_place=True, on_iteration=on_iteration
     )
-    clutter = session_clutter(fit, frames, lengths)
+    clutter = session_clutter(fit, sampled, lengths)
     quality = fit.frame_quality
     still = FrameQuality((), quality.n_frames, Treatment.KEPT, Movement(0.0, (), 0.0), quality.curves)
     chosen = replace(fit.options, bad_frames=options.bad_frames)
@@ -112,6 +121,7 @@ def filter_session(
     store: SpectraStore,
     products: tuple[str, ...] = (),
     on_block: Callable[[int, Acquisition], None] | None = None,
+    is_done: Callable[[int], bool] | None = None,
     on_iteration: Callable[..., None] | None = None,
     on_done: Callable[[int, int], None] | None = None,
 ) -> Series:
@@ -129,6 +139,8 @@ def filter_session(
         Flow images that are made of each block, besides the power.
     on_block : callable, optional
         Called with the number of each block that is filtered, and the filtered block.
+    is_done : callable, optional
+        Returns whether what `on_block` made of the block of a number is there; otherwise the block is filtered again.
     on_iteration : callable, optional
         Called with each line of the trace of the estimate.
     on_done : callable, optional
@@ -140,7 +152,7 @@ def filter_session(
         For anything that the user can mend.
     """
     fit, clutter = fit_session(blocks, options, on_iteration)
-    for done, number in enumerate(_measured(blocks, clutter, options, store, products, on_block)):
+    for done, number in enumerate(_measured(blocks, clutter, options, store, products, on_block, is_done)):
         del number
         if on_done is not None:
             on_done(done + 1, len(blocks.blocks))
@@ -154,6 +166,7 @@ def _measured(
     store: SpectraStore,
     products: tuple[str, ...],
     on_block: Callable[[int, Acquisition], None] | None,
+    is_done: Callable[[int], bool] | None,
 ) -> Iterator[int]:
     """Filter and store all blocks, several small ones at a time, and yield the number of each in order."""
     threads = options.threads or available_threads()
@@ -162,7 +175,8 @@ def _measured(
         own = replace(_own_options(options, blocks, number), threads=1)
         try:
             return filter_block(stack, clutter, own), ""
-        except InputError as error:
+        # Too few frames of it are good, or it is zero everywhere.
+        except (InputError, OptionError) as error:
             return None, str(error)
 
     waiting: deque[tuple[int, Future[tuple[FilteredBlock | None, str]] | None]] = deque()
@@ -185,14 +199,20 @@ def _measured(
         for number, block in enumerate(blocks.blocks):
             while len(waiting) >= n_held:
                 yield next_one()
-            if store.has(number):
+            if store.has(number) and (
+                is_done is None or is_done(number) or "frames" not in store.record(number)
+            ):
                 waiting.append((number, None))
                 continue
-            if block.problem:
-                store.put(number, {}, {"problem": block.problem})
+            try:
+                stack = None if block.problem else blocks.read(number, 0, block.window.n_frames)
+            except InputError as error:
+                stack = None
+                _make_gap(blocks, number, error)
+            if stack is None:
+                store.put(number, {}, {"problem": blocks.blocks[number].problem})
                 waiting.append((number, None))
                 continue
-            stack = blocks.read(number, 0, block.window.n_frames)
             # One for each thread, and one that is read meanwhile.
             n_held = min(max(1, ON_ONE_THREAD // stack.iq.size), threads + 1)
             waiting.append((number, pool.submit(filtered, number, stack)))
@@ -307,6 +327,21 @@ def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> Denois
     window = blocks.blocks[number].window
     own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
     return replace(options, bad_frames=own or "keep")
+
+
+def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
+    """Make a gap of a block whose frames cannot be read, or raise the error."""
+    if not blocks.skips:
+        raise error
+    blocks.blocks[number] = replace(blocks.blocks[number], problem=str(error))
+
+
+def _check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:
+    n_frames = max(block.window.stop for block in blocks.blocks)
+    if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
+        raise OptionError(
+            f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}; change --bad-frames"
+        )
 
 
 def _own_length(blocks: Blocks, number: int) -> int:

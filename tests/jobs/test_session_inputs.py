@@ -1,0 +1,222 @@
+"""Which files are the blocks of a session, in which order, when they begin, and which of them are refused or gaps."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.stacks import low_rank, write_stack
+from usdenoise.errors import InputError, OptionError
+from usdenoise.formats.acquisition_files import acquisition_files
+from usdenoise.jobs.session_call import block_files
+from usdenoise.jobs.session_inputs import BlocksOfFiles
+
+RATE = 100.0
+N = 20
+"""Frames of a file."""
+
+
+def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), seed: int = 0, **more: Any) -> Path:
+    attributes: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE, "spacing_mm": [0.1, 0.2], **more}
+    values = low_rank((n_frames, *shape), seed=seed)
+    given = {name: value for name, value in attributes.items() if value is not None}
+    return write_stack(path, values, **given)
+
+
+def opened(paths: list[Path], **more: Any) -> BlocksOfFiles:
+    names = ("reading", "precision", "window", "stride", "interval", "skips")
+    defaults = dict.fromkeys(names) | {"reading": {}, "skips": False}
+    with BlocksOfFiles(paths, **{**defaults, **more}) as blocks:
+        return blocks
+
+
+def starts(blocks: BlocksOfFiles) -> list[float]:
+    return [found.start for found in blocks.blocks]
+
+
+# ---------------------------------------------------------------- which files
+
+
+def test_files_of_a_folder_are_in_natural_order(tmp_path: Path) -> None:
+    wanted = ["b1.h5", "b2.h5", "b10.h5", "day 2/b1.h5", "day 10/b3.h5"]
+    for name in sorted(wanted, reverse=True):
+        block(tmp_path / "blocks" / name)
+    (tmp_path / "blocks/notes.txt").write_text("no block")
+    block(tmp_path / "blocks/.hidden.h5")
+    found = block_files(tmp_path / "blocks", tmp_path / "out")
+    assert [str(path.relative_to(tmp_path / "blocks")) for path in found] == wanted
+    some = block_files([tmp_path / "blocks"], tmp_path / "out", ("b1*.h5",))
+    assert [path.name for path in some] == ["b1.h5", "b10.h5", "b1.h5"]
+    # Files that are named stay in the order in which they are named.
+    named = [tmp_path / "blocks/b10.h5", tmp_path / "blocks/b1.h5"]
+    assert block_files(named, tmp_path / "out") == named
+    with pytest.raises(InputError, match="there is no block file; name files or a folder, or give pattern"):
+        block_files(tmp_path / "blocks", tmp_path / "out", ("c*.h5",))
+
+
+def test_results_are_no_blocks(tmp_path: Path) -> None:
+    for name in ("b1.h5", "out/b1_sequence.h5", "out/old.h5", "other/b_sequence.h5"):
+        block(tmp_path / "blocks" / name)
+    (tmp_path / "blocks/other/b_report.json").write_text("{}")
+    found = block_files(tmp_path / "blocks", tmp_path / "blocks/out")
+    assert [path.name for path in found] == ["b1.h5"]
+    # A file whose name only ends so is one.
+    block(tmp_path / "blocks/c_sequence.h5")
+    assert len(list(acquisition_files(tmp_path / "blocks", tmp_path / "blocks/out", ()))) == 2
+    with pytest.raises(
+        OptionError, match=r"the results would be among the blocks in .*choose another folder"
+    ):
+        block_files(tmp_path / "blocks", tmp_path / "other/../blocks")
+
+
+# ---------------------------------------------------------------- when they begin
+
+
+def test_files_without_times_follow_each_other(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", length) for n, length in enumerate((20, 30, 20))]
+    assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.5])
+    assert starts(opened(paths, interval=0.7)) == pytest.approx([0, 0.7, 1.4])
+    unknown = [block(tmp_path / f"{n}.h5", frame_rate_hz=None) for n in range(3)]
+    assert starts(opened(unknown)) == [0, 20, 40]
+    with pytest.raises(
+        OptionError, match="block_interval_s is in s, and the frame rate is not known; give frame_rate_hz"
+    ):
+        opened(unknown, interval=0.7)
+
+
+def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
+    times = [1.75e9, 1.75e9 + 0.5, 1.75e9 + 1.25]
+    paths = [block(tmp_path / f"{n}.h5", start_s=time) for n, time in enumerate(times)]
+    assert starts(opened(paths)) == [0, 0.5, 1.25]
+    # What is asked for wins.
+    assert starts(opened(paths, interval=0.7)) == pytest.approx([0, 0.7, 1.4])
+    # Windows of the files, and frames from the third on.
+    found = opened(paths, window=9, reading={"frames": slice(2, 20)})
+    assert starts(found) == pytest.approx([0.02, 0.11, 0.52, 0.61, 1.27, 1.36])
+    assert [(part.window.start, part.window.stop) for part in found.blocks] == [(0, 9), (9, 18)] * 3
+    with pytest.raises(
+        InputError, match=r"0\.h5 begins before the file in front of it; name the files in the order"
+    ):
+        opened([paths[1], paths[0]])
+
+
+def test_a_time_that_is_the_same_in_all_files_is_none(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=0.0) for n in range(3)]
+    assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.4])
+    # Nor is one that some files have.
+    mixed = [block(tmp_path / f"{n}.h5", start_s=None if n == 1 else 0.5 * n) for n in range(3)]
+    assert starts(opened(mixed)) == pytest.approx([0, 0.2, 0.4])
+
+
+@pytest.mark.parametrize("broken", [0, 2, 5])
+@pytest.mark.parametrize("how", ["times", "interval", "contiguous"])
+def test_a_gap_keeps_its_time(broken: int, how: str, tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=3 + 0.5 * n if how == "times" else None) for n in range(6)]
+    paths[broken].write_text("nothing")
+    interval = 0.5 if how == "interval" else None
+    found = opened(paths, skips=True, interval=interval)
+    step = 0.2 if how == "contiguous" else 0.5
+    # The middle of a block of 20 frames.
+    middles = [part.start + (part.window.n_frames - 1) / 2 / RATE for part in found.blocks]
+    assert middles == pytest.approx([step * n + 0.095 for n in range(6)])
+    assert [bool(part.problem) for part in found.blocks] == [n == broken for n in range(6)]
+
+
+def test_blocks_of_one_file(tmp_path: Path) -> None:
+    path = block(tmp_path / "long.h5", 100, start_s=17.0)
+    found = opened([path], window=30, stride=20)
+    assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
+    assert [part.window.n_frames for part in found.blocks] == [30, 30, 30, 30, 20]
+    assert starts(opened([path], window=25, interval=1.5)) == pytest.approx([0, 1.5, 3, 4.5])
+    with pytest.raises(
+        OptionError, match="window 101 is longer than the 100 frames of the stack; lower window"
+    ):
+        opened([path], window=101)
+
+
+# ---------------------------------------------------------------- which are refused
+
+MEND = "leave it out, or make it a gap with skip_bad_files"
+UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
+    "pixels": ({"shape": (6, 7)}, r"has other pixels than the first file: \(6, 7\), not \(6, 5\)"),
+    "axes": ({"axes": "txz"}, "has other axes than the first file: txz, not tzx"),
+    "rate": ({"frame_rate_hz": 101.0}, r"has another frame rate than the first file: 101\.0, not 100\.0"),
+    "no rate": ({"frame_rate_hz": None}, r"has another frame rate than the first file: None, not 100\.0"),
+    "pitch": (
+        {"spacing_mm": [0.1, 0.3]},
+        r"has another pixel pitch along x than the first file: 0\.3, not 0\.2",
+    ),
+    "frames": ({"n_frames": 1}, r"1\.h5: the stack holds 1 frame, and a clutter filter needs at least two"),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_file_unlike_the_first_is_refused_or_a_gap(name: str, tmp_path: Path) -> None:
+    more, sentence = UNLIKE[name]
+    paths = [block(tmp_path / "0.h5"), block(tmp_path / "1.h5", **more), block(tmp_path / "2.h5")]
+    mend = "" if name == "frames" else f"; {MEND}"
+    with pytest.raises(InputError, match=sentence + mend):
+        opened(paths)
+    found = opened(paths, skips=True)
+    assert [bool(part.problem) for part in found.blocks] == [False, True, False]
+    assert re.search(f"{sentence}(; check.*)?$", found.blocks[1].problem)
+    assert found.n_frames == 2 * N
+
+
+def test_real_files_are_not_mixed_with_complex_ones(tmp_path: Path) -> None:
+    paths = [block(tmp_path / "0.h5"), tmp_path / "1.h5"]
+    write_stack(paths[1], low_rank((N, 6, 5)).real, axes="tzx", frame_rate_hz=RATE, spacing_mm=[0.1, 0.2])
+    with pytest.raises(InputError, match=r"1\.h5 has other type than the first file"):
+        opened(paths)
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "cut short", "too short for a window"])
+def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
+    if kind == "missing":
+        paths[1].unlink()
+    elif kind == "text":
+        paths[1].write_text("nothing")
+    elif kind == "cut short":
+        os.truncate(paths[1], paths[1].stat().st_size // 2)
+    else:
+        block(paths[1], 5)
+    window = 10 if kind == "too short for a window" else None
+    with pytest.raises((InputError, OptionError), match=r"1\.h5"):
+        opened(paths, window=window)
+    found = opened(paths, window=window, skips=True)
+    assert [part.name for part in found.blocks if part.problem] == ["1.h5"]
+    assert len(found.blocks) == (3 if window is None else 5)
+    assert str(paths[1]) not in found.states
+
+
+def test_a_session_without_any_file_that_can_be_read_is_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / "0.h5", tmp_path / "1.h5"]
+    with pytest.raises(InputError, match=r"none of 2 files can be read; .*0\.h5"):
+        opened(paths, skips=True)
+
+
+def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
+    found = opened(paths)
+    found.check_unchanged()
+    block(paths[1], seed=5)
+    os.utime(paths[1], ns=(1, 1))
+    with pytest.raises(
+        InputError, match=r"1\.h5 changed while it was read; run again when nothing writes to it"
+    ):
+        found.check_unchanged()
+
+
+def test_a_block_is_the_frames_of_its_file(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", seed=n) for n in range(3)]
+    with BlocksOfFiles(paths, {}, None, 8, None, None, False) as blocks:
+        assert [part.name for part in blocks.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
+        for number in (7, 0, 4):
+            part = blocks.read(number, 1, 3)
+            begin = 8 * (number % 3) + 1
+            assert np.array_equal(part.iq, low_rank((N, 6, 5), seed=number // 3)[begin : begin + 2])
+            assert blocks.path_of(number) == paths[number // 3]

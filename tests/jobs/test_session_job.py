@@ -1,0 +1,471 @@
+"""``usdenoise session``: files in, one series out, whatever is stopped, damaged or changed on the way."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import numpy as np
+import pytest
+import scipy.io
+
+from tests.cli.shared import cli, refused
+from tests.formats.matlab_variables import variables
+from tests.programs import python
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.stacks import write_stack
+from usdenoise import denoise, load, session
+from usdenoise.errors import OptionError, OutputError
+from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.jobs import session_pass
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
+from usdenoise.options.session_options import SessionOptions
+
+SHAPE = (20, 16)
+N_BLOCKS = 6
+ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
+BARE = Output(html=False)
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(scope="session")
+def made() -> Scan:
+    return scan(N_BLOCKS, shape=SHAPE)
+
+
+@pytest.fixture(scope="session")
+def files(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of six blocks, 0.5 s apart, in names of which the tenth comes last. Read only."""
+    folder = tmp_path_factory.mktemp("session") / "mouse"
+    for number, block in enumerate(made.blocks):
+        write_stack(folder / f"block {number + 6}.h5", block, start_s=3 + 0.5 * number, **ABOUT)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def long(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same frames in one file. Read only."""
+    return write_stack(tmp_path_factory.mktemp("long") / "long.h5", made.iq, **ABOUT)
+
+
+@pytest.fixture
+def copied(files: Path, tmp_path: Path) -> Path:
+    """Block files that may be changed."""
+    return Path(shutil.copytree(files, tmp_path / "mouse"))
+
+
+def run(*paths: Path, out: Path, **more: Any) -> dict[str, Any]:
+    return run_session(paths, out, **{"options": SVD, "output": BARE, **more})
+
+
+def datasets(path: str | Path) -> dict[str, Any]:
+    with h5py.File(path) as file:
+        return {name: item[()] for name, item in file.items() if isinstance(item, h5py.Dataset)}
+
+
+def rows(table: str | Path) -> list[dict[str, str]]:
+    head, *lines = (line.split("\t") for line in Path(table).read_text().splitlines())
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
+def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that gets an entry for each block that is filtered."""
+    found: list[int] = []
+    filter_block = session_pass.filter_block
+
+    def noted(*arguments: Any) -> Any:
+        found.append(1)
+        return filter_block(*arguments)
+
+    monkeypatch.setattr(session_pass, "filter_block", noted)
+    return found
+
+
+# ---------------------------------------------------------------- the series
+
+
+def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_path: Path) -> None:
+    of_files = run(files, out=tmp_path / "a")
+    of_long = run(long, out=tmp_path / "b", output=Output(window=LENGTH, html=False))
+    assert Path(of_files["output"]["sequence"]).name == "mouse_sequence.h5"
+    assert Path(of_long["output"]["sequence"]).name == "long_sequence.h5"
+    one, other = (datasets(report["output"]["sequence"]) for report in (of_files, of_long))
+    assert one.keys() == other.keys()
+    for name in one.keys() - {"time", "first_frame"}:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    middle = (LENGTH - 1) / 2 / RATE_HZ
+    np.testing.assert_allclose(one["time"], 0.5 * np.arange(N_BLOCKS) + middle)
+    np.testing.assert_allclose(other["time"], LENGTH / RATE_HZ * np.arange(N_BLOCKS) + middle)
+    assert one["first_frame"].tolist() == [0] * N_BLOCKS
+    assert other["first_frame"].tolist() == [LENGTH * n for n in range(N_BLOCKS)]
+    names = [f"block {n}.h5" for n in range(6, 12)]
+    assert [block["file"] for block in of_files["sequence"]["blocks"]] == names
+    # The library has the same series.
+    found = session(files, options=SVD)
+    np.testing.assert_array_equal(found.blood_power, one["blood_power"])
+    assert found.time.tolist() == one["time"].tolist()
+    assert found.blocks["file"] == names
+    # Seconds between blocks may be given, in both.
+    every = SessionOptions(block_interval_s=1.5)
+    for path, window in ((files, None), (long, LENGTH)):
+        report = run(path, out=tmp_path / f"every {window}", session_options=every,
+                     output=Output(window=window, html=False))  # fmt: skip
+        assert report["sequence"]["time"] == pytest.approx([1.5 * n + middle for n in range(N_BLOCKS)])
+
+
+def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None:
+    report = run(files, out=tmp_path)
+    table = rows(report["output"]["blocks_tsv"])
+    assert [float(row["time"]) for row in table] == pytest.approx(report["sequence"]["time"])
+    assert {row["components"] for row in table} == {"4"}
+    assert {row["bad"] for row in table} == {"0"}
+    assert {row["why"] for row in table} == {"n/a"}
+    described = json.loads(Path(report["output"]["blocks_json"]).read_text())
+    assert described.keys() == table[0].keys()
+    assert described["time"]["Units"] == "s"
+    assert described["motion"]["Units"] == "pixels"
+
+
+@pytest.mark.parametrize("nothing", ["text", "zeros", "unlike", "damaged"])
+def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan, tmp_path: Path) -> None:
+    path = copied / "block 8.h5"
+    if nothing == "text":
+        path.write_text("nothing")
+    elif nothing == "zeros":
+        write_stack(path, np.zeros((LENGTH, *SHAPE), np.complex64), start_s=4.0, **ABOUT)
+    elif nothing == "unlike":
+        write_stack(path, made.blocks[2][:, :-1], start_s=4.0, **ABOUT)
+    else:
+        with h5py.File(path, "w") as file:
+            values = made.blocks[2]
+            stored = file.create_dataset("iq", data=values, chunks=(25, *SHAPE), fletcher32=True)
+            stored.attrs.update(start_s=4.0, **ABOUT)
+            place = stored.id.get_chunk_info(3).byte_offset
+        with path.open("r+b") as raw:
+            raw.seek(place + 99)
+            raw.write(b"damage")
+    if nothing == "zeros":
+        # A file that is read has a reason at once.
+        report = run(copied, out=tmp_path / "out")
+    else:
+        refused(cli("session", copied, "-o", tmp_path / "out", "--low-cutoff", 4), r".*block 8\.h5")
+        assert not (tmp_path / "out").exists()
+        output = Output(nifti=True, movie="gif", products=("power", "blood", "velocity"))
+        report = run(copied, out=tmp_path / "out", output=output,
+                     session_options=SessionOptions(skip_bad_files=True))  # fmt: skip
+        assert len(iio.imread(report["output"]["movie"])) == N_BLOCKS
+    found = datasets(report["output"]["sequence"])
+    assert found["bad"].tolist() == [0, 0, 1, 0, 0, 0]
+    assert found["time"] == pytest.approx(0.5 * np.arange(N_BLOCKS) + 0.099)
+    for name in ("blood_power", "power_doppler"):
+        assert np.isnan(found[name]).all(axis=(1, 2)).tolist() == [n == 2 for n in range(N_BLOCKS)]
+        assert np.isfinite(found[f"mean_{name}"]).all()
+    table = rows(report["output"]["blocks_tsv"])
+    assert [row["why"] != "n/a" for row in table] == [n == 2 for n in range(N_BLOCKS)]
+    assert table[2]["kept_share"] == "0"
+    assert "block 2 (block 8.h5) is bad: " in report["frames"]["sentence"]
+    # The others are those of a session without it.
+    path.unlink()
+    alone = datasets(run(copied, out=tmp_path / "alone")["output"]["sequence"])
+    np.testing.assert_allclose(
+        np.delete(found["blood_power"], 2, axis=0), alone["blood_power"], rtol=0.05, atol=0.05
+    )
+
+
+def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: Path) -> None:
+    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(0, 7))
+    report = run(files, out=tmp_path / "a", options=options)
+    assert report["frames"]["n_left_out"] == 2 * N_BLOCKS
+    assert {row["kept_share"] for row in rows(report["output"]["blocks_tsv"])} == {"0.98"}
+    # Of a long file they are counted from its beginning; a block without good frames is bad.
+    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(7, *range(200, 300)))
+    report = run(long, out=tmp_path / "b", options=options, output=Output(window=LENGTH, html=False))
+    assert [block["is_bad"] for block in report["sequence"]["blocks"]] == [n == 2 for n in range(N_BLOCKS)]
+    assert "leave fewer than two" in report["sequence"]["blocks"][2]["why"]
+    assert report["sequence"]["blocks"][0]["frames"]["n_left_out"] == 1
+    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(600,))
+    with pytest.raises(
+        OptionError, match="bad frame 600 is not among the frames 0 to 599; change bad_frames"
+    ):
+        run(long, out=tmp_path / "c", options=options, output=Output(window=LENGTH, html=False))
+
+
+# ---------------------------------------------------------------- filtered blocks
+
+
+def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Path) -> None:
+    """And the other variables of a MATLAB file."""
+    for number, block in enumerate(made.blocks):
+        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
+        (tmp_path / "pala").mkdir(exist_ok=True)
+        scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
+    stacks = SessionOptions(stacks=True)
+    run(tmp_path / "pala", out=tmp_path / "out", session_options=stacks)
+    left = np.linalg.svd(made.iq.reshape(len(made.iq), -1).T, full_matrices=False)[0][:, :4]
+    for number, block in enumerate(made.blocks):
+        back = variables(tmp_path / f"out/IQ_{number}_denoised.mat")
+        assert (back["note"], back["UF/FrameRateUF"].item()) == (f"block {number}", RATE_HZ)
+        rows = block.reshape(LENGTH, -1).T
+        wanted = rows - left @ (left.conj().T @ rows)
+        found = back["IQ"].reshape(-1, LENGTH)
+        assert back["IQ"].shape == (*SHAPE, LENGTH)
+        np.testing.assert_allclose(found, wanted, atol=0.02)
+    assert not list(tmp_path.glob("out/*_spectra"))
+
+
+def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path: Path) -> None:
+    output = Output(window=LENGTH, html=False)
+    report = run(long, out=tmp_path / "out", output=output, session_options=SessionOptions(stacks=True))
+    names = [f"long_block_{n:05d}_denoised.h5" for n in range(N_BLOCKS)]
+    assert sorted(path.name for path in tmp_path.glob("out/*_denoised.h5")) == names
+    power = datasets(report["output"]["sequence"])["power_doppler"]
+    for number, name in enumerate(names):
+        stack = load(tmp_path / "out" / name)
+        assert (stack.axes, stack.frame_rate_hz) == ("tzx", RATE_HZ)
+        np.testing.assert_allclose(np.mean(np.abs(stack.iq) ** 2, axis=0), power[number], rtol=1e-4)
+    refused(
+        cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--stacks"),
+        r"long_block_00000_denoised\.h5 exists; give --overwrite to replace it",
+    )
+    zarrs = tmp_path / "zarrs"
+    for number in range(3):
+        made.stack.to_xarray()[number * LENGTH : (number + 1) * LENGTH].rename("iq").drop_vars(
+            "time"
+        ).to_dataset().to_zarr(zarrs / f"b{number}.zarr")
+    report = run(zarrs, out=tmp_path / "z", session_options=SessionOptions(stacks=True))
+    assert Path(report["output"]["sequence"]).name == "zarrs_sequence.zarr"
+    assert load(tmp_path / "z/b1_denoised.zarr").iq.size == LENGTH * 320
+
+
+def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
+    stacks = SessionOptions(stacks=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/block 7_denoised.h5").write_text("mine")
+    with pytest.raises(OutputError, match=r"block 7_denoised\.h5 exists; give overwrite to replace it"):
+        run(copied, out=tmp_path / "out", session_options=stacks)
+    assert (tmp_path / "out/block 7_denoised.h5").read_text() == "mine"
+    run(copied, out=tmp_path / "out", session_options=stacks, overwrite=True)
+    assert load(tmp_path / "out/block 7_denoised.h5").n_frames == LENGTH
+    other = tmp_path / "other/block 6.h5"
+    other.parent.mkdir()
+    shutil.copy(copied / "block 6.h5", other)
+    every = SessionOptions(stacks=True, block_interval_s=1.0)
+    with pytest.raises(
+        OptionError, match=r"would both be .*block 6_denoised\.h5; rename one, or leave out stacks"
+    ):
+        run(copied, other, out=tmp_path / "new", session_options=every)
+    assert not (tmp_path / "new").exists()
+
+
+# ---------------------------------------------------------------- stopped, changed and done again
+
+
+def test_spectra_are_kept_where_they_are_wanted(
+    copied: Path, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(copied, out=tmp_path / "out")
+    folder = tmp_path / "out/mouse_spectra"
+    assert not folder.exists()
+    keeping = {"session_options": SessionOptions(keep_spectra=True), "overwrite": True}
+    report = run(copied, out=tmp_path / "out", **keeping)
+    assert len(list(folder.glob("block_*.h5"))) == N_BLOCKS
+    first = datasets(report["output"]["sequence"])
+    filtered = filtered_blocks(monkeypatch)
+    again = run(copied, out=tmp_path / "out", **keeping)
+    assert filtered == []
+    found = datasets(again["output"]["sequence"])
+    assert all(np.array_equal(found[name], first[name]) for name in first)
+    # A block that has changed is done again, and so are the others: they share their clutter with it.
+    write_stack(copied / "block 9.h5", made.blocks[0], start_s=4.5, **ABOUT)
+    changed = datasets(run(copied, out=tmp_path / "out", **keeping)["output"]["sequence"])
+    assert len(filtered) == N_BLOCKS
+    fresh = datasets(run(copied, out=tmp_path / "fresh")["output"]["sequence"])
+    assert all(np.array_equal(changed[name], fresh[name]) for name in fresh)
+    assert not np.array_equal(changed["blood_power"], first["blood_power"])
+    # So are other options.
+    filtered.clear()
+    run(copied, out=tmp_path / "out", **{**keeping, "options": DenoiseOptions(method="svd", low_cutoff=5)})
+    assert len(filtered) == N_BLOCKS
+
+
+def test_a_folder_of_somebody_else_is_kept(files: Path, tmp_path: Path) -> None:
+    own = tmp_path / "out/mouse_spectra/thesis.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("chapter 1")
+    with pytest.raises(OutputError, match="mouse_spectra is not a folder of spectra, so it is not replaced"):
+        run(files, out=tmp_path / "out", overwrite=True)
+    assert own.read_text() == "chapter 1"
+
+
+def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SpectraStore(tmp_path / "s", "key")
+    store.put(3, {"lags": np.arange(6.0).reshape(2, 3)}, {"problem": ""})
+    again = SpectraStore(tmp_path / "s", "key")
+    assert [again.has(number) for number in (2, 3)] == [False, True]
+    assert again.array(3, "lags").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert again.record(3) == {"problem": ""}
+    with pytest.raises(TypeError):
+        store.put(4, {"lags": np.zeros(2)}, {"problem": object()})
+    assert not store.has(4)
+    assert not SpectraStore(tmp_path / "s", "other key").has(3)
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from usdenoise.cli import main
+from usdenoise.formats import spectra_store
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.jobs import run_job, session_blocks
+from usdenoise.pictures.figures import load_libraries
+
+load_libraries()
+path, out, n_blocks = sys.argv[1:4]
+sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks", "--svd-is-no-flag"]
+words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
+
+
+def kill(*arguments, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_after(owner, name, count):
+    whole, calls = getattr(owner, name), []
+
+    def counted(*arguments, **more):
+        if len(calls) == count:
+            kill()
+        calls.append(1)
+        return whole(*arguments, **more)
+
+    setattr(owner, name, counted)
+
+
+def run(prepare=lambda: None):
+    process = os.fork()
+    if process == 0:
+        prepare()
+        filtered = []
+        whole = session_blocks.write_block
+        session_blocks.write_block = lambda *arguments: (filtered.append(1), whole(*arguments))
+        try:
+            main(words, standalone_mode=False)
+        finally:
+            print(len(filtered), flush=True)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+moments = {
+    "before the first block": lambda: kill_after(session_blocks, "write_block", 0),
+    "two blocks later": lambda: kill_after(spectra_store.SpectraStore, "put", 2),
+    "between a stack and its spectra": lambda: kill_after(spectra_store.h5py, "File", 3),
+    "before a block has its name": lambda: kill_after(spectra_store.os, "replace", 4),
+    "when the series is made": lambda: kill_after(session_blocks, "_record_of_files", 0),
+    "when the series is written": lambda: kill_after(run_job, "write_result", 0),
+    "when the page is made": lambda: kill_after(run_job, "page_of", 0),
+    "when all files get their names": lambda: kill_after(OutputFolder, "commit", 6),
+}
+for name, prepare in moments.items():
+    print(name, run(prepare), Path(out, "long_sequence.h5").exists(), flush=True)
+print(run())
+"""
+
+
+def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, tmp_path: Path) -> None:
+    results = {}
+    for name in ("undisturbed", "killed"):
+        folder = tmp_path / name
+        folder.mkdir()
+        # The command is in the files, so it is the same one.
+        (tmp_path / "out").symlink_to(folder)
+        code = CHILD if name == "killed" else CHILD.replace("moments.items()", "()")
+        done = python(code, long, tmp_path / "out", N_BLOCKS, OPENBLAS_NUM_THREADS="1")
+        assert done.returncode == 0, done.stderr
+        results[name] = done.stdout
+        (tmp_path / "out").unlink()
+    lines = results["killed"].splitlines()
+    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 8, results["killed"]
+    # The last run filters nothing that was done, and all files are those of an undisturbed run.
+    assert lines[-2:] == ["0", "0"]
+    assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]
+    names = sorted(path.name for path in (tmp_path / "undisturbed").iterdir())
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == names
+    assert "long_block_00003_denoised.h5" in names
+    for name in set(names) - {"long_report.json", "long_report.html"}:
+        one, other = (tmp_path / folder / name for folder in ("undisturbed", "killed"))
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+MEMORY = """
+import sys
+from usdenoise import DenoiseOptions
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options.job_options import Output
+from usdenoise.system.memory import peak_memory_bytes
+
+folder, *files = sys.argv[1:]
+options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, threads=1)
+for count in (10, 10, 40):
+    paths = [files[number % len(files)] for number in range(count)]
+    output = Output(html=False)
+    run_session(paths, f"{folder}/{count}", options=options, output=output, overwrite=True)
+    print(peak_memory_bytes())
+"""
+
+
+def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> None:
+    big = np.tile(made.blocks[0], (3, 2, 2))
+    paths = [write_stack(tmp_path / f"in/{n}.h5", big, **ABOUT) for n in range(4)]
+    done = python(MEMORY, tmp_path / "out", *paths, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    _, few, many = map(int, done.stdout.split())
+    # 30 more blocks are of 90 MB; four images of each are kept.
+    assert many - few < 4 * big.nbytes
+    assert big.nbytes > 3e6
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--local-cutoff",), "--local-cutoff is for one stack; leave it out"),
+        (("--dask", 2), "the blocks of a session are filtered here; leave out --dask"),
+        (("--memory", "1G"), "the blocks of a session are filtered here; leave out --memory"),
+        (("--keep-factors",), "the factors are stored for one stack; leave out --keep-factors"),
+        (("--cutoff-figure",), "the cutoff is drawn for one stack; leave out --cutoff-figure"),
+        (("--frames-figure",), "the frames are drawn for one stack; leave out --frames-figure"),
+        (("--pattern", "x*.h5"), "there is no block file; name files or a folder, or give --pattern"),
+        (("--window", 101), r"block 6\.h5: window 101 is longer than the 100 frames of the stack; lower --window"),
+        (("--stride", 50), "--stride needs --window"),
+        (("--rank", 3, "--low-cutoff", 4), "must be"),
+    ],
+)  # fmt: skip
+def test_what_a_session_cannot_do_is_refused(
+    flags: tuple[Any, ...], sentence: str, files: Path, tmp_path: Path
+) -> None:
+    refused(cli("session", files, "-o", tmp_path / "out", *flags), sentence)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_an_interval_is_positive(value: float, files: Path, tmp_path: Path) -> None:
+    result = cli("session", files, "-o", tmp_path / "out", "--block-interval", value)
+    assert result.exit_code == 2
+    assert "--block-interval" in result.stderr
+
+
+def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:
+    for number in range(3):
+        write_stack(tmp_path / f"zeros/{number}.h5", np.zeros((LENGTH, *SHAPE), np.complex64), **ABOUT)
+    refused(cli("session", tmp_path / "zeros", "-o", tmp_path / "out"), "'iq' is zero everywhere")
+    assert not (tmp_path / "out").exists()
