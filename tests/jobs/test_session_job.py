@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.formats.matlab_variables import variables
 from tests.programs import python
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
-from usdenoise import denoise, load, session
+from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs import session_pass
@@ -238,7 +237,7 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
     for number in range(3):
         made.stack.to_xarray()[number * LENGTH : (number + 1) * LENGTH].rename("iq").drop_vars(
             "time"
-        ).to_dataset().to_zarr(zarrs / f"b{number}.zarr")
+        ).to_dataset().to_zarr(zarrs / f"b{number}.zarr", consolidated=False)
     report = run(zarrs, out=tmp_path / "z", session_options=SessionOptions(stacks=True))
     assert Path(report["output"]["sequence"]).name == "zarrs_sequence.zarr"
     assert load(tmp_path / "z/b1_denoised.zarr").iq.size == LENGTH * 320
@@ -364,14 +363,12 @@ def run(prepare=lambda: None):
 
 
 moments = {
-    "before the first block": lambda: kill_after(session_blocks, "write_block", 0),
     "two blocks later": lambda: kill_after(spectra_store.SpectraStore, "put", 2),
     "between a stack and its spectra": lambda: kill_after(spectra_store.h5py, "File", 3),
     "before a block has its name": lambda: kill_after(spectra_store.os, "replace", 4),
     "when the series is made": lambda: kill_after(session_blocks, "_record_of_files", 0),
     "when the series is written": lambda: kill_after(run_job, "write_result", 0),
-    "when the page is made": lambda: kill_after(run_job, "page_of", 0),
-    "when all files get their names": lambda: kill_after(OutputFolder, "commit", 6),
+    "when all files get their names": lambda: kill_after(OutputFolder, "commit", 0),
 }
 for name, prepare in moments.items():
     print(name, run(prepare), Path(out, "long_sequence.h5").exists(), flush=True)
@@ -392,7 +389,7 @@ def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, t
         results[name] = done.stdout
         (tmp_path / "out").unlink()
     lines = results["killed"].splitlines()
-    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 8, results["killed"]
+    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 6, results["killed"]
     # The last run filters nothing that was done, and all files are those of an undisturbed run.
     assert lines[-2:] == ["0", "0"]
     assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]
@@ -405,31 +402,34 @@ def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, t
 
 
 MEMORY = """
-import sys
+import os, sys
 from usdenoise import DenoiseOptions
 from usdenoise.jobs.session_call import run_session
 from usdenoise.options.job_options import Output
-from usdenoise.system.memory import peak_memory_bytes
+from usdenoise.system.memory import peak_memory_bytes, use_one_heap
 
+use_one_heap()
 folder, *files = sys.argv[1:]
-options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, threads=1)
-for count in (10, 10, 40):
-    paths = [files[number % len(files)] for number in range(count)]
-    output = Output(html=False)
-    run_session(paths, f"{folder}/{count}", options=options, output=output, overwrite=True)
-    print(peak_memory_bytes())
+options = DenoiseOptions(rank=8, low_cutoff=4, iterations=1, threads=1)
+for count in (10, 40):
+    if os.fork() == 0:
+        paths = [files[number % len(files)] for number in range(count)]
+        run_session(paths, f"{folder}/{count}", options=options, output=Output(html=False))
+        print(peak_memory_bytes(), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
 def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> None:
-    big = np.tile(made.blocks[0], (3, 2, 2))
-    paths = [write_stack(tmp_path / f"in/{n}.h5", big, **ABOUT) for n in range(4)]
+    big = [np.tile(block, (2, 2, 2)) for block in made.blocks]
+    paths = [write_stack(tmp_path / f"in/{n}.h5", block, **ABOUT) for n, block in enumerate(big)]
     done = python(MEMORY, tmp_path / "out", *paths, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
-    _, few, many = map(int, done.stdout.split())
-    # 30 more blocks are of 90 MB; four images of each are kept.
-    assert many - few < 4 * big.nbytes
-    assert big.nbytes > 3e6
+    few, many = map(int, done.stdout.split())
+    # 30 more blocks are of 61 MB.
+    assert many - few < 4 * big[0].nbytes
+    assert 30 * big[0].nbytes > 60e6
 
 
 # ---------------------------------------------------------------- options
@@ -447,6 +447,7 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
         (("--pattern", "x*.h5"), "there is no block file; name files or a folder, or give --pattern"),
         (("--window", 101), r"block 6\.h5: window 101 is longer than the 100 frames of the stack; lower --window"),
         (("--stride", 50), "--stride needs --window"),
+        (("--block-interval", 0), "--block-interval 0 must be positive and finite; change --block-interval"),
         (("--rank", 3, "--low-cutoff", 4), "must be"),
     ],
 )  # fmt: skip
@@ -455,13 +456,6 @@ def test_what_a_session_cannot_do_is_refused(
 ) -> None:
     refused(cli("session", files, "-o", tmp_path / "out", *flags), sentence)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("value", [0, -1])
-def test_an_interval_is_positive(value: float, files: Path, tmp_path: Path) -> None:
-    result = cli("session", files, "-o", tmp_path / "out", "--block-interval", value)
-    assert result.exit_code == 2
-    assert "--block-interval" in result.stderr
 
 
 def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:

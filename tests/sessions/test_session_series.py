@@ -225,7 +225,16 @@ def test_few_blocks_and_gaps_are_judged_with_care() -> None:
     assert find_bad_blocks([None, None], np.zeros(2, bool))[0].all()
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_copies_of_a_block_have_a_series_without_change() -> None:
+    made = scan(1)
+    found = session(np.tile(made.iq, (3, 1, 1)), LENGTH, axes="tzx")
+    assert np.isfinite(found.blood_power).all()
+    np.testing.assert_allclose(found.blood_power, [found.mean_blood_power] * 3, atol=1e-4)
+    vessels = made.blood_power[0] > 0
+    assert found.mean_blood_power[vessels].mean() == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("scale", [1e-11, 1e-6, 1e6])
 def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
     made = scan(6, bursts=(2,))
     wanted = session(made.stack, LENGTH)

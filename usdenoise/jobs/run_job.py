@@ -131,7 +131,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     if job.session and job.session.stacks:
         check_stack_names(job, overwrite)
     clock = StageClock()
-    suffix = output_suffix(job.path)
+    suffix = output_suffix(job.paths[0] if job.paths else job.path)
     main = "sequence" if job.is_session else "denoised"
     files = {main: f"{main}{suffix}"}
     if job.session is not None and job.session.zarr and suffix != ".zarr":

@@ -187,7 +187,8 @@ def session_series(
     variance = (blood + noise[:, None]) ** 2
     if len(good) > 1:
         measured = grid.average(squares / (len(good) - 1), SMOOTHING)
-        usual = np.median(measured / np.maximum(variance, TINY))
+        # Blocks that are the same, copies of a file perhaps, have no variance.
+        usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
         variance = (len(good) - 1) * measured + MODEL_BLOCKS * usual * variance
         pairs = projection.n_frames - np.arange(projection.n_lags)
         lag_sums = LagSums(
