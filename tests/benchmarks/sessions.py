@@ -127,7 +127,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     fit, clutter = fit_session(blocks, options)
     lags = [filter_block(blocks.read(b, 0, made.length), clutter, options).lags for b in range(made.n_blocks)]
     powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
-    bad, _ = find_bad_blocks(powers, np.zeros(made.n_blocks, bool))
+    bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool))
     everywhere = np.ones(made.n_blocks, bool)
     found = session_series(lambda b: lags[b], bad, everywhere, clutter, fit)
     seconds = time.perf_counter() - began
@@ -173,6 +173,8 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",
         "good marked": f"{int((bad & ~made.bursts).sum())} of {int((~made.bursts).sum())}",
+        "spread, bursts": float(spread[made.bursts].min()) if made.bursts.any() else float("nan"),
+        "spread, good": float(spread[~made.bursts].max()),
         "seconds": round(seconds, 1),
     }
 
