@@ -38,7 +38,8 @@ MODEL_BLOCKS = 10
 
 BAD_SPREADS, BAD_PERCENT, SPREAD_FLOOR = 6.0, 90.0, 0.02
 """A block is bad from so many robust standard deviations, with this floor, of the logarithm of the 90th percentile of its
-power over the usual power of each pixel. On four sessions blocks moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at most."""
+power over the usual power of each pixel. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at
+most."""
 
 
 @dataclass(frozen=True)
