@@ -40,6 +40,14 @@ def test_the_order_of_the_axes_does_not_change_the_film(axes):
     assert movie(reordered, axes, "gif") == movie(list(IMAGES), "zxy", "gif")
 
 
+def test_pixels_without_power_have_the_darkest_colour():
+    levels = np.zeros((2, 20, 20))
+    levels[:, :10] = -np.inf
+    film = frames(movie(list(levels), "zx", "gif", dynamic_range_db=20.0))
+    # The upper half of the image is black, and the margin alone is white.
+    assert (film[0, 60:100, 100:200].sum(axis=-1) < 40).all()
+
+
 def test_a_film_has_square_pixels_an_even_size_and_one_scale():
     # The brightest quarter moves around; the rest is black.
     levels = np.full((4, 12, 10), -40.0)

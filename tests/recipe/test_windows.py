@@ -1,7 +1,9 @@
 """Sequences: which frames each image is of, when it was, and that it is the image of those frames."""
 
+import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from tests.cli.shared import write
 from tests.conftest import all_frames
 from usdenoise.errors import OptionError
+from usdenoise.jobs import page_content
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -107,7 +110,11 @@ def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".h5"])
-def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> None:
+def test_films_and_nifti_of_volumes_and_images(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The page has no room for the whole film.
+    monkeypatch.setattr(page_content, "FILM_BYTES", 12_000)
     rng = np.random.default_rng(1)
     shape = (40, 6, 5, 3) if suffix == ".h5" else (40, 6, 5)
     iq = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
@@ -150,6 +157,9 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     assert np.all(np.diff(bright) > 0)
     height = film.shape[1] // 6
     assert film[:, -height:].mean() > film[:, :height].mean()
+    page = Path(report["output"]["report_html"]).read_text()
+    (on_page,) = re.findall(r'src="data:image/gif;base64,([^"]+)"', page)
+    assert 1 <= len(iio.imread(base64.b64decode(on_page))) < n_blocks
 
 
 def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:

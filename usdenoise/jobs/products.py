@@ -4,6 +4,7 @@ To add one, write a function that draws or encodes it, and a row of PRODUCTS. Wh
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -221,13 +222,26 @@ def _write_power_files(name: str, series: Series, results: Results) -> None:
         _write_nifti(name, series, results)
 
 
-def _film(name: str, series: Series, job: Job, kind: str) -> bytes:
+def film_for_page(series: Series, job: Job, most: int) -> bytes:
+    """Return the film of the blood map as GIF in at most a number of bytes: every image, or every second, fourth, ..."""
+    step = 1
+    while True:
+        film = _film("blood_power", series, job, "gif", step)
+        if len(film) <= most or step >= len(series.times):
+            return film
+        # The images are about equally large.
+        step *= 2 ** max(1, math.ceil(math.log2(len(film) / most)))
+
+
+def _film(name: str, series: Series, job: Job, kind: str, step: int = 1) -> bytes:
     display = job.display
+    # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
+    power = np.maximum(series.images[name], 0)
     return movie(
-        list(shown_levels(series.images[name], display)),
+        list(shown_levels(power, display)[::step]),
         series.stack.spatial_axes,
         kind,
-        times=series.times,
+        times=series.times[::step],
         time_unit=series.time_unit,
         speed=display.movie_speed,
         dynamic_range_db=display.dynamic_range,

@@ -89,7 +89,9 @@ def movie(
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
     scale = power_scale(images, dynamic_range_db, color_map, quantity)
-    panel = replace(views[0], image=np.clip(images[0], scale.lowest, scale.highest))
+    # No power at all would be white, as what is not known is.
+    images = np.clip(images, scale.lowest, scale.highest)
+    panel = replace(views[0], image=images[0])
     clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
     # A text that is empty now takes no room, and is set later.

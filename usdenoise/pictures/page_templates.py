@@ -50,5 +50,6 @@ def _file_name(name: str) -> Any:
     return Markup("<wbr>").join(escape(printable(part)) for part in re.split(r"(?<=[/_])", name))
 
 
-def _data_address(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def _data_address(picture: bytes) -> str:
+    kind = "gif" if picture.startswith(b"GIF") else "png"
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
