@@ -321,13 +321,12 @@ import os, signal, sys
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.formats import spectra_store
-from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.jobs import run_job, session_blocks
 from usdenoise.pictures.figures import load_libraries
 
 load_libraries()
 path, out, n_blocks = sys.argv[1:4]
-sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks", "--svd-is-no-flag"]
+sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
 
 
@@ -345,6 +344,17 @@ def kill_after(owner, name, count):
         return whole(*arguments, **more)
 
     setattr(owner, name, counted)
+
+
+def kill_before_name(name):
+    whole = os.replace
+
+    def named(source, final):
+        if str(final) == os.path.join(out, name):
+            kill()
+        whole(source, final)
+
+    os.replace = named
 
 
 def run(prepare=lambda: None):
@@ -368,10 +378,12 @@ moments = {
     "before a block has its name": lambda: kill_after(spectra_store.os, "replace", 4),
     "when the series is made": lambda: kill_after(session_blocks, "_record_of_files", 0),
     "when the series is written": lambda: kill_after(run_job, "write_result", 0),
-    "when all files get their names": lambda: kill_after(OutputFolder, "commit", 0),
+    "when blocks get their names": lambda: kill_before_name("long_block_00003_denoised.h5"),
+    "when all files get their names": lambda: kill_before_name("long_blocks.tsv"),
+    "when the report gets its name": lambda: kill_before_name("long_report.json"),
 }
 for name, prepare in moments.items():
-    print(name, run(prepare), Path(out, "long_sequence.h5").exists(), flush=True)
+    print(name, run(prepare), Path(out, "long_report.json").exists(), flush=True)
 print(run())
 """
 
@@ -389,7 +401,7 @@ def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, t
         results[name] = done.stdout
         (tmp_path / "out").unlink()
     lines = results["killed"].splitlines()
-    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 6, results["killed"]
+    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 8, results["killed"]
     # The last run filters nothing that was done, and all files are those of an undisturbed run.
     assert lines[-2:] == ["0", "0"]
     assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]

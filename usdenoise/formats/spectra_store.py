@@ -40,7 +40,7 @@ class SpectraStore:
             is_same = False
         if is_same:
             return
-        if os.path.lexists(folder) and not place.exists() and not _is_empty(folder):
+        if os.path.lexists(folder) and not self.is_in(folder) and not _is_empty(folder):
             raise OutputError(
                 f"{folder} is not a folder of spectra, so it is not replaced; move it away, or choose another folder with -o"
             )
@@ -73,6 +73,11 @@ class SpectraStore:
         with h5py.File(self._place(number)) as file:
             record: dict[str, Any] = json.loads(file.attrs["record"])
         return record
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Return whether a folder is that of a store."""
+        return (folder / _KEY).exists()
 
     @staticmethod
     def remove(folder: Path) -> None:

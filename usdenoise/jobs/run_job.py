@@ -22,7 +22,7 @@ from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.report import report_of, source_of
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series, series_of_stack
-from usdenoise.jobs.session_blocks import filter_blocks, finish
+from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
 from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -128,6 +128,7 @@ def run(
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     """Read and filter an acquisition or a session, and write its results, all of them or none; return the report."""
     job.check()
+    overwrite = overwrite or was_stopped(job)
     if job.session and job.session.stacks:
         check_stack_names(job, overwrite)
     clock = StageClock()
@@ -161,9 +162,10 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             for picture in drawn:
                 picture.result()
         report = report_of(series, results, input_record, clock, peak)
+        place_stacks(job)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     if job.is_session:
-        finish(job)
+        remove_spectra(job)
     if job.bids is not None:
         describe_derivative(job.root, str(report["software"]["usdenoise"]))
     return report

@@ -89,16 +89,29 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             return series, _record_of_files(job, blocks, None if digest is None else digest.result()), None
 
 
-def finish(job: Job) -> None:
-    """Put the filtered blocks of a job that is done into its folder, and remove the spectra unless they are to be kept."""
-    folder, session = _spectra_folder(job), job.session or SessionOptions()
-    if session.stacks:
+def was_stopped(job: Job) -> bool:
+    """Return whether a session of this name was stopped in this folder; files without a report are then its results."""
+    folder = _spectra_folder(job)
+    return (
+        job.is_session
+        and SpectraStore.is_in(folder)
+        and not (job.folder / f"{job.stem}_report.json").exists()
+    )
+
+
+def place_stacks(job: Job) -> None:
+    """Put the filtered blocks of a session, if they are asked for, from its spectra into the folder of the results."""
+    if job.session and job.session.stacks:
         with OutputFolder(job.folder, overwrite=True) as outputs:
-            for place in sorted(folder.glob("*_denoised.*")):
+            for place in sorted(_spectra_folder(job).glob("*_denoised.*")):
                 os.replace(place, outputs.reserve(place.name))
             outputs.commit()
-    if not session.keep_spectra:
-        SpectraStore.remove(folder)
+
+
+def remove_spectra(job: Job) -> None:
+    """Remove the spectra of the blocks of a job that is done, unless they are to be kept."""
+    if not (job.session and job.session.keep_spectra):
+        SpectraStore.remove(_spectra_folder(job))
 
 
 def _spectra_folder(job: Job) -> Path:
