@@ -39,6 +39,9 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
         ("memory", _memory(report)),
     ]
     rows += [("wrote", name) for name in report["output"].values()]
+    if report["requested"].get("session", {}).get("stacks"):
+        sequence_file = Path(report["output"]["sequence"])
+        rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
     if (page := report["output"].get("report_html")) is not None:
         rows.append(("look", f"usdenoise view {shlex.quote(str(Path(page).parent))}"))
     return rows
@@ -102,5 +105,7 @@ def _stopped(report: Mapping[str, Any]) -> str:
 
 
 def _time(seconds: Mapping[str, float]) -> str:
-    parts = ", ".join(f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES)
+    parts = ", ".join(
+        f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
+    )
     return f"{seconds['total']:.2f} s: {parts}"

@@ -14,6 +14,16 @@ from usdenoise.cli.run_summary import summary_rows
 from usdenoise.options import SessionOptions
 from usdenoise.options.declaration import Group
 
+_OF_ONE_STACK = (
+    "dask",
+    "memory",
+    "local_cutoff",
+    "keep_factors",
+    "no_stack",
+    "cutoff_figure",
+    "frames_figure",
+)
+
 
 @click.command(
     "session",
@@ -87,3 +97,9 @@ def command(
     for sentence in warnings:
         console.warn(sentence)
     console.show(report, lambda: two_columns(summary_rows(report, warnings)))
+
+
+# Options of a single stack are refused with their reason, and not offered.
+for _parameter in command.params:
+    if isinstance(_parameter, click.Option) and _parameter.name in _OF_ONE_STACK:
+        _parameter.hidden = True

@@ -153,7 +153,8 @@ def _sidecar(
             "FrameAcquisitionDuration": window / rate,
             # These are in ms, those above in s.
             "ClutterFilterWindowDuration": 1e3 * window / rate,
-            "ClutterFilterWindowStride": 1e3 * stride / rate,
+            "ClutterFilterWindowStride": 1e3
+            * (float(np.median(np.diff(starts))) if len(starts) > 1 else stride / rate),
             "PowerDopplerIntegrationDuration": 1e3 * window / rate,
         }
     if unknown:

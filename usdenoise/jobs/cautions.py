@@ -28,6 +28,8 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         )
     if frames["sentence"]:
         sentences.append(frames["sentence"])
+    if len(report.get("sequence", {}).get("blocks", [0, 0])) == 1:
+        sentences.append("the session is a single block; name more files, or cut a long one with --window")
     if not Verdict.from_code(report["fit"]).is_good:
         sentences.append(report["estimate"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:

@@ -172,7 +172,8 @@ class BlocksOfFiles:
                 if len(paths) > 1 and path.name not in sentence:
                     sentence = f"{path}: {sentence}"
                 if not skips:
-                    raise type(error)(sentence) from error
+                    gap = "" if sentence.endswith(_MEND) else "; or make it a gap with --skip-bad-files"
+                    raise type(error)(sentence + gap) from error
                 problem, n_frames = sentence.removesuffix(f"; {_MEND}"), 0
             owns.append(own)
             lengths.append(n_frames)

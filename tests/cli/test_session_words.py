@@ -1,0 +1,66 @@
+"""What ``usdenoise session`` says to those who use it for the first time."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.shared import cli, refused
+from tests.sessions.scans import RATE_HZ, scan
+from tests.stacks import write_stack
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three blocks without times. Read only."""
+    blocks = tmp_path_factory.mktemp("words") / "mouse"
+    for number, block in enumerate(scan(3, shape=(20, 16)).blocks):
+        write_stack(blocks / f"{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ, spacing_mm=[0.1, 0.2])
+    return blocks
+
+
+def test_the_help_offers_nothing_that_is_refused() -> None:
+    help_text = cli("session", "--help").stdout
+    assert "--stacks" in help_text
+    for flag in (
+        "--local-cutoff",
+        "--keep-factors",
+        "--no-stack",
+        "--cutoff-figure",
+        "--frames-figure",
+        "--dask",
+    ):
+        assert flag not in help_text
+
+
+def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_path: Path) -> None:
+    done = cli("session", folder / "0.h5", "-o", tmp_path, "--low-cutoff", "3")
+    assert "the session is a single block; name more files, or cut a long one with --window" in done.stderr
+    assert "components 0.00 s" not in done.stdout
+
+
+def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:
+    done = cli(
+        "session", folder, "-o", tmp_path, "--low-cutoff", "3", "--stacks", "--nifti", "--block-interval", "2"
+    )
+    assert "single block" not in done.stderr
+    assert f"wrote     {tmp_path / '*_denoised.h5'}" in done.stdout
+    sidecar = json.loads((tmp_path / "mouse_blood.json").read_text())
+    assert sidecar["ClutterFilterWindowStride"] == 2000
+    assert np.diff(sidecar["VolumeTiming"]).tolist() == [2, 2]
+    page = (tmp_path / "mouse_report.html").read_text()
+    assert "of no single file; the report has the size and the time of each" in page
+
+
+def test_a_file_that_cannot_be_read_names_the_way_out(folder: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "mouse"
+    copies.mkdir()
+    for path in folder.iterdir():
+        (copies / path.name).write_bytes(path.read_bytes())
+    os.truncate(copies / "1.h5", 900)
+    done = cli("session", copies, "-o", tmp_path / "out")
+    refused(done, r"1\.h5 is .*; or make it a gap with --skip-bad-files$")
