@@ -230,7 +230,7 @@ def session(
 
     >>> import usdenoise
     >>> found = usdenoise.session("sample_data/phantom.h5", 50)
-    >>> found.blood_power.shape, found.time.tolist(), found.time_unit
+    >>> found.blood_power.shape, found.time.round(3).tolist(), found.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
     chosen = chosen_options(preset, options, given)
@@ -261,7 +261,14 @@ def session(
 
 
 def sequence(source: Any, window: int, stride: int | None = None, **given: Any) -> SessionResult:
-    """Filter an acquisition as a session of blocks of `window` frames; see :func:`session`."""
+    """Filter an acquisition as a session of blocks of `window` frames; see :func:`session`.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> usdenoise.sequence("sample_data/phantom.h5", 75).power_doppler.shape
+    (2, 72, 56)
+    """
     return session(source, window, stride, **given)
 
 
