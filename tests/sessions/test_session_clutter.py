@@ -64,3 +64,19 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
 def test_local_cutoffs_are_for_one_stack() -> None:
     with pytest.raises(OptionError, match="local_cutoff is for one stack; leave it out, or leave out window"):
         session(scan(2).stack, LENGTH, local_cutoff=True)
+
+
+def test_arrays_are_one_stack_or_none() -> None:
+    made = scan(2)
+    with pytest.raises(OptionError, match="join the arrays along time, and give window"):
+        session(list(made.blocks), axes="tzx")
+    with pytest.raises(OptionError, match="give window, the number of frames of each"):
+        session(made.stack)
+    with pytest.raises(OptionError, match="reading is for a file; leave it out, or give the path of one"):
+        session(made.stack, LENGTH, reading={"frames": slice(0, 20)})
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    session(scan(3).stack, LENGTH, method="svd", low_cutoff=4, on_block=lambda *done: told.append(done))
+    assert told == [(1, 3), (2, 3), (3, 3)]

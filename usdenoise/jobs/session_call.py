@@ -291,10 +291,12 @@ def block_files(
     InputError
         If there is none.
     OptionError
-        If the results would be among them.
+        If the results would be among them, or one is an array.
     """
     found: list[Path] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
+        if not isinstance(path, str | Path):
+            raise OptionError("blocks in memory are one stack: join the arrays along time, and give --window")
         check_path(path)
         place = Path(path)
         if place.is_dir() and not is_acquisition_folder(place):

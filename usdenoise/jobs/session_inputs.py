@@ -168,8 +168,10 @@ class BlocksOfFiles:
                 parts = whole if window is None else windows_of(n_frames, window, stride)
                 self.states[str(path)] = source.state
             except (InputError, OptionError) as error:
+                if len(paths) == 1:
+                    raise
                 sentence = error.command_line_text
-                if len(paths) > 1 and path.name not in sentence:
+                if path.name not in sentence:
                     sentence = f"{path}: {sentence}"
                 if not skips:
                     gap = "" if sentence.endswith(_MEND) else "; or make it a gap with --skip-bad-files"
