@@ -10,6 +10,9 @@ import pytest
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
+from usdenoise.cli import time_left
+from usdenoise.cli.console import Console
+from usdenoise.cli.run import Narrator
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -53,6 +56,7 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
     assert sidecar["ClutterFilterWindowStride"] == 2000
     assert np.diff(sidecar["VolumeTiming"]).tolist() == [2, 2]
     page = (tmp_path / "mouse_report.html").read_text()
+    assert "tSNR" in page
     assert "of no single file; the report has the size and the time of each" in page
 
 
@@ -64,3 +68,14 @@ def test_a_file_that_cannot_be_read_names_the_way_out(folder: Path, tmp_path: Pa
     os.truncate(copies / "1.h5", 900)
     done = cli("session", copies, "-o", tmp_path / "out")
     refused(done, r"1\.h5 is .*; or make it a gap with --skip-bad-files$")
+
+
+def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [50.0]
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    shown: list[str] = []
+    monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
+    narrator = Narrator(Console(), 10, Path("nowhere"))
+    now[0] += 30
+    narrator.blocks(1, 5)
+    assert shown == ["1 of 5  about 2 min 0 s left"]

@@ -138,7 +138,7 @@ def test_a_session_has_its_blocks_and_curves() -> None:
     curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
     shown = page(block_charts=[curve], sequence=sequence)
     for words in (
-        "3 blocks of 20 frames, of which 1 are bad and count nowhere.",
+        "3 blocks of 20 frames, 1 of them bad.",
         "The clutter is the same 2 components in all blocks, from a sample of 40 frames",
         "The frames were filtered as 3 blocks of 20 frames.",
     ):

@@ -47,7 +47,7 @@ class Narrator:
         """Show the blocks that are done."""
         if done == 1:
             self._console.begin("blocks", total)
-        self._console.advance(done, f"{done} of {total}")
+        self._console.advance(done, f"{done} of {total}  {self._clock.left_at_this_pace(done, total)}")
 
     def iteration(self, line: "Iteration") -> None:
         """Show an iteration."""

@@ -154,7 +154,7 @@ def _tsnr_picture(series: Series, job: Job, kind: str) -> bytes:
         kind=kind,
         dynamic_range_db=TSNR_RANGE_DB,
         color_map=job.display.color_map,
-        quantity="steadiness",
+        quantity="tSNR",
         **_common_settings(series, job, "mean over standard deviation"),
     )
 
@@ -190,7 +190,7 @@ def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
 
 
 TSNR_RANGE_DB = (0.0, 40.0)
-"""Range of the picture of the steadiness: from a standard deviation as large as the mean to one of 1 %."""
+"""Range of the picture of the tSNR: from a standard deviation as large as the mean to one of 1 %."""
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
@@ -344,8 +344,8 @@ PRODUCTS = (
         lambda job: job.is_session,
         _tsnr_picture,
         OnPage(
-            "Steadiness",
-            "Mean over standard deviation of the blood power in the good blocks, in dB: how well a change can be seen.",
+            "tSNR",
+            "Temporal signal to noise ratio, in dB: mean over standard deviation of the blood power in the good blocks.",
             "tsnr",
         ),
         lambda job: {"blocks_tsv": "blocks.tsv", "blocks_json": "blocks.json"},
