@@ -234,6 +234,23 @@ def test_copies_of_a_block_have_a_series_without_change() -> None:
     assert found.mean_blood_power[vessels].mean() == pytest.approx(1, abs=0.2)
 
 
+def test_motion_tells_a_burst_from_a_block_of_more_power() -> None:
+    rng = np.random.default_rng(4)
+    powers: list[Any] = [rng.gamma(200, size=400).astype(np.float32) for _ in range(20)]
+    powers[5] *= 1.11
+    powers[9] *= 1.11
+    known, motion = np.zeros(20, bool), rng.uniform(0.1, 0.17, 20)
+    # Only one of the two moved, as did a third one, whose tissue was removed.
+    motion[[5, 12]] = 0.55
+    is_bad, spread = find_bad_blocks(powers, known, motion)
+    assert 3 < spread[[5, 9]].min() < spread[[5, 9]].max() < 6
+    assert np.flatnonzero(is_bad).tolist() == [5]
+    assert not find_bad_blocks(powers, known)[0].any()
+    # Where nothing is known to move, the power decides.
+    powers[9] *= 1.2
+    assert np.flatnonzero(find_bad_blocks(powers, known, np.zeros(20))[0]).tolist() == [9]
+
+
 @pytest.mark.parametrize("scale", [1e-11, 1e-6, 1e6])
 def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
     made = scan(6, bursts=(2,))

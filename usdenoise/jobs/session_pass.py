@@ -254,7 +254,9 @@ def _series(
     stored = [store.record(number) for number in numbers]
     has_data = np.array(["frames" in record for record in stored], bool)
     powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
-    is_bad, spread = find_bad_blocks(powers, np.array([bool(record["problem"]) for record in stored]))
+    motion = np.array([record.get("frames", NO_FRAMES)["moves_pixels"] for record in stored])
+    is_known_bad = np.array([bool(record["problem"]) for record in stored])
+    is_bad, spread = find_bad_blocks(powers, is_known_bad, motion)
     if is_bad.all():
         raise InputError(f"no block of the session is good: {stored[0]['problem'] or 'too much motion'}")
     found = session_series(lambda number: store.array(number, "lags"), is_bad, has_data, clutter, fit)
