@@ -102,6 +102,16 @@ def test_jq(folder: Path) -> None:
     assert done.stdout.startswith("line\nbreak.mat: scans/line\nbreak.mat has unknown content")
 
 
+def test_what_belongs_to_an_item_of_a_list_is_indented_as_mkdocs_wants_it() -> None:
+    # With two or three spaces after an empty line, as on GitHub, the list ends there in mkdocs.
+    found = [
+        f"{page.name}: {text}"
+        for page in DOCS.glob("*.md")
+        for text in re.findall(r"\n\n {1,3}(?! )(.*)", page.read_text())
+    ]
+    assert found == []
+
+
 def test_slurm(folder: Path) -> None:
     text = line("sbatch ")
     found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
