@@ -79,6 +79,10 @@ def test_files_without_times_follow_each_other(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", length) for n, length in enumerate((20, 30, 20))]
     assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.5])
     assert starts(opened(paths, interval=0.7)) == pytest.approx([0, 0.7, 1.4])
+    with pytest.raises(
+        OptionError, match=r"blocks of 0\.2 s cannot begin every 0\.1 s; raise block_interval_s"
+    ):
+        opened(paths, interval=0.1)
     unknown = [block(tmp_path / f"{n}.h5", frame_rate_hz=None) for n in range(3)]
     assert starts(opened(unknown)) == [0, 20, 40]
     with pytest.raises(

@@ -288,7 +288,13 @@ def test_spectra_are_kept_where_they_are_wanted(
     fresh = datasets(run(copied, out=tmp_path / "fresh")["output"]["sequence"])
     assert all(np.array_equal(changed[name], fresh[name]) for name in fresh)
     assert not np.array_equal(changed["blood_power"], first["blood_power"])
-    # So are other options.
+    # So are other files in one place, and other options.
+    filtered.clear()
+    one, other, *_ = sorted(copied.iterdir())
+    every = {**keeping, "session_options": SessionOptions(keep_spectra=True, block_interval_s=1.0)}
+    run(one, one, other, out=tmp_path / "out", **every)
+    run(one, other, other, out=tmp_path / "out", **every)
+    assert len(filtered) == 6
     filtered.clear()
     run(copied, out=tmp_path / "out", **{**keeping, "options": DenoiseOptions(method="svd", low_cutoff=5)})
     assert len(filtered) == N_BLOCKS

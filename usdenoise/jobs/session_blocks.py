@@ -56,8 +56,10 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         watcher.loaded(blocks.first)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path, blocks.source.other_files)) if one else None
-        key = {"requested": requested(**job.asked), "software": software(), "files": blocks.states}
-        store = SpectraStore(_spectra_folder(job), to_json(key))
+        paths = [str(path) for path in job.paths]
+        about = {"requested": requested(**job.asked), "software": software()}
+        key = to_json({**about, "paths": paths, "files": blocks.states})
+        store = SpectraStore(_spectra_folder(job), key)
 
         def write(number: int, stack: Acquisition) -> None:
             first = blocks.blocks[number].window.start

@@ -188,6 +188,12 @@ class BlocksOfFiles:
             raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
         starts = _starts(owns, lengths, self.frame_time, interval)
         usual = float(np.median([n for n in lengths if n]))
+        step = stride or window or usual
+        seconds = (step if len(paths) == 1 else usual) * self.frame_time
+        if interval is not None and interval < (1 - _NEAR) * seconds:
+            raise OptionError(
+                f"blocks of {seconds:g} s cannot begin every {interval:g} s; raise --block-interval"
+            )
         for place, (number, block) in enumerate(zip(self._number_of, self.blocks, strict=True)):
             # A gap has no frames, and its time is the middle of those that it would have.
             begin = starts[number] + (usual / 2 if block.problem else block.start) * self.frame_time
