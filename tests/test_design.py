@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1400,
     "formats": 3955,
     "frames": 520,
-    "jobs": 2340,
+    "jobs": 2360,
     "linalg": 270,
     "options": 840,
     "phantom": 570,
