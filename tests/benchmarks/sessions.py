@@ -154,21 +154,25 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
 
     # The SVD does not know which blocks are bad: with all blocks, and with the good ones, the better counts.
     svd = [
-        float((t_values(power[kept], made.active[kept])[vessels] > 3).mean())
+        (float((found_t[vessels] > 3).mean()), float(found_t[elsewhere].std()))
         for power in svd_powers(made)
         for kept in (everywhere, good)
+        for found_t in [t_values(power[kept], made.active[kept])]
     ]
+    truth_t = t_values(made.power[good], made.active[good])
     long = denoise(made.iq[:LONG], axes="tzx", frame_rate=500.0).blood_power
     long_truth = np.mean(made.power[: LONG // made.length], axis=0)
     strong = truth >= made.noise
     return {
         "cutoff": clutter.cutoff,
         "hits": float((t[vessels] > 3).mean()),
-        "svd hits": max(svd),
-        "truth hits": float((t_values(made.power[good], made.active[good])[vessels] > 3).mean()),
+        "svd hits": max(svd)[0],
+        "truth hits": float((truth_t[vessels] > 3).mean()),
         "step, strong": step(vessels & strong),
         "step, weak": step(vessels & ~strong),
         "sd of t": float(t[elsewhere].std()),
+        "svd sd": max(svd)[1],
+        "truth sd": float(truth_t[elsewhere & made.is_vessel].std()),
         "mean map": float(np.corrcoef(found.mean_blood_power, truth)[0, 1]),
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",
