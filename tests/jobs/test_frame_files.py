@@ -28,6 +28,7 @@ def scan(tmp_path_factory):
 
 def test_numbers_are_written_as_bids_has_them():
     assert tsv_text({"a": np.array([0, 1]), "b": np.array([np.nan, 2.5e-7])}) == "a\tb\n0\tn/a\n1\t2.5e-07\n"
+    assert tsv_text({"a": np.array(["", "x\ty\n"])}) == "a\nn/a\nx\\ty\\n\n"
 
 
 def test_the_table_has_a_row_for_each_frame_and_the_sidecar_describes_its_columns(scan, tmp_path):

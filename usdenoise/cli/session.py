@@ -14,15 +14,7 @@ from usdenoise.cli.run_summary import summary_rows
 from usdenoise.options import SessionOptions
 from usdenoise.options.declaration import Group
 
-_OF_ONE_STACK = (
-    "dask",
-    "memory",
-    "local_cutoff",
-    "keep_factors",
-    "no_stack",
-    "cutoff_figure",
-    "frames_figure",
-)
+_REFUSED = ("dask", "memory", "local_cutoff", "keep_factors", "no_stack", "cutoff_figure", "frames_figure")
 
 
 @click.command(
@@ -101,5 +93,5 @@ def command(
 
 # Options of a single stack are refused with their reason, and not offered.
 for _parameter in command.params:
-    if isinstance(_parameter, click.Option) and _parameter.name in _OF_ONE_STACK:
+    if isinstance(_parameter, click.Option) and _parameter.name in _REFUSED:
         _parameter.hidden = True

@@ -33,20 +33,20 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
-    """Return columns of numbers as tab-separated values, with "n/a" for NaN, as BIDS has them.
+    """Return columns as tab-separated values, with "n/a" for NaN and for no text, as BIDS has them.
 
     Parameters
     ----------
     columns : mapping
-        Name -> (n,) array of numbers.
+        Name -> (n,) array of numbers or of texts, which are escaped as in :func:`csv_text`.
     """
-    cells = [[_number(value) for value in values.tolist()] for values in columns.values()]
+    cells = [[_tsv_cell(value) for value in values.tolist()] for values in columns.values()]
     lines = ["\t".join(columns), *("\t".join(row) for row in zip(*cells, strict=True))]
     return "\n".join(lines) + "\n"
 
 
-def _number(value: float) -> str:
-    return "n/a" if value != value else f"{value:.8g}"
+def _tsv_cell(value: Any) -> str:
+    return (_cell(value) or "n/a") if isinstance(value, str) else "n/a" if value != value else f"{value:.8g}"
 
 
 def _cell(value: Any) -> Any:

@@ -1,6 +1,9 @@
 """The table of the blocks of a session, as BIDS has tables: what a model of the series takes as confounds."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.result_folder import Results
@@ -20,28 +23,33 @@ _DESCRIPTIONS = {
         None,
     ),
     "bad": ("1 where the block does not count in means and weights", None),
+    "why": ("Why the block is bad, in words", None),
+    "file": ("Name of the file", None),
+    "first_frame": ("First frame of the block in its file", None),
+    "n_frames": ("Number of frames of the block", None),
 }
 
 
-def write_block_table(series: Series, results: Results) -> None:
-    """Write the table of the blocks, and its description as a BIDS sidecar has it."""
+def block_columns(series: Series) -> dict[str, NDArray[Any]]:
+    """Return the table of the blocks of a session: name of a column -> a value for each block."""
     records = series.records
-    columns = {
+    taken = ("kept_share", "why", "file", "first_frame", "n_frames")
+    found = {name: np.array([record[name] for record in records]) for name in taken}
+    found |= {
         "time": series.times,
         "components": np.array([record["low_cutoff"] for record in records]),
         "motion": np.array([record["frames"]["moves_pixels"] for record in records]),
         "leftover": np.array([record["leftover"] for record in records], np.float64),
-        "kept_share": np.array([record["kept_share"] for record in records]),
         "bad": series.is_bad.astype(np.int64),
     }
+    return {name: found[name] for name in _DESCRIPTIONS}
+
+
+def write_block_table(series: Series, results: Results) -> None:
+    """Write the table of the blocks, and its description as a BIDS sidecar has it."""
     described = {}
-    for name in columns:
-        text, unit = _DESCRIPTIONS[name]
+    for name, (text, unit) in _DESCRIPTIONS.items():
         unit = series.time_unit if unit == "" else unit
         described[name] = {"Description": text, **({} if unit is None else {"Units": unit})}
-    why = [record["why"] or "n/a" for record in records]
-    lines = tsv_text(columns).splitlines()
-    rows = [f"{line}\t{end}" for line, end in zip(lines, ["why", *why], strict=True)]
-    described["why"] = {"Description": "Why the block is bad, in words"}
-    results.place("blocks_tsv").write_text("\n".join(rows) + "\n")
+    results.place("blocks_tsv").write_text(tsv_text(block_columns(series)))
     results.place("blocks_json").write_text(to_json(described, indent=2) + "\n")

@@ -16,6 +16,7 @@ from usdenoise.formats.acquisition_files import acquisition_files, natural_key
 from usdenoise.formats.bids import bids_name
 from usdenoise.formats.known_formats import is_acquisition_folder
 from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.jobs.block_table import block_columns
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
@@ -98,20 +99,8 @@ class SessionResult:
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:
-        """The table of the blocks: name of a column -> a value for each block; pandas.DataFrame takes it as it is."""
-        names = (
-            "file",
-            "first_frame",
-            "n_frames",
-            "time",
-            "is_bad",
-            "why",
-            "low_cutoff",
-            "leftover",
-            "kept_share",
-        )
-        table = {name: [block[name] for block in self.series.records] for name in names}
-        return {**table, "motion": [block["frames"]["moves_pixels"] for block in self.series.records]}
+        """The table of the blocks, as the file has it: name of a column -> values; pandas.DataFrame takes it as it is."""
+        return {name: values.tolist() for name, values in block_columns(self.series).items()}
 
     def __repr__(self) -> str:
         """Say what it holds, in one line."""
