@@ -10,6 +10,7 @@ import pytest
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
+from usdenoise import session
 from usdenoise.cli import time_left
 from usdenoise.cli.console import Console
 from usdenoise.cli.run import Narrator
@@ -51,6 +52,11 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
         "session", folder, "-o", tmp_path, "--low-cutoff", "3", "--stacks", "--nifti", "--block-interval", "2"
     )
     assert "single block" not in done.stderr
+    header, *lines = (tmp_path / "mouse_blocks.tsv").read_text().splitlines()
+    table = session(folder, low_cutoff=3, block_interval_s=2).blocks
+    assert header.split("\t") == list(table)
+    where = header.split("\t").index("file")
+    assert [text.split("\t")[where] for text in lines] == table["file"] == ["0.h5", "1.h5", "2.h5"]
     assert f"wrote     {tmp_path / '*_denoised.h5'}" in done.stdout
     sidecar = json.loads((tmp_path / "mouse_blood.json").read_text())
     assert sidecar["ClutterFilterWindowStride"] == 2000
