@@ -120,7 +120,7 @@ BUDGETS = {
     ".": 135,
     "batch": 930,
     "blood": 725,
-    "cli": 1480,
+    "cli": 1490,
     "clutter": 456,
     "comparison": 1125,
     "completion": 820,

@@ -92,7 +92,9 @@ class Simulated:
         """The frames of a block without the activation."""
         frames = self.frames(block)
         rise = self.rise[block].reshape(self.iq.shape[1:])
-        return self.iq[frames] - self.blood[frames] * (1 - 1 / np.sqrt(1 + rise)).astype(np.float32)
+        loss = (1 - 1 / np.sqrt(1 + rise)).astype(np.float32)
+        rest: NDArray[np.complex64] = self.iq[frames] - self.blood[frames] * loss
+        return rest
 
 
 def t_values(series: NDArray[Any], active: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -125,9 +127,12 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     blocks = BlocksOfStack(Acquisition(made.iq, "tzx", frame_rate_hz=500.0), made.length, None)
     began = time.perf_counter()
     fit, clutter = fit_session(blocks, options)
-    lags = [filter_block(blocks.read(b, 0, made.length), clutter, options).lags for b in range(made.n_blocks)]
+    filtered = [filter_block(blocks.read(b, 0, made.length), clutter, options) for b in range(made.n_blocks)]
+    motion = np.array([block.frames.movement.range_pixels for block in filtered])
+    lags = [block.lags for block in filtered]
+    del filtered
     powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
-    bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool))
+    bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
     found = session_series(lambda b: lags[b], bad, everywhere, clutter, fit)
     seconds = time.perf_counter() - began
