@@ -222,7 +222,7 @@ def limited(what: int, value: int) -> Any:
 def test_a_full_disk_fails_the_scans_that_do_not_fit(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_scan(scans / "large.h5", shape=(30, 60, 60))
-    process = shell("batch", scans, "-o", out, *QUICK, before=limited(resource.RLIMIT_FSIZE, 250_000))
+    process = shell("batch", scans, "-o", out, *QUICK, before=limited(resource.RLIMIT_FSIZE, 500_000))
     assert process.returncode == 1
     assert column(out, "status") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
     error = rows(out)["large.h5"]["error"]

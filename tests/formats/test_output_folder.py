@@ -350,8 +350,8 @@ def test_files_that_are_not_written_again_go(scan: Path) -> None:
     assert sorted(os.listdir(out)) == LEFT
     run(scan, overwrite=True, output=Output(window=10, html=False))
     assert sorted(os.listdir(out)) == [
-        "x_blood_power.png", "x_blood_power.tif", "x_power_doppler.png", "x_power_doppler.tif", "x_report.json",
-        "x_sequence.zarr",
+        "x_blocks.json", "x_blocks.tsv", "x_blood_power.png", "x_blood_power.tif", "x_power_doppler.png",
+        "x_power_doppler.tif", "x_report.json", "x_sequence.zarr", "x_tsnr.png",
     ]  # fmt: skip
     # In a folder that was moved meanwhile as well.
     out.rename(scan.parent / "moved")

@@ -51,7 +51,8 @@ def in_memory(stacks):
     return result
 
 
-def check_equal(found, expected):
+def check_equal(found, expected, maps=0.0):
+    """Check that two results are equal; their blood maps within `maps` if that is more than rounding errors."""
     # Fits of pixels with gaps amplify rounding errors.
     rel = 1e-4 if expected.observed is None else 5e-4
     assert found.options == expected.options
@@ -63,10 +64,10 @@ def check_equal(found, expected):
         assert np.array_equal(found.observed, expected.observed)
     assert difference(found.power_doppler, expected.power_doppler) < rel
     # Where there is next to no blood, its power is a small difference of the noise power.
-    assert (
-        difference(found.blood_power + found.noise_power, expected.blood_power + expected.noise_power) < rel
-    )
-    assert difference(found.noise_power, expected.noise_power) < rel
+    assert difference(
+        found.blood_power + found.noise_power, expected.blood_power + expected.noise_power
+    ) < max(rel, maps)
+    assert difference(found.noise_power, expected.noise_power) < max(rel, maps)
     assert found.singular_values == pytest.approx(expected.singular_values, rel=1e-3)
     assert difference(found.acquisition.iq, expected.acquisition.iq) < 1e-3
 
@@ -107,7 +108,9 @@ def test_real_volumes_of_any_scale_and_axis_order(scale):
     volume = (scale * (tissue + rng.standard_normal(tissue.shape))).reshape(9, 8, 7, 60)
     stack = volume.transpose(3, 1, 0, 2).astype(np.float32)
     expected = usdenoise.denoise(stack, axes="txzy")
-    check_equal(usdenoise.denoise(da.from_array(stack, chunks=(20, 3, 9, 4)), axes="txzy"), expected)
+    # In noise alone all frequencies are about as quiet, and a rounding error chooses other ones for the noise map.
+    found = usdenoise.denoise(da.from_array(stack, chunks=(20, 3, 9, 4)), axes="txzy")
+    check_equal(found, expected, maps=1e-2)
 
 
 def test_a_lazy_data_array_stays_lazy_and_can_be_written(stacks, in_memory, tmp_path):

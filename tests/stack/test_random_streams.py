@@ -7,6 +7,7 @@ from usdenoise.stack.random_streams import RandomStream, TileStream
 
 def test_a_stream_is_keyed_by_seed_and_number() -> None:
     numbers = {"START": 1, "PIXEL_SUBSET": 2, "RANGE_FINDER": 3, "SAMPLED_PIXELS": 4, "SPREAD_ROWS": 5}
+    numbers["SAMPLED_FRAMES"] = 6
     assert {stream.name: int(stream) for stream in RandomStream} == numbers
     for stream in RandomStream:
         expected = np.random.default_rng([7, numbers[stream.name]])
