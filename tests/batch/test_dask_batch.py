@@ -387,6 +387,7 @@ def test_workers_that_are_too_slow_are_said(monkeypatch):
 
 def test_what_workers_cannot_do_is_said(scans, tmp_path, monkeypatch):
     scan = scans / "scan0.h5"
+    monkeypatch.setattr(workers, "CONNECT_S", 1)
     says = r"no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one"
     with pytest.raises(OptionError, match=says):
         usdenoise.run(scan, tmp_path / "a", dask="tcp://127.0.0.1:9")

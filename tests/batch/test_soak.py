@@ -14,7 +14,7 @@ from tests.soak.soak import Soak
 
 @pytest.mark.parametrize(
     ("n_scans", "most_faults", "kinds"),
-    [(6, 3, tuple(FAULTS)), (8, 3, ("batch killed", "all killed"))],
+    [(6, 2, tuple(FAULTS)), (6, 2, ("batch killed", "all killed"))],
     ids=["any fault", "killed and resumed"],
 )
 def test_a_batch_under_faults(n_scans: int, most_faults: int, kinds: tuple[str, ...]) -> None:

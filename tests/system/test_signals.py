@@ -94,6 +94,23 @@ def test_a_signal_in_the_code_of_an_import_raises_after_it() -> None:
     assert (done.stdout, done.stderr) == ("sent True\n", "")
 
 
+def test_a_signal_in_a_callback_of_a_weak_reference_raises_after_it() -> None:
+    code = (
+        "import functools, signal, time, types, weakref\n"
+        "from usdenoise.system.signals import Terminated, terminable\n"
+        "class Value:\n    pass\n"
+        "signals, value, held = map(signal.raise_signal, [signal.SIGINT]), Value(), weakref.WeakValueDictionary()\n"
+        "held['value'] = value\n"
+        "# The callback then calls this, which has no frame of its own.\n"
+        "held._iterating = {1}\n"
+        "held._pending_removals = types.SimpleNamespace(append=functools.partial(next, signals))\n"
+        "try:\n    with terminable():\n        del value\n        time.sleep(60)\n"
+        "except Terminated:\n    print(next(signals, 'sent'))\n"
+    )
+    done = python(code)
+    assert (done.stdout, done.stderr) == ("sent\n", "")
+
+
 def test_other_threads_are_left_alone() -> None:
     done = []
 

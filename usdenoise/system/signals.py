@@ -1,10 +1,12 @@
 """Signals that end a job, and blocks of code that they must not interrupt."""
 
 import _thread
+import _weakrefset
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,8 +17,8 @@ ALL_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = "interrupted; no result was left half written"
 """What the program says when a signal has ended it, after its name."""
 
-_IMPORTING = "<frozen importlib._bootstrap>"
-"""File name of the code of import statements."""
+_DEAF = ("<frozen importlib._bootstrap>", weakref.__file__, _weakrefset.__file__)
+"""File names of the code of import statements, and of callbacks of weak references."""
 
 _LATER_S = 0.01
 """Seconds after which a signal that came there is sent again."""
@@ -58,12 +60,12 @@ def end_at_once_when_told() -> None:
 
 
 def raise_terminated(number: int, frame: FrameType | None) -> None:
-    """Raise :class:`Terminated`, as the handler of a signal; in the code of an import statement, a moment later.
+    """Raise :class:`Terminated`, as the handler of a signal; in code where an exception does harm, a moment later.
 
-    An exception there can leave the lock of all imports held, so that other threads wait forever, and one in a callback
-    of a weak reference is lost.
+    In an import statement it can leave the lock of all imports held, so that other threads wait forever, and in a callback
+    of a weak reference it is lost.
     """
-    if frame is not None and frame.f_code.co_filename == _IMPORTING:
+    if frame is not None and frame.f_code.co_filename in _DEAF:
         _thread.start_new_thread(_send_later, (number,))
     else:
         raise Terminated(number)
