@@ -136,7 +136,7 @@ BUDGETS = {
     "recipe": 590,
     "sessions": 290,
     "stack": 1676,
-    "system": 440,
+    "system": 445,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
 
