@@ -178,6 +178,24 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     )
 
 
+@pytest.mark.parametrize(("n_bad", "more"), [(3, ""), (4, "; and 1 more blocks"), (5, "; and 2 more blocks")])
+def test_three_bad_blocks_are_named_and_the_others_counted(
+    n_bad: int, more: str, copied: Path, tmp_path: Path
+) -> None:
+    # The first block is among them, and says nothing of how long a block is.
+    for number in range(n_bad):
+        (copied / f"block {number}.h5").write_bytes(b"no file")
+    report = run(copied, out=tmp_path / "out", session_options=SessionOptions(skip_bad_files=True))
+    sentence = report["frames"]["sentence"]
+    assert sentence.count(" is bad: ") == 3
+    assert sentence.endswith(more)
+    assert ("more blocks" in sentence) == bool(more)
+    assert report["sequence"]["window"] == LENGTH
+    with h5py.File(report["output"]["sequence"]) as file:
+        duration = file["time"].attrs["volume_acquisition_duration"]
+    assert duration == pytest.approx(LENGTH / RATE_HZ)
+
+
 def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: Path) -> None:
     options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(0, 7))
     report = run(files, out=tmp_path / "a", options=options)

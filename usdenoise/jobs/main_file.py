@@ -112,7 +112,7 @@ def sequence_content(
         "complete": np.array([record["complete"] for record in records], np.uint8),
         "bad": series.is_bad.astype(np.uint8),
     }
-    length = window or records[0]["n_frames"]
+    length = series.frames_a_block(window)
     attributes: dict[str, Mapping[str, Any]] = {
         **series.attributes,
         **{

@@ -254,7 +254,7 @@ def _film(name: str, series: Series, job: Job, kind: str, step: int = 1) -> byte
 
 def _write_nifti(name: str, series: Series, results: Results) -> None:
     job, key = results.job, _NIFTI_KEYS[name]
-    length = job.output.window or int(series.records[0]["n_frames"])
+    length = series.frames_a_block(job.output.window)
     sidecar = write_nifti(
         results.place(key),
         series.images[name],

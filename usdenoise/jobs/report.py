@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from usdenoise.formats.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.result_folder import Results
@@ -109,7 +107,7 @@ def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
         "bad_frames": [{**bad, "file": file} if several else bad for (file, _), bad in bad_frames.items()],
         "frames": _frames_of_blocks(records),
         "sequence": {
-            "window": window or int(np.median([record["n_frames"] for record in records])),
+            "window": series.frames_a_block(window),
             "stride": job.output.stride or window,
             "time": [float(value) for value in series.times],
             "time_unit": series.time_unit,
@@ -128,7 +126,7 @@ def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
         for number, record in enumerate(records)
         if record["is_bad"]
     ]
-    more = f"; and {len(said) - 3} more blocks" if len(said) > 3 else ""
+    said[3:] = [f"and {len(said) - 3} more blocks"] if len(said) > 3 else []
     n_left_out = sum(own["n_left_out"] for own in frames)
     if n_left_out:
         said.insert(0, f"{n_left_out} bad frames are left out")
@@ -136,7 +134,7 @@ def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
         **{name: sum(own[name] for own in frames) for name in ("n_bad", "n_left_out", "n_entries_left_out")},
         "moves_pixels": max(own["moves_pixels"] for own in frames),
         "steps": [record["first_frame"] + step for record in records for step in record["frames"]["steps"]],
-        "sentence": "; ".join(said[:4]) + more if said else "",
+        "sentence": "; ".join(said),
     }
 
 

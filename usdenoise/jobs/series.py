@@ -51,6 +51,10 @@ class Series:
         """Middle of each block, from the first frame of the file or of the session."""
         return np.array([record["time"] for record in self.records])
 
+    def frames_a_block(self, window: int | None) -> int:
+        """Return the frames of a usual block: those of a window, or the median of the files that could be read."""
+        return window or int(np.median([record["n_frames"] for record in self.records if record["n_frames"]]))
+
     @property
     def is_bad(self) -> NDArray[np.bool_]:
         """Which blocks are bad."""

@@ -30,7 +30,6 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.plot import plot
 from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import LONG_NAMES
-from usdenoise.sessions.session_clutter import check_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
@@ -121,7 +120,7 @@ class SessionResult:
             name: (series.images[name], {"units": about["unit"], "long_name": LONG_NAMES[name]})
             for name, about in POWER_IMAGES.items()
         }
-        length = self.output.window or series.records[0]["n_frames"]
+        length = series.frames_a_block(self.output.window)
         about = {
             "volume_acquisition_reference": "center",
             "volume_acquisition_duration": length / (first.frame_rate_hz or 1.0),
@@ -223,7 +222,6 @@ def session(
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
     chosen = chosen_options(preset, options, given)
-    check_options(chosen)
     # The checks of a window are those of a job's.
     output = Output(window=window, stride=stride)
     with tempfile.TemporaryDirectory() as folder:

@@ -152,10 +152,9 @@ def filter_session(
         For anything that the user can mend.
     """
     fit, clutter = fit_session(blocks, options, on_iteration)
-    for done, number in enumerate(_measured(blocks, clutter, options, store, products, on_block, is_done)):
-        del number
+    for number in _measured(blocks, clutter, options, store, products, on_block, is_done):
         if on_done is not None:
-            on_done(done + 1, len(blocks.blocks))
+            on_done(number + 1, len(blocks.blocks))
     return _series(blocks, fit, clutter, store, products)
 
 
