@@ -178,7 +178,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "sd of t": float(t[elsewhere].std()),
         "svd sd": max(svd)[1],
         "truth sd": float(truth_t[elsewhere & made.is_vessel].std()),
-        "mean map": float(np.corrcoef(found.mean_blood_power, truth)[0, 1]),
+        "mean map": float(np.corrcoef(found.model.mean_blood_power, truth)[0, 1]),
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",
         "good marked": f"{int((bad & ~made.bursts).sum())} of {int((~made.bursts).sum())}",

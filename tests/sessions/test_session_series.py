@@ -95,9 +95,9 @@ def test_the_series_equals_a_slow_loop(
     is_bad = np.isin(np.arange(8), bad)
     found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak, fit)
     good = [number for number in range(8) if number not in bad]
-    wanted = slow_series(lags, good, clutter, found.mean_blood_power)
+    wanted = slow_series(lags, good, clutter, found.model.mean_blood_power)
     np.testing.assert_allclose(found.blood_power, wanted, rtol=1e-5, atol=1e-5)
-    assert found.blood_power[good].mean(axis=0) == pytest.approx(found.mean_blood_power, abs=1e-5)
+    assert found.blood_power[good].mean(axis=0) == pytest.approx(found.model.mean_blood_power, abs=1e-5)
 
 
 def test_the_series_is_linear_in_the_data_of_a_block(

@@ -263,7 +263,7 @@ def _series(
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
         "blood_power": [clutter.image_of(values) for values in found.blood_power],
-        "noise_power": [clutter.image_of(found.noise_power)] * len(numbers),
+        "noise_power": [clutter.image_of(found.model.noise_power)] * len(numbers),
     }
     flow = next(record["flow"] for record in stored if "frames" in record)
     for name in flow:
@@ -276,7 +276,7 @@ def _series(
         name: values[good].mean(axis=0, dtype=np.float64).astype(np.float32)
         for name, values in series.items()
     }
-    means["blood_power"] = clutter.image_of(found.mean_blood_power)
+    means["blood_power"] = clutter.image_of(found.model.mean_blood_power)
     means["tsnr"] = _tsnr(series["blood_power"][good])
     unit = time_unit(blocks.first)
     records = []
@@ -300,7 +300,7 @@ def _series(
             }
         )
     return Series(
-        result=replace(fit, picture_quality=found.quality),
+        result=replace(fit, picture_quality=found.model.quality),
         images=series,
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},

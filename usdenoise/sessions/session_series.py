@@ -48,24 +48,56 @@ others 1.2 and 1.3 at most."""
 
 
 @dataclass(frozen=True)
-class SessionSeries:
-    """The blood of a session.
+class SeriesModel:
+    """What turns the lagged products of a block into its blood power, and the blood map of the mean of the blocks.
 
     Attributes
     ----------
-    blood_power : (n_blocks, n_live) float32 array
-        Blood power of each block without the noise, linear in the block's data; it may be below 0 where there is none. NaN
-        in blocks without data.
+    weights : (n_live, 2 L) array
+        Weights of the bands of a spectrum.
+    offset : (n_live,) array
+        What is added to the weighted sum.
     mean_blood_power, noise_power : (n_live,) float64 arrays
         Blood map of the mean of the good blocks, and its noise.
     quality : PictureQuality
         Figures of this map.
     """
 
-    blood_power: NDArray[np.float32]
+    weights: NDArray[np.float64]
+    offset: NDArray[np.float64]
     mean_blood_power: NDArray[np.float64]
     noise_power: NDArray[np.float64]
     quality: PictureQuality
+
+    def blood_power(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.float64]:
+        """Return the blood power of a block without the noise, (n_live,), linear in the data; it may be below 0.
+
+        Parameters
+        ----------
+        lags : (n_live, L) array
+            Lagged products of the block.
+        clutter : SessionClutter
+            What was filtered.
+        """
+        spectra = Spectra(clutter)
+        power: NDArray[np.float64] = np.vecdot(self.weights, spectra.of(spectra.corrected(lags))) + self.offset
+        return power
+
+
+@dataclass(frozen=True)
+class SessionSeries:
+    """The blood of a session.
+
+    Attributes
+    ----------
+    blood_power : (n_blocks, n_live) float32 array
+        Blood power of each block; NaN in blocks without data.
+    model : SeriesModel
+        Its weights, and the mean.
+    """
+
+    blood_power: NDArray[np.float32]
+    model: SeriesModel
 
 
 class Spectra:
@@ -174,53 +206,84 @@ def session_series(
     fit : DenoiseResult
         The filtered sample.
     """
-    spectra, good = Spectra(clutter), np.flatnonzero(~is_bad)
-    sums: list[Any] = [0.0, 0.0]
-    squares: Any = 0.0
-    last: NDArray[np.float64] | None = None
-    for place, number in enumerate(good):
-        lags = spectra.corrected(lags_of(int(number)))
-        sums[place % 2] = sums[place % 2] + lags
-        spectrum = spectra.of(lags)
-        if last is not None:
-            squares = squares + (spectrum - last) ** 2 / 2
-        last = spectrum
-    grid, projection = clutter.grid, clutter.projection
-    mean_lags = (sums[0] + sums[1]) / len(good)
+    sums = BlockSums()
+    for number in np.flatnonzero(~is_bad):
+        sums.add(lags_of(int(number)), clutter)
+    model = series_model(sums, clutter, fit)
+    series = np.full((len(is_bad), len(model.noise_power)), np.nan, np.float32)
+    for number in np.flatnonzero(has_data):
+        series[number] = model.blood_power(lags_of(int(number)), clutter)
+    return SessionSeries(series, model)
+
+
+class BlockSums:
+    """Sums over the good blocks so far, from which the weights of a series come. Blocks are added in the order of time."""
+
+    def __init__(self) -> None:
+        self.n_blocks = 0
+        self.halves: list[Any] = [0.0, 0.0]
+        """Sums of the corrected lagged products over every second block, and over the others."""
+        self.squares: Any = 0.0
+        """Sum over neighbouring blocks of half the squared difference of their spectra."""
+        self._last: NDArray[np.float64] | None = None
+
+    def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
+        """Add the lagged products of a block, (n_live, L), which is without a clutter."""
+        spectra = Spectra(clutter)
+        corrected = spectra.corrected(lags)
+        spectrum = spectra.of(corrected)
+        self.halves[self.n_blocks % 2] = self.halves[self.n_blocks % 2] + corrected
+        if self._last is not None:
+            self.squares = self.squares + (spectrum - self._last) ** 2 / 2
+        self._last = spectrum
+        self.n_blocks += 1
+
+
+def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -> SeriesModel:
+    """Return what turns the lagged products of a block into its blood power; see :func:`session_series`.
+
+    Parameters
+    ----------
+    sums : BlockSums
+        Sums over at least one good block.
+    clutter : SessionClutter
+        What was filtered.
+    fit : DenoiseResult
+        The filtered sample.
+    """
+    spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
+    n_good, halves = sums.n_blocks, sums.halves
+    mean_lags = (halves[0] + halves[1]) / n_good
     mean_power, noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
-    quality, numbers = fit.picture_quality, (-(-len(good) // 2), len(good) // 2)
-    if len(good) > 1:
+    quality, numbers = fit.picture_quality, (-(-n_good // 2), n_good // 2)
+    if n_good > 1:
         noise = noise_map(
-            np.stack([half / n for half, n in zip(sums, numbers, strict=True)]), projection, grid
+            np.stack([half / n for half, n in zip(halves, numbers, strict=True)]), projection, grid
         )
     leak = _leak(mean_lags - noise[:, None] * spectra.white_lags, clutter)
     background = spectra.of(noise[:, None] * spectra.white_lags + leak)
     mean = spectra.of(mean_lags)
     blood = np.maximum(grid.average(mean - background, SMOOTHING), 0)
     variance = (blood + noise[:, None]) ** 2
-    if len(good) > 1:
-        measured = grid.average(squares / (len(good) - 1), SMOOTHING)
+    if n_good > 1:
+        measured = grid.average(sums.squares / (n_good - 1), SMOOTHING)
         # Blocks that are the same, copies of a file perhaps, have no variance.
         usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
-        variance = (len(good) - 1) * measured + MODEL_BLOCKS * usual * variance
+        variance = (n_good - 1) * measured + MODEL_BLOCKS * usual * variance
         pairs = projection.n_frames - np.arange(projection.n_lags)
         lag_sums = LagSums(
             np.stack(
-                [(half - n * leak) * projection.n_frames for half, n in zip(sums, numbers, strict=True)]
+                [(half - n * leak) * projection.n_frames for half, n in zip(halves, numbers, strict=True)]
             ),
             np.array(numbers, np.float64)[:, None, None] * pairs,
         )
         with ThreadExecutor(1) as executor:
             blood_map = map_blood(lag_sums, projection, grid, executor)
         mean_power, noise = blood_map.blood_power, blood_map.noise_power
-        quality = judge_picture(blood_map, projection.n_frames * len(good))
+        quality = judge_picture(blood_map, projection.n_frames * n_good)
     weights = blood / np.maximum(variance, TINY)
     weights *= (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
-    offset = mean_power - np.vecdot(weights, mean)
-    series = np.full((len(is_bad), len(noise)), np.nan, np.float32)
-    for number in np.flatnonzero(has_data):
-        series[number] = np.vecdot(weights, spectra.of(spectra.corrected(lags_of(int(number))))) + offset
-    return SessionSeries(series, mean_power, noise, quality)
+    return SeriesModel(weights, mean_power - np.vecdot(weights, mean), mean_power, noise, quality)
 
 
 def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
