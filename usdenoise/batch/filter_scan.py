@@ -22,8 +22,8 @@ from usdenoise.errors import (
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.open_input import other_files
 from usdenoise.jobs.memory_check import expected_bytes
+from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.run_job import run
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import ask
 
 STARTS, NEEDS, STAGE, ITERATION = "starts", "needs", "stage", "iteration"
@@ -44,7 +44,7 @@ Tell = Callable[[tuple[Scan, str, Any]], Any]
 """Takes a message: the scan, the kind and the value. False as the answer to NEEDS means that the scan has to wait."""
 
 
-class _Messenger:
+class _Messenger(Silence):
     """A watcher that tells the batch of the progress of a job."""
 
     def __init__(self, scan: Scan, tell: Tell) -> None:
@@ -52,15 +52,6 @@ class _Messenger:
 
     def stage(self, name: str) -> None:
         self._tell((self._scan, STAGE, name))
-
-    def read(self, done: int, total: int) -> None:
-        """Do nothing: the batch shows stages."""
-
-    def loaded(self, acquisition: Acquisition) -> None:
-        """Do nothing: the report of the scan lists the assumptions."""
-
-    def blocks(self, done: int, total: int) -> None:
-        """Do nothing: the batch shows stages."""
 
     def iteration(self, line: Iteration) -> None:
         self._tell((self._scan, ITERATION, line.iteration))

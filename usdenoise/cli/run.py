@@ -14,6 +14,7 @@ from usdenoise.cli.time_left import Clock, expected_seconds
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
+    from usdenoise.jobs.live_session import SessionUpdate
     from usdenoise.stack.acquisition import Acquisition
 
 
@@ -48,6 +49,26 @@ class Narrator:
         if done == 1:
             self._console.begin("blocks", total)
         self._console.advance(done, f"{done} of {total}  {self._clock.left_at_this_pace(done, total)}")
+
+    def live(self, update: "SessionUpdate", n_waiting: int, seconds: float) -> None:
+        """Show what is known after a block of a live session: in a line, or where a bar can be shown behind it."""
+        if update.number == 0:
+            self._console.begin("live", None)
+        blood, steady = update.blood_to_noise_db, update.unsteadiness
+        parts = [
+            f"block {update.number} {update.name}",
+            f"{n_waiting} waiting",
+            f"{seconds:.1f} s",
+            "no blood" if blood is None else f"blood {blood:.1f} dB",
+            f"moved {update.motion[-1]:.2f}",
+            "" if steady is None else f"steady to {100 * steady:.1f} %",
+            f"bad: {update.why}" if update.why else "",
+        ]
+        line = "  ".join(part for part in parts if part)
+        if self._console.is_animated:
+            self._console.advance(update.number + 1, line)
+        else:
+            self._console.say(line)
 
     def iteration(self, line: "Iteration") -> None:
         """Show an iteration."""

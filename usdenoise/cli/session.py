@@ -17,6 +17,17 @@ from usdenoise.options.declaration import Group
 _REFUSED = ("dask", "memory", "local_cutoff", "keep_factors", "no_stack", "cutoff_figure", "frames_figure")
 
 
+def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the regions by their names."""
+    regions = {}
+    for text in texts:
+        name, equals, region = text.partition("=")
+        if not (name and equals and region):
+            raise click.BadParameter(f"'{text}' is not NAME=REGION, for example cortex=rect:10,20,30,60")
+        regions[name] = region
+    return regions
+
+
 @click.command(
     "session",
     cls=GroupedCommand,
@@ -26,6 +37,10 @@ _REFUSED = ("dask", "memory", "local_cutoff", "keep_factors", "no_stack", "cutof
         (
             "usdenoise session blocks -o out --block-interval 1.5 --nifti",
             "A block begins every 1.5 s; write NIfTI too",
+        ),
+        (
+            "usdenoise session blocks -o out --live --until-idle 30",
+            "Show pictures while the files come, until none has come for 30 s",
         ),
     ],
 )
@@ -39,6 +54,16 @@ _REFUSED = ("dask", "memory", "local_cutoff", "keep_factors", "no_stack", "cutof
     metavar="GLOB",
     help="Take only files of these names from a folder, for example 'block_*.h5'. May be given several times.",
 )
+@flag_option(
+    Group.SESSION,
+    "--region",
+    "regions",
+    multiple=True,
+    metavar="NAME=REGION",
+    callback=_regions,
+    help="Follow the blood of a region in a live session: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at "
+    "the end, or a mask image. May be given several times.",
+)
 @shared.bids_option
 @shared.flags_of(SessionOptions)
 @shared.job_options
@@ -49,6 +74,7 @@ def command(
     paths: tuple[Path, ...],
     output: Path,
     patterns: tuple[str, ...],
+    regions: dict[str, str],
     bids: str | None,
     config: tuple[Path, ...],
     overwrite: bool,
@@ -78,6 +104,7 @@ def command(
         paths,
         output,
         patterns=patterns,
+        regions=regions,
         bids=bids,
         **arguments,
         session_options=SessionOptions(**shared.given(SessionOptions, values)),

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, compare
 from usdenoise.comparison.comparison_rows import Picture, table_of
-from usdenoise.comparison.regions import region
 from usdenoise.comparison.work import Settings
 from usdenoise.errors import check_path
 from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.regions import region
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
 from usdenoise.options.job_options import Display
@@ -62,7 +62,7 @@ def compare_file(
     methods, sampling, settings, on_row, on_start
         As for :func:`usdenoise.compare`.
     signal, background : str, optional
-        Regions of the image, in the forms of :func:`usdenoise.comparison.regions.region`.
+        Regions of the image, in the forms of :func:`usdenoise.formats.regions.region`.
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`.
     display : Display, optional

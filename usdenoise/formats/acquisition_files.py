@@ -44,21 +44,22 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
         whole = [name for name in folders if is_acquisition_folder(Path(place, name))]
         folders[:] = [name for name in folders if name not in whole]
         for path in (Path(place, name) for name in whole):
-            if not _is_result(path) and (not patterns or _is_wanted(path, folder, patterns)):
+            if is_wanted(path, folder, patterns):
                 yield path
         for name in files:
             path = Path(place, name)
-            if _is_wanted(path, folder, patterns) and not _is_result(path):
+            if is_wanted(path, folder, patterns):
                 yield path
     # An unreadable folder is yielded itself, so that it fails with its reason.
     yield from unreadable
 
 
-def _is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
-    if path.name.startswith("."):
+def is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
+    """Return whether a file or an acquisition folder is one of :func:`acquisition_files`, with the same parameters."""
+    if path.name.startswith(".") or _is_result(path):
         return False
     if not patterns:
-        return path.suffix.lower() in SUFFIXES
+        return path.suffix.lower() in SUFFIXES or is_acquisition_folder(path)
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 

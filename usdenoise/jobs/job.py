@@ -48,6 +48,8 @@ class Job:
         Options of a session of several blocks; None (the default) for one acquisition.
     paths : tuple of Path
         Files of the session, in the order of time.
+    notes : tuple of str
+        Sentences for the report; none by default.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class Job:
     dask: str | None = None
     session: SessionOptions | None = None
     paths: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:

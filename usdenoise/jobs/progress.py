@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from usdenoise.completion.solve import Iteration
+from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -24,6 +25,9 @@ class Watcher(Protocol):
     def blocks(self, done: int, total: int) -> None:
         """Note how many blocks of a session are done, of how many."""
 
+    def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
+        """Note what is known after a block of a live session, how many wait, and the seconds from its file to its picture."""
+
 
 class Silence:
     """A watcher that does nothing."""
@@ -41,4 +45,7 @@ class Silence:
         """Do nothing."""
 
     def blocks(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
         """Do nothing."""

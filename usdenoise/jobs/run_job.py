@@ -156,7 +156,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             read = {name: value for name, value in input_record.items() if name != "passes_over_file"}
             provenance = to_json(record(job.command, parameters, read))
             content = main_content(series, job, provenance)
-            results.notes = write_result(results.place(main), suffix, content)
+            results.notes = [*job.notes, *write_result(results.place(main), suffix, content)]
             if results.has(ZARR):
                 write_result(results.place(ZARR), ".zarr", replace(content, source=None))
             for picture in drawn:

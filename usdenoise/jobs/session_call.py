@@ -15,9 +15,13 @@ from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
 from usdenoise.formats.bids import bids_name
 from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs.block_table import block_columns
 from usdenoise.jobs.job import Job
+from usdenoise.jobs.live_files import LiveBlocks
+from usdenoise.jobs.live_job import follow
+from usdenoise.jobs.live_session import Session
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
@@ -310,6 +314,7 @@ def run_session(
     output: Output | None = None,
     bids: str | None = None,
     session_options: SessionOptions | None = None,
+    regions: Mapping[str, str] | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
@@ -330,7 +335,9 @@ def run_session(
     bids : str, optional
         Entities of BIDS, as for :func:`usdenoise.run`; "auto" takes them from the name of the first file.
     session_options : SessionOptions, optional
-        The time between blocks, and what is kept of them.
+        The time between blocks, what is kept of them, and whether they are still to come.
+    regions : mapping, optional
+        Name -> region that a live session follows, as for :class:`usdenoise.Session`.
 
     Returns
     -------
@@ -342,20 +349,54 @@ def run_session(
     UsdenoiseError
         For anything that the user can mend.
     """
-    root = Path(folder)
+    root, asked = Path(folder), session_options or SessionOptions()
+    options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
+    watcher, remarks = watcher or Silence(), []
+    if asked.live:
+        place = _only_folder(paths)
+        # What would stop the session at its end stops it now.
+        job = Job(place, root, options, display, output, reading or {}, command, session=asked)
+        job.check()
+        with OutputFolder(root, overwrite) as outputs:
+            outputs.reserve(f"{place.absolute().name}_report.json")
+        blocks = LiveBlocks(
+            place,
+            Session(options=options, block_interval_s=asked.block_interval_s, regions=regions),
+            reading or {},
+            options.precision,
+            patterns,
+            asked.until_idle_s,
+            asked.drop_late,
+        )
+        remarks = follow(blocks, place.absolute().name, root, display, watcher)
+        asked = replace(asked, live=False, until_idle_s=None, drop_late=False, skip_bad_files=True)
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
     job = Job(
         named,
         root,
-        options or DenoiseOptions(),
-        display or Display(),
-        output or Output(),
+        options,
+        display,
+        output,
         reading or {},
         command,
         None if bids is None else bids_name(bids, files[0]),
-        session=session_options or SessionOptions(),
+        session=asked,
         paths=tuple(files),
+        notes=tuple(remarks),
     )
-    return carry_out(job, overwrite, watcher or Silence())
+    return carry_out(job, overwrite, watcher)
+
+
+def _only_folder(paths: Sequence[str | Path]) -> Path:
+    """Return the folder of a live session.
+
+    Raises
+    ------
+    OptionError
+        If there are several paths.
+    """
+    if len(paths) != 1:
+        raise OptionError("a live session has one folder; name the one into which the blocks come")
+    return Path(paths[0])

@@ -160,8 +160,8 @@ class BlocksOfFiles:
                 source = self._source(number)
                 first = source.read(0, 2)
                 known = known or first
-                _check_alike(first, known, path)
-                n_frames, own, offset = source.n_frames, _own_start(first), source.time_of_first_frame
+                check_alike(first, known, path)
+                n_frames, own, offset = source.n_frames, own_start(first), source.time_of_first_frame
                 rate, step = known.frame_rate_hz, source.frames.step
                 self.frame_time = 1 / rate if rate else float(step)
                 whole = [Window(0, n_frames, True)]
@@ -186,7 +186,7 @@ class BlocksOfFiles:
         self.first, self.n_frames = known, sum(lengths)
         if interval is not None and known.frame_rate_hz is None:
             raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
-        starts = _starts(owns, lengths, self.frame_time, interval)
+        starts = start_times(owns, lengths, self.frame_time, interval)
         usual = float(np.median([n for n in lengths if n]))
         step = stride or window or usual
         seconds = (step if len(paths) == 1 else usual) * self.frame_time
@@ -248,7 +248,7 @@ class BlocksOfFiles:
         return self.source
 
 
-def _starts(
+def start_times(
     owns: list[float | None], n_frames: list[int], frame_time: float, interval: float | None
 ) -> NDArray[np.float64]:
     """Return the times at which files begin, in s or frames, the first at 0.
@@ -276,14 +276,14 @@ def _starts(
     return starts
 
 
-def _own_start(stack: Acquisition) -> float | None:
+def own_start(stack: Acquisition) -> float | None:
     """Return the time of the first frame that a file gives, in s; None where it gives none."""
     times = stack.coordinates.get("t")
     given = stack.attributes.get("start_s") if times is None else times.values[0]
     return None if given is None else float(np.ravel(given)[0])
 
 
-def _check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
+def check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
     """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
     about = {
         "axes": (stack.axes, first.axes),

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -100,19 +100,48 @@ def fit_session(
         lengths.append(block.window.n_frames)
     if not parts:
         raise InputError("no block of the session has good frames")
-    time = blocks.first.axes.index("t")
-    sample = replace(
-        blocks.first, iq=np.concatenate(parts, axis=time), frame_rate_hz=None, coordinates={}, labels=None
-    )
+    return fit_sample(parts, sampled, lengths, blocks.first, options, on_iteration)
+
+
+def fit_sample(
+    parts: Sequence[NDArray[Any]],
+    frames: Sequence[NDArray[np.intp]],
+    lengths: Sequence[int],
+    first: Acquisition,
+    options: DenoiseOptions,
+    on_iteration: Callable[..., None] | None = None,
+) -> tuple[DenoiseResult, SessionClutter]:
+    """Find the clutter in frames of several blocks.
+
+    Parameters
+    ----------
+    parts : sequence of arrays
+        Frames of each block, with the axes of `first`.
+    frames : sequence of arrays
+        Their numbers in each block that is to be filtered, increasing; none for a block that is not in the sample.
+    lengths : sequence of int
+        Frames of each block that is to be filtered.
+    first : Acquisition
+        Two frames, with the axes and scales of all.
+    options, on_iteration
+        As for :func:`fit_session`.
+
+    Returns
+    -------
+    fit, clutter
+        As for :func:`fit_session`.
+    """
+    iq = np.concatenate(parts, axis=first.axes.index("t"))
+    sample = replace(first, iq=iq, frame_rate_hz=None, coordinates={}, labels=None)
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     fit = denoise(
         sample, options=replace(options, bad_frames=bad_frames), in_place=True, on_iteration=on_iteration
     )
-    clutter = session_clutter(fit, sampled, lengths)
+    clutter = session_clutter(fit, frames, lengths)
     quality = fit.frame_quality
     still = FrameQuality((), quality.n_frames, Treatment.KEPT, Movement(0.0, (), 0.0), quality.curves)
     chosen = replace(fit.options, bad_frames=options.bad_frames)
-    return replace(fit, acquisition=blocks.first, frame_quality=still, options=chosen, observed=None), clutter
+    return replace(fit, acquisition=first, frame_quality=still, options=chosen, observed=None), clutter
 
 
 def filter_session(

@@ -7,7 +7,7 @@ from typing import Any
 
 from usdenoise.system.printable import printable
 
-SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
+SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE = "scan.html", "batch.html", "comparison.html", "live.html"
 METHODS = "methods.txt"
 """Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 

@@ -80,7 +80,9 @@ class SeriesModel:
             What was filtered.
         """
         spectra = Spectra(clutter)
-        power: NDArray[np.float64] = np.vecdot(self.weights, spectra.of(spectra.corrected(lags))) + self.offset
+        power: NDArray[np.float64] = (
+            np.vecdot(self.weights, spectra.of(spectra.corrected(lags))) + self.offset
+        )
         return power
 
 
@@ -216,26 +218,37 @@ def session_series(
     return SessionSeries(series, model)
 
 
+@dataclass
 class BlockSums:
-    """Sums over the good blocks so far, from which the weights of a series come. Blocks are added in the order of time."""
+    """Sums over the good blocks so far, from which the weights of a series come. Blocks are added in the order of time.
 
-    def __init__(self) -> None:
-        self.n_blocks = 0
-        self.halves: list[Any] = [0.0, 0.0]
-        """Sums of the corrected lagged products over every second block, and over the others."""
-        self.squares: Any = 0.0
-        """Sum over neighbouring blocks of half the squared difference of their spectra."""
-        self._last: NDArray[np.float64] | None = None
+    Attributes
+    ----------
+    n_blocks : int
+        Number of blocks.
+    halves : tuple of (n_live, L) arrays
+        Sums of the corrected lagged products over every second block, and over the others; 0 without any.
+    squares : (n_live, 2 L) array
+        Sum over neighbouring blocks of half the squared difference of their spectra; 0 without any.
+    last : (n_live, 2 L) array or None
+        Spectrum of the last block.
+    """
+
+    n_blocks: int = 0
+    halves: tuple[Any, Any] = (0.0, 0.0)
+    squares: Any = 0.0
+    last: NDArray[np.float64] | None = None
 
     def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
         """Add the lagged products of a block, (n_live, L), which is without a clutter."""
         spectra = Spectra(clutter)
         corrected = spectra.corrected(lags)
         spectrum = spectra.of(corrected)
-        self.halves[self.n_blocks % 2] = self.halves[self.n_blocks % 2] + corrected
-        if self._last is not None:
-            self.squares = self.squares + (spectrum - self._last) ** 2 / 2
-        self._last = spectrum
+        even, odd = self.halves
+        self.halves = (even, odd + corrected) if self.n_blocks % 2 else (even + corrected, odd)
+        if self.last is not None:
+            self.squares = self.squares + (spectrum - self.last) ** 2 / 2
+        self.last = spectrum
         self.n_blocks += 1
 
 

@@ -6,7 +6,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from usdenoise.comparison.regions import region
+from usdenoise.formats.regions import region
 from usdenoise.errors import InputError, OptionError
 
 SPACING = {"z": 0.1, "x": 0.2}

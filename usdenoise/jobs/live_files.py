@@ -1,0 +1,216 @@
+"""The block files of a folder as they become whole, and the session that grows with them."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from usdenoise.errors import InputError
+from usdenoise.formats.acquisition_files import is_wanted, natural_key
+from usdenoise.formats.file_state import file_state
+from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.open_input import open_input
+from usdenoise.jobs.live_session import BlockAtWork, Session, SessionUpdate
+from usdenoise.system.blas_threads import available_threads
+
+END_FILE = "usdenoise-end"
+"""A file of this name in the folder of the blocks ends a live session."""
+
+POLL_S = 0.05
+"""Seconds between two looks at the folder. Network folders send no events."""
+
+STEADY_S, SMALL_STEADY_S, USUAL_SHARE = 0.2, 1.0, 0.98
+"""Seconds for which a file must not change to be whole: the first, or the second for the first file and for one that is
+smaller than this share of the block before it."""
+
+AGAIN_S, GIVE_UP_S = 0.5, 10.0
+"""Seconds until a file that cannot be read is tried again, and after which it is passed over unless it changes."""
+
+REMOVED = "it was removed before it was read"
+
+
+@dataclass
+class _Candidate:
+    """A file that is not yet a block."""
+
+    path: Path
+    state: Mapping[str, Any] | None
+    since: float
+    tried: float = -1e9
+    why: str = ""
+
+
+class LiveBlocks:
+    """Blocks of a session from a folder into which their files are still to come; an iterator over its updates.
+
+    A file is a block when it can be read and has not changed from before it was read until after it was filtered. A file
+    that is still being written is tried again. It ends when a file named :data:`END_FILE` is in the folder, or nothing has
+    come for a while.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the blocks. It may be empty.
+    session : Session
+        Gets the blocks.
+    reading : mapping
+        Fields of :class:`usdenoise.options.ReadOptions`.
+    precision : str or None
+        Of the values that are read.
+    patterns : sequence of str
+        Shell patterns that the names of files must match; by default the suffixes of the known formats.
+    until_idle_s : float, optional
+        Seconds without a new file after which it ends; by default it does not.
+    drop_late : bool
+        Whether only the newest of several files that wait is filtered; by default all are.
+
+    Attributes
+    ----------
+    n_waiting : int
+        Files that are there and not yet filtered.
+    seconds : float
+        Seconds from when the file of the last block had changed for the last time until it was filtered.
+    passed_over : dict
+        Path -> why the file is no block so far, in words.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        session: Session,
+        reading: Mapping[str, Any],
+        precision: str | None,
+        patterns: Sequence[str] = (),
+        until_idle_s: float | None = None,
+        drop_late: bool = False,
+    ) -> None:
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder} is no folder; a live session needs the one into which the blocks come"
+            )
+        self._folder, self._session = folder, session
+        self._reading, self._precision = reading, precision
+        self._patterns, self._idle_s, self._drop_late = patterns, until_idle_s, drop_late
+        self._seen = {END_FILE}
+        self._candidates: dict[Path, _Candidate] = {}
+        self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
+        self._n_done, self._usual_bytes = 0, 0
+        self.passed_over: dict[Path, str] = {}
+        self.seconds = 0.0
+
+    @property
+    def n_waiting(self) -> int:
+        """Files that are there and not yet filtered."""
+        return len(self._candidates) - len(self.passed_over) + len(self._at_work)
+
+    @property
+    def remarks(self) -> list[str]:
+        """A sentence on each file that is no block so far."""
+        return [f"{path.name} is passed over: {why}" for path, why in self.passed_over.items()]
+
+    def __iter__(self) -> Iterator[SessionUpdate]:
+        last = time.monotonic()
+        while True:
+            began = time.monotonic()
+            if self._look(began):
+                last = began
+            self._begin(began)
+            update = self._finish()
+            if update is not None:
+                last = time.monotonic()
+                yield update
+            elif not self._at_work:
+                tried = [candidate for candidate in self._candidates.values() if candidate.why]
+                is_idle = self._idle_s is not None and time.monotonic() - last > self._idle_s
+                if os.path.lexists(self._folder / END_FILE) or (
+                    is_idle and len(tried) == len(self._candidates)
+                ):
+                    self.passed_over |= {candidate.path: candidate.why for candidate in tried}
+                    return
+                time.sleep(POLL_S)
+
+    def _look(self, now: float) -> bool:
+        """Look for files that came, changed or went; return whether any did."""
+        changed = False
+        for name in set(os.listdir(self._folder)) - self._seen:
+            path = self._folder / name
+            if path.is_dir() and not is_acquisition_folder(path):
+                # It may become one.
+                continue
+            self._seen.add(name)
+            if is_wanted(path, self._folder, self._patterns):
+                self._candidates[path] = _Candidate(path, None, now)
+        for path, known in list(self._candidates.items()):
+            state = file_state(path)
+            if state is None:
+                del self._candidates[path]
+                self._seen.discard(path.name)
+                self.passed_over[path] = REMOVED
+            elif known.state != state:
+                self._candidates[path] = _Candidate(path, state, now)
+                self.passed_over.pop(path, None)
+                changed = True
+        return changed
+
+    def _begin(self, now: float) -> None:
+        """Read files that may be whole, in natural order, and begin to filter them."""
+        ready = sorted(
+            (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
+            key=lambda candidate: natural_key(candidate.path.name),
+        )
+        if self._drop_late:
+            for late in ready[:-1]:
+                del self._candidates[late.path]
+            ready = ready[-1:]
+        # What the first one looks like decides about the others.
+        most = available_threads() if self._n_done else 1
+        for candidate in ready[: most - len(self._at_work)]:
+            candidate.tried, path = now, candidate.path
+            try:
+                with open_input(path, self._reading, self._precision) as source:
+                    block = self._session.begin(source.read(0, source.n_frames), path.name)
+            except (InputError, OSError) as error:
+                candidate.why = str(error)
+                if now - candidate.since > GIVE_UP_S:
+                    self.passed_over[path] = candidate.why
+                continue
+            del self._candidates[path]
+            self._at_work.append((candidate, block))
+
+    def _may_be_whole(self, candidate: _Candidate, now: float) -> bool:
+        """Return whether a file has not changed for long enough to try and read it."""
+        usual = self._usual_bytes
+        is_small = not usual or candidate.state is None or candidate.state["bytes"] < USUAL_SHARE * usual
+        return (
+            now - candidate.since >= (SMALL_STEADY_S if is_small else POLL_S)
+            and now - candidate.tried >= AGAIN_S
+        )
+
+    def _finish(self) -> SessionUpdate | None:
+        """Return the update of the next block, if it is filtered and its file is as it was."""
+        if not self._at_work:
+            return None
+        candidate, block = self._at_work[0]
+        steady = candidate.since + STEADY_S - time.monotonic()
+        if not wait([block.filtered], POLL_S).done or steady > 0:
+            time.sleep(min(POLL_S, max(0.0, steady)))
+            return None
+        self._at_work.popleft()
+        if file_state(candidate.path) != candidate.state:
+            # It is looked at again, as one that has changed.
+            self._candidates[candidate.path] = candidate
+            return None
+        assert candidate.state is not None
+        self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
+        update = self._session.finish(block)
+        self.seconds = time.monotonic() - candidate.since
+        return update

@@ -1,0 +1,204 @@
+"""A live session: pictures while the blocks come, and the series of a finished session at the end."""
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.result_content import ResultFile
+from usdenoise.formats.results import write_result
+from usdenoise.jobs.figure_settings import shown_levels
+from usdenoise.jobs.live_files import LiveBlocks
+from usdenoise.jobs.live_session import SessionUpdate
+from usdenoise.jobs.progress import Watcher
+from usdenoise.options.job_options import Display
+from usdenoise.pictures.charts import Chart
+from usdenoise.pictures.doppler_pictures import power_doppler_picture
+from usdenoise.pictures.live_page import live_page
+from usdenoise.pictures.scan_page import Picture
+from usdenoise.system.signals import Terminated
+
+LATEST, PAGE = "latest.png", "live.html"
+"""Names of the picture of the last block, and of the page."""
+
+SERIES = "_live.h5"
+"""End of the name of the file of the series so far."""
+
+MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
+"""Seconds after which the picture is drawn although blocks wait, seconds from page to page at least, and the most of the time
+that pages may take."""
+
+
+def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Watcher) -> list[str]:
+    """Show the blocks of a session as they come, until it ends or SIGINT comes.
+
+    Parameters
+    ----------
+    blocks : LiveBlocks
+        The blocks that are still to come.
+    stem : str
+        Name of the session.
+    folder : Path
+        Folder of the results. It gets the picture of the last block, the page, and the file of the series so far.
+    display : Display
+        How pictures look.
+    watcher : Watcher
+        Its method `live` is called after each block.
+
+    Returns
+    -------
+    list of str
+        A sentence on each file that is no block.
+    """
+    pages = LivePages(stem, folder, display)
+    update = None
+    try:
+        for update in blocks:
+            pages.show(update, blocks)
+            watcher.live(update, blocks.n_waiting, blocks.seconds)
+    except KeyboardInterrupt as error:
+        if isinstance(error, Terminated) and error.number != signal.SIGINT:
+            raise
+    if update is not None:
+        pages.write(update, blocks, is_running=False)
+    return blocks.remarks
+
+
+class LivePages:
+    """The picture of the last block, the page and the series of a live session.
+
+    Parameters
+    ----------
+    stem, folder, display
+        As for :func:`follow`.
+    """
+
+    def __init__(self, stem: str, folder: Path, display: Display) -> None:
+        self._stem, self._folder, self._display = stem, folder, display
+        self._drawn, self._next_page = -MOST_LATE_S, 0.0
+
+    def show(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
+        """Draw the last block, unless others wait, and now and then the page."""
+        began = time.monotonic()
+        if blocks.n_waiting and began - self._drawn < MOST_LATE_S:
+            return
+        if began < self._next_page:
+            with OutputFolder(self._folder, overwrite=True) as outputs:
+                outputs.reserve(LATEST).write_bytes(self._picture(update, "png"))
+                outputs.commit()
+        else:
+            self.write(update, blocks)
+            self._next_page = time.monotonic() + max(LEAST_PAGE_S, (time.monotonic() - began) / PAGE_SHARE)
+        self._drawn = time.monotonic()
+        blocks.seconds += self._drawn - began
+
+    def write(self, update: SessionUpdate, blocks: LiveBlocks, is_running: bool = True) -> None:
+        """Write the picture, the page and the series."""
+        latest = self._picture(update, "png")
+        pictures = [
+            Picture("Last block", latest, f"Blood of block {update.number}", "Blood power without the noise.")
+        ]
+        if np.isfinite(update.mean_blood_power).all():
+            mean = self._picture(update, "png", of_mean=True)
+            n_good = int((~update.bad).sum())
+            pictures.append(
+                Picture(
+                    "Mean", mean, f"Blood map of the mean of {n_good} blocks", "Blood map of the good blocks."
+                )
+            )
+        report = f"{self._stem}_report.html"
+        page = live_page(
+            self._stem,
+            _figures(update, blocks),
+            pictures,
+            _charts(update),
+            blocks.remarks,
+            None if is_running else report,
+        )
+        with OutputFolder(self._folder, overwrite=True) as outputs:
+            outputs.reserve(LATEST).write_bytes(latest)
+            outputs.reserve(PAGE).write_text(page, encoding="utf-8")
+            write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
+            outputs.commit()
+
+    def _picture(self, update: SessionUpdate, kind: str, of_mean: bool = False) -> bytes:
+        power = update.mean_blood_power if of_mean else update.blood_power
+        stack = update.acquisition
+        what = f"mean of {int((~update.bad).sum())} blocks" if of_mean else f"block {update.number}"
+        return power_doppler_picture(
+            shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
+            stack.spatial_axes,
+            kind=kind,
+            dynamic_range_db=self._display.dynamic_range,
+            color_map=self._display.color_map,
+            quantity="blood power",
+            spacing_mm=stack.spacing_mm,
+            title=f"{self._stem}: {what}",
+        )
+
+
+def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, str]]:
+    """Return the numbers at the top of the page: name, value, and meaning."""
+    steady, blood = update.unsteadiness, update.blood_to_noise_db
+    last = update.name or f"block {update.number}"
+    return [
+        ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
+        ("Waiting", str(blocks.n_waiting), "files that are not filtered yet"),
+        ("Delay", f"{blocks.seconds:.1f} s", "from the file to its picture"),
+        (
+            "Blood over noise",
+            "none found" if blood is None else f"{blood:.1f} dB",
+            "median over the vessels of the mean",
+        ),
+        ("Motion", f"{update.motion[-1]:.2f} pixels", update.why or "in the last block"),
+        (
+            "Steadiness",
+            "unknown" if steady is None else f"{100 * steady:.1f} %",
+            "change of the blood from block to block",
+        ),
+    ]
+
+
+def _charts(update: SessionUpdate) -> list[Chart]:
+    """Return the blood of each region and the motion over the blocks, in which bad blocks are marked."""
+    along, times = f"time ({update.time_unit})", update.times.tolist()
+    bad = update.times[update.bad].tolist()
+    charts = []
+    for name, values in update.series.items():
+        good = values[~update.bad]
+        mean = float(np.nanmean(good)) if np.isfinite(good).any() else 0.0
+        change = 100 * (values / mean - 1) if mean > 0 else np.full(len(values), np.nan)
+        charts.append(
+            Chart(
+                f"Blood power: {name}",
+                along,
+                "% from the mean",
+                times,
+                change.tolist(),
+                flagged=bad,
+                least_span=5.0,
+            )
+        )
+    motion = Chart(
+        "Motion in each block", along, "pixels", times, update.motion.tolist(), flagged=bad, least_span=0.2
+    )
+    return [*charts, motion]
+
+
+def _content(update: SessionUpdate) -> ResultFile:
+    """Return the file of the series so far: the regions over time, and the images of the mean and of the last block."""
+    spatial = update.acquisition.spatial_axes
+    images = {name: getattr(update, name) for name in (*POWER_IMAGES, "mean_blood_power")}
+    lines = {"time": update.times, "motion": update.motion, "bad": update.bad.astype(np.uint8)}
+    lines |= {f"blood_{name.replace(' ', '_')}": values for name, values in update.series.items()}
+    attributes: dict[str, Mapping[str, Any]] = {
+        "time": {"unit": update.time_unit},
+        "motion": {"unit": "pixels"},
+    }
+    axes = dict.fromkeys(lines, "t") | dict.fromkeys(images, spatial)
+    return ResultFile(update.acquisition, {**lines, **images}, "{}", attributes, axes, with_stack=False)

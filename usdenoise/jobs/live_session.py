@@ -1,0 +1,414 @@
+"""A session whose blocks are still to come: each is filtered as it comes, with what is known by then."""
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.formats.regions import region
+from usdenoise.frames.bad_frames import Treatment
+from usdenoise.jobs.session_inputs import check_alike, own_start, start_times, time_unit
+from usdenoise.jobs.session_pass import MOSTLY_BAD, MOTION, fit_sample
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.recipe.denoise import as_acquisition, chosen_options
+from usdenoise.recipe.result import DenoiseResult
+from usdenoise.sessions.block_filter import FilteredBlock, filter_block
+from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, SessionClutter, check_options
+from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.random_streams import RandomStream
+from usdenoise.system.background import run_in_background
+from usdenoise.system.blas_threads import available_threads
+
+EARLY, EARLY_FRAMES = 8, 400
+"""The clutter of each of so many first blocks is found from about so many frames, its own among them. That of 2, 4, 6 and 8
+blocks left 6, 2.1, 1.3 and 1.1 times as much power in the second block after them as that of all 12 blocks, on a phantom
+whose tissue drifts."""
+
+LATER, LATER_SHARE = 2, 1.25
+"""What is found from some blocks after that counts from so many blocks later on, or from so many times as many: meanwhile it
+is found in the background."""
+
+REMEMBERED = 20
+"""Blocks with whose power and motion a new one is compared."""
+
+WHOLE_IMAGE = "whole image"
+"""Name of the first region."""
+
+
+@dataclass(frozen=True)
+class SessionUpdate:
+    """What is known of a session after a block.
+
+    Attributes
+    ----------
+    name : str
+        Name of the block: that of its file.
+    blood_power, power_doppler : array
+        Blood power without the noise, linear in the data, and power Doppler of the block, with the spatial axes of the
+        stack; NaN without data.
+    mean_blood_power, noise_power : array
+        Blood map of the mean of the good blocks so far, and its noise; NaN while there is none.
+    times : (n_blocks,) float64 array
+        Middle of each block so far from the first frame, in `time_unit`.
+    time_unit : str
+        "s", or "frames" if the frame rate is not known.
+    series : mapping
+        Name of a region -> its mean blood power in each block, (n_blocks,) float64, as it was found when the block came:
+        of the whole image, and of the regions that were asked for.
+    motion : (n_blocks,) float64 array
+        Largest displacement of the image in each block, in pixels.
+    bad : (n_blocks,) boolean array
+        Which blocks are bad.
+    why : str
+        Why this block is bad, in words; empty if it is good.
+    blood_to_noise_db : float or None
+        Median of the blood over the noise in the vessels of the mean; None where no blood was found.
+    low_cutoff : int
+        Number of components that were removed from the block.
+    acquisition : Acquisition
+        Two frames, with the axes and scales of all blocks.
+    """
+
+    name: str
+    blood_power: NDArray[np.float32]
+    power_doppler: NDArray[np.float32]
+    mean_blood_power: NDArray[np.float32]
+    noise_power: NDArray[np.float32]
+    times: NDArray[np.float64]
+    time_unit: str
+    series: Mapping[str, NDArray[np.float64]]
+    motion: NDArray[np.float64]
+    bad: NDArray[np.bool_]
+    why: str
+    blood_to_noise_db: float | None
+    low_cutoff: int
+    acquisition: Acquisition
+
+    @property
+    def number(self) -> int:
+        """Number of the block, from 0, in the order in which blocks came."""
+        return len(self.times) - 1
+
+    @property
+    def unsteadiness(self) -> float | None:
+        """Standard deviation of the blood of the image from block to block, over its mean; None for fewer than 3 blocks."""
+        good = self.series[WHOLE_IMAGE][~self.bad]
+        if len(good) < 3 or not good.mean() > 0:
+            return None
+        return float(np.sqrt(np.mean(np.diff(good) ** 2) / 2) / good.mean())
+
+    def __repr__(self) -> str:
+        """Say what it is about, in one line."""
+        named = f" ({self.name})" if self.name else ""
+        return f"<SessionUpdate: block {self.number}{named}, {int(self.bad.sum())} bad so far>"
+
+
+@dataclass(frozen=True)
+class SampledFrames:
+    """Frames of a block from which the clutter is estimated, in random order, so that the first ones are a sample too.
+
+    Attributes
+    ----------
+    numbers : array of int
+        Their numbers in the block.
+    values : array
+        The frames, time first.
+    length : int
+        Frames of the block, these and the others.
+    """
+
+    numbers: NDArray[np.intp]
+    values: NDArray[Any]
+    length: int
+
+    def share(self, share: float) -> "SampledFrames":
+        """Return at most this share of the frames of the block, one at least."""
+        n = max(1, round(share * self.length))
+        if n >= len(self.numbers):
+            return self
+        return SampledFrames(self.numbers[:n], self.values[:n].copy(), self.length)
+
+
+@dataclass(frozen=True)
+class BlockAtWork:
+    """A block that is being filtered.
+
+    Attributes
+    ----------
+    name : str
+        Name of the block.
+    start_s : float or None
+        Time of its first frame, if the file gives it.
+    sample : SampledFrames
+        Frames of it.
+    filtered : Future
+        The filtered block, and the clutter that is taken out; fails with a UsdenoiseError for one without data.
+    """
+
+    name: str
+    start_s: float | None
+    sample: SampledFrames
+    filtered: Future[tuple[FilteredBlock, SessionClutter]]
+
+
+class Session:
+    """A session to which blocks are added one after the other, as they are acquired.
+
+    The clutter is estimated again as blocks come, and a block is filtered with what is known when it comes.
+    :func:`usdenoise.session` filters all blocks with what is known at the end, and so better.
+
+    Parameters
+    ----------
+    axes : str, optional
+        One letter for each axis of the blocks, for example "tzx"; needed for arrays.
+    frame_rate, spacing : float; float or sequence of float, optional
+        Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`.
+    preset, options, **given
+        As for :func:`usdenoise.denoise`.
+    block_interval_s : float, optional
+        Seconds from the beginning of a block to that of the next; by default from the blocks, or without gaps.
+    regions : mapping, optional
+        Name -> region whose mean blood power is followed: a boolean array, or a text such as "rect:Z0,X0,Z1,X1",
+        "circle:Z,X,R" or the path of a mask image. By default none.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, usdenoise
+    >>> stack = usdenoise.load("sample_data/phantom.h5").iq
+    >>> session = usdenoise.Session(axes="tzx", frame_rate=500)
+    >>> for block in np.split(stack, 3):
+    ...     update = session.add(block)
+    >>> update, update.blood_power.shape, update.series["whole image"].shape
+    (<SessionUpdate: block 2, 0 bad so far>, (72, 56), (3,))
+    """
+
+    def __init__(
+        self,
+        *,
+        axes: str | None = None,
+        frame_rate: float | None = None,
+        spacing: float | Sequence[float] | None = None,
+        preset: str | None = None,
+        options: DenoiseOptions | None = None,
+        block_interval_s: float | None = None,
+        regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
+        **given: Any,
+    ) -> None:
+        self._options = chosen_options(preset, options, given)
+        check_options(self._options)
+        self._scales = (axes, frame_rate, spacing)
+        self._interval, self._regions = block_interval_s, dict(regions or {})
+        self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
+        self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
+        self._first: Acquisition | None = None
+        self._sample: list[SampledFrames] = []
+        self._sums = BlockSums()
+        self._fit: tuple[DenoiseResult, SessionClutter] | None = None
+        self._model: SeriesModel | None = None
+        self._next_fit: tuple[int, Future[tuple[DenoiseResult, SessionClutter]]] | None = None
+        self._next_model: tuple[int, Future[SeriesModel]] | None = None
+        self._starts: list[float | None] = []
+        self._lengths: list[int] = []
+        self._motion: list[float] = []
+        self._bad: list[bool] = []
+        self._recent: list[tuple[NDArray[np.float64], bool, float]] = []
+        self._masks: dict[str, NDArray[np.bool_]] = {}
+        self._series: dict[str, list[float]] = {}
+
+    def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
+        """Filter a block, and return what is known after it.
+
+        Parameters
+        ----------
+        block : Acquisition, array or xarray.DataArray
+            The block; it stays as it is.
+        name : str
+            Its name; none by default.
+
+        Raises
+        ------
+        InputError, OptionError
+            If it is no stack, is unlike the first one, or an option is wrong.
+        """
+        stack = as_acquisition(block, *self._scales)
+        return self.finish(self.begin(replace(stack, iq=np.array(stack.iq), labels=None), name))
+
+    def begin(self, stack: Acquisition, name: str = "") -> BlockAtWork:
+        """Begin to filter a block in the background. Its values are lost. It counts when it is finished.
+
+        Parameters
+        ----------
+        stack : Acquisition
+            The block.
+        name : str
+            Its name; none by default.
+
+        Raises
+        ------
+        InputError, OptionError
+            If it is unlike the first one, or an option is wrong.
+        """
+        who = Path(name or "the block")
+        if stack.n_frames < 2:
+            raise InputError(f"{who} has {stack.n_frames} frames; a block needs two at least")
+        time = stack.axes.index("t")
+        first = replace(stack, iq=np.take(stack.iq, [0, 1], axis=time), coordinates={}, labels=None)
+        if not self._lengths:
+            self._masks = _masks(self._regions, first)
+            self._series = {region: [] for region in self._masks}
+            self._first = first
+        assert self._first is not None
+        check_alike(first, self._first, who)
+        numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
+        known_bad = self._options.bad_frames
+        if not isinstance(known_bad, str):
+            numbers = numbers[~np.isin(numbers, known_bad)]
+        share = SAMPLED_FRAMES / (sum(self._lengths) + stack.n_frames)
+        numbers = numbers[: max(1, round(share * stack.n_frames))]
+        frames = np.moveaxis(np.take(stack.iq, numbers, axis=time), time, 0)
+        sample = SampledFrames(numbers, frames, stack.n_frames)
+        try:
+            _, clutter = self._fit = self._current_fit(sample)
+        except InputError as error:
+            # It is zero everywhere, perhaps.
+            failed: Future[tuple[FilteredBlock, SessionClutter]] = Future()
+            failed.set_exception(error)
+            return BlockAtWork(name, own_start(stack), sample, failed)
+        own = replace(self._options, threads=1)
+        filtered = self._pool.submit(lambda: (filter_block(stack, clutter, own), clutter))
+        return BlockAtWork(name, own_start(stack), sample, filtered)
+
+    def finish(self, begun: BlockAtWork) -> SessionUpdate:
+        """Wait for a block of :meth:`begin`, add it to the session, and return what is known after it."""
+        self._starts.append(begun.start_s)
+        self._lengths.append(begun.sample.length)
+        try:
+            block, clutter = begun.filtered.result()
+        except UsdenoiseError as error:
+            self._motion.append(0.0)
+            return self._update(begun.name, str(error))
+        motion = block.frames.movement.range_pixels
+        why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
+        powers, known_bad, motions = zip(*self._recent, (block.power, bool(why), motion), strict=True)
+        if not why and find_bad_blocks(powers, np.array(known_bad), np.array(motions))[0][-1]:
+            why = MOTION
+        self._motion.append(motion)
+        self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion)]
+        if not why:
+            self._sums.add(block.lags, clutter)
+        self._remember(begun.sample)
+        model = self._current_model()
+        blood = None if model is None else clutter.image_of(model.blood_power(block.lags, clutter))
+        return self._update(begun.name, why, blood, clutter.image_of(block.power))
+
+    def _update(
+        self,
+        name: str,
+        why: str,
+        blood: NDArray[np.float32] | None = None,
+        power: NDArray[np.float32] | None = None,
+    ) -> SessionUpdate:
+        """Return the update of the last block, with its images if it has any."""
+        assert self._first is not None
+        missing = np.full(self._first.shape_in(self._first.spatial_axes), np.nan, np.float32)
+        blood = missing if blood is None else blood
+        model, clutter = self._model, None if self._fit is None else self._fit[1]
+        self._bad.append(bool(why))
+        for region_name, mask in self._masks.items():
+            self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
+        frame_time = 1 / (self._first.frame_rate_hz or 1.0)
+        starts = start_times(self._starts, self._lengths, frame_time, self._interval)
+        return SessionUpdate(
+            name,
+            blood,
+            missing if power is None else power,
+            missing if model is None or clutter is None else clutter.image_of(model.mean_blood_power),
+            missing if model is None or clutter is None else clutter.image_of(model.noise_power),
+            starts + (np.array(self._lengths) - 1) / 2 * frame_time,
+            time_unit(self._first),
+            {region_name: np.array(values) for region_name, values in self._series.items()},
+            np.array(self._motion),
+            np.array(self._bad),
+            why,
+            None if model is None else model.quality.blood_to_noise_db,
+            0 if clutter is None else clutter.cutoff,
+            self._first,
+        )
+
+    def _remember(self, sample: SampledFrames) -> None:
+        """Add frames to the sample, and take the share of others out of it."""
+        share = SAMPLED_FRAMES / sum(self._lengths)
+        self._sample = [some.share(share) for some in [*self._sample, sample]]
+        if len(self._sample) > SAMPLED_FRAMES:
+            self._sample = self._sample[::2]
+
+    def _current_fit(self, sample: SampledFrames) -> tuple[DenoiseResult, SessionClutter]:
+        """Return the clutter to take out of a block, of which a sample is given; estimate later ones in the background."""
+        n_blocks = len(self._sample)
+        if self._fit is None or n_blocks < EARLY:
+            blocks = [*self._sample, sample]
+            share = EARLY_FRAMES / sum(some.length for some in blocks)
+            return self._fit_to([some.share(share) for some in blocks])
+        found = self._fit
+        if self._next_fit is not None and _is_later(n_blocks, self._next_fit[0]):
+            future, self._next_fit = self._next_fit[1], None
+            # Where it failed, what is known stays.
+            found = found if future.exception() else future.result()
+        if self._next_fit is None:
+            self._next_fit = n_blocks, run_in_background(self._fit_to, list(self._sample))
+        return found
+
+    def _fit_to(self, sample: Sequence[SampledFrames]) -> tuple[DenoiseResult, SessionClutter]:
+        """Estimate the clutter of blocks that are not in the sample."""
+        assert self._first is not None
+        time = self._first.axes.index("t")
+        parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, time) for some in sample]
+        none = [np.zeros(0, np.intp)]
+        return fit_sample(parts, none, [sample[-1].length], self._first, self._options)
+
+    def _current_model(self) -> SeriesModel | None:
+        """Return the weights of the series, and find those of later blocks in the background."""
+        assert self._fit is not None
+        fit, clutter = self._fit
+        n_good = self._sums.n_blocks
+        if self._model is None and n_good:
+            self._model = series_model(self._sums, clutter, fit)
+        if self._next_model is not None and _is_later(n_good, self._next_model[0]):
+            self._model, self._next_model = self._next_model[1].result(), None
+        if self._next_model is None and n_good > 1:
+            self._next_model = n_good, run_in_background(series_model, replace(self._sums), clutter, fit)
+        return self._model
+
+
+def _is_later(n_blocks: int, than: int) -> bool:
+    return n_blocks >= max(than + LATER, math.ceil(LATER_SHARE * than))
+
+
+def _masks(
+    regions: Mapping[str, NDArray[np.bool_] | str], first: Acquisition
+) -> dict[str, NDArray[np.bool_]]:
+    """Return the masks of the regions, the whole image first."""
+    axes = first.spatial_axes
+    shape = first.shape_in(axes)
+    masks = {WHOLE_IMAGE: np.ones(shape, bool)}
+    for name, given in regions.items():
+        drawn = region(given, shape, axes, first.spacing_mm) if isinstance(given, str) else given
+        mask = np.asarray(drawn, bool)
+        if mask.shape != shape or not mask.any():
+            raise OptionError(
+                f"region '{name}' is a mask of {mask.shape}, {mask.sum()} pixels; the image has {shape}"
+            )
+        masks[name] = mask
+    return masks
