@@ -30,8 +30,8 @@ SERIES = "_live.h5"
 """End of the name of the file of the series so far."""
 
 MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
-"""Seconds after which the picture is drawn although blocks wait, seconds from page to page at least, and the most of the time
-that pages may take."""
+"""Seconds after which the picture is drawn although blocks wait, seconds from page to page at least, and the most of the
+time that pages may take."""
 
 
 def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Watcher) -> list[str]:

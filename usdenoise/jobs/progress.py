@@ -26,7 +26,7 @@ class Watcher(Protocol):
         """Note how many blocks of a session are done, of how many."""
 
     def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
-        """Note what is known after a block of a live session, how many wait, and the seconds from its file to its picture."""
+        """Note what is known after a block of a live session, how many wait, and its seconds from file to picture."""
 
 
 class Silence:

@@ -369,7 +369,10 @@ def run_session(
             asked.drop_late,
         )
         remarks = follow(blocks, place.absolute().name, root, display, watcher)
+        # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, drop_late=False, skip_bad_files=True)
+    elif asked.until_idle_s is not None or asked.drop_late or regions:
+        raise OptionError("--until-idle, --drop-late and --region are for a live session; give --live too")
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
