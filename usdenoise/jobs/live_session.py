@@ -1,6 +1,5 @@
 """A session whose blocks are still to come: each is filtered as it comes, with what is known by then."""
 
-import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,21 +18,19 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
-from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, SessionClutter, check_options
+from usdenoise.sessions.session_clutter import SessionClutter, check_options
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 
-EARLY, EARLY_FRAMES = 8, 400
-"""The clutter of each of so many first blocks is found from about so many frames, its own among them. That of 2, 4, 6 and 8
-blocks left 6, 2.1, 1.3 and 1.1 times as much power in the second block after them as that of all 12 blocks, on a phantom
-whose tissue drifts."""
+LIVE_FRAMES = 600
+"""Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
 
-LATER, LATER_SHARE = 2, 1.25
-"""What is found from some blocks after that counts from so many blocks later on, or from so many times as many: meanwhile it
-is found in the background."""
+LATER, LATER_PART, MOST_LATER = 3, 8, 16
+"""What is found from n blocks counts from n / 8 blocks later on, but 3 at least and 16 at most: meanwhile it is
+found in the background."""
 
 REMEMBERED = 20
 """Blocks with whose power and motion a new one is compared."""
@@ -223,6 +220,7 @@ class Session:
         self._lengths: list[int] = []
         self._motion: list[float] = []
         self._bad: list[bool] = []
+        self._strongest: list[float] = []
         self._recent: list[tuple[NDArray[np.float64], bool, float]] = []
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._series: dict[str, list[float]] = {}
@@ -275,7 +273,7 @@ class Session:
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
-        share = SAMPLED_FRAMES / (sum(self._lengths) + stack.n_frames)
+        share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
         frames = np.moveaxis(np.take(stack.iq, numbers, axis=time), time, 0)
         sample = SampledFrames(numbers, frames, stack.n_frames)
@@ -287,7 +285,8 @@ class Session:
             failed.set_exception(error)
             return BlockAtWork(name, own_start(stack), sample, failed)
         own = replace(self._options, threads=1)
-        filtered = self._pool.submit(lambda: (filter_block(stack, clutter, own), clutter))
+        usual = float(np.median(self._strongest[-REMEMBERED:])) if self._strongest else np.inf
+        filtered = self._pool.submit(lambda: (filter_block(stack, clutter, own, usual), clutter))
         return BlockAtWork(name, own_start(stack), sample, filtered)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
@@ -309,6 +308,7 @@ class Session:
         if not why:
             self._sums.add(block.lags, clutter)
         self._remember(begun.sample)
+        self._strongest.append(block.strongest)
         model = self._current_model()
         blood = None if model is None else clutter.image_of(model.blood_power(block.lags, clutter))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
@@ -349,24 +349,21 @@ class Session:
 
     def _remember(self, sample: SampledFrames) -> None:
         """Add frames to the sample, and take the share of others out of it."""
-        share = SAMPLED_FRAMES / sum(self._lengths)
+        share = LIVE_FRAMES / sum(self._lengths)
         self._sample = [some.share(share) for some in [*self._sample, sample]]
-        if len(self._sample) > SAMPLED_FRAMES:
+        if len(self._sample) > LIVE_FRAMES:
             self._sample = self._sample[::2]
 
     def _current_fit(self, sample: SampledFrames) -> tuple[DenoiseResult, SessionClutter]:
         """Return the clutter to take out of a block, of which a sample is given; estimate later ones in the background."""
-        n_blocks = len(self._sample)
-        if self._fit is None or n_blocks < EARLY:
-            blocks = [*self._sample, sample]
-            share = EARLY_FRAMES / sum(some.length for some in blocks)
-            return self._fit_to([some.share(share) for some in blocks])
-        found = self._fit
+        n_blocks, found = len(self._sample), self._fit
+        if found is None:
+            return self._fit_to([sample])
         if self._next_fit is not None and _is_later(n_blocks, self._next_fit[0]):
             future, self._next_fit = self._next_fit[1], None
             # Where it failed, what is known stays.
             found = found if future.exception() else future.result()
-        if self._next_fit is None:
+        if self._next_fit is None and n_blocks:
             self._next_fit = n_blocks, run_in_background(self._fit_to, list(self._sample))
         return found
 
@@ -393,7 +390,7 @@ class Session:
 
 
 def _is_later(n_blocks: int, than: int) -> bool:
-    return n_blocks >= max(than + LATER, math.ceil(LATER_SHARE * than))
+    return n_blocks >= than + min(max(LATER, than // LATER_PART), MOST_LATER)
 
 
 def _masks(
