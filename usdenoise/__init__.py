@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
     from usdenoise.formats import load as load
     from usdenoise.jobs.expand_job import expand as expand
+    from usdenoise.jobs.live_session import Session as Session
+    from usdenoise.jobs.live_session import SessionUpdate as SessionUpdate
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.session_call import SessionResult as SessionResult
@@ -54,6 +56,8 @@ _HOMES = {
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.batch",
     "save": "usdenoise.jobs.main_file",
+    "Session": "usdenoise.jobs.live_session",
+    "SessionUpdate": "usdenoise.jobs.live_session",
     "SessionResult": "usdenoise.jobs.session_call",
     "sequence": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",

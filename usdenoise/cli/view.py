@@ -6,7 +6,8 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns
-from usdenoise.cli.option_groups import GroupedCommand
+from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.options.declaration import Group
 
 
 @click.command(
@@ -15,11 +16,15 @@ from usdenoise.cli.option_groups import GroupedCommand
     examples=[
         ("usdenoise view scan-usdenoise", "Open the page of a scan from the folder of its results"),
         ("usdenoise view scan-usdenoise/scan_denoised.h5", "Open the page that belongs to a result file"),
+        ("usdenoise view out --live", "Watch a session while its blocks come"),
     ],
 )
 @click.argument("results", nargs=-1, required=True, type=shared.PathType(readable=False), metavar="RESULT...")
+@flag_option(
+    Group.OUTPUTS, "--live", is_flag=True, help="Open the page of a live session, which loads itself again."
+)
 @shared.messages
-def command(results: tuple[Path, ...], console: Console) -> None:
+def command(results: tuple[Path, ...], live: bool, console: Console) -> None:
     """Open the page of each RESULT in the browser.
 
     RESULT is a folder that `usdenoise run` or `usdenoise batch` wrote, or a file in it.
@@ -28,7 +33,7 @@ def command(results: tuple[Path, ...], console: Console) -> None:
 
     from usdenoise.jobs.result_pages import result_pages
 
-    pages = [page for result in results for page in result_pages(result)]
+    pages = [page for result in results for page in result_pages(result, live)]
     opened = [webbrowser.open(page.absolute().as_uri()) for page in pages]
     if not all(opened):
         console.warn(

@@ -1,10 +1,11 @@
 """A session whose blocks are still to come: each is filtered as it comes, with what is known by then."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,14 @@ from usdenoise.stack.random_streams import RandomStream
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 
+Result = TypeVar("Result")
+
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
 
-LATER, LATER_PART, MOST_LATER = 3, 8, 16
-"""What is found from n blocks counts from n / 8 blocks later on, but 3 at least and 16 at most: meanwhile it is
-found in the background."""
+LATER, LATER_PART, REST = 3, 8, 2.0
+"""What is found from n blocks is found again when there are n / 8 blocks more, but 3 at least, after a rest of twice the
+time that it took: a third of the time goes into it at most."""
 
 REMEMBERED = 20
 """Blocks with whose power and motion a new one is compared."""
@@ -155,6 +158,33 @@ class BlockAtWork:
     filtered: Future[tuple[FilteredBlock, SessionClutter]]
 
 
+class _FoundAgain(Generic[Result]):
+    """Something that is found from the blocks so far, again and again in the background, so that nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.found: Result | None = None
+        self._n_blocks, self._began, self._next = 0, 0.0, 0.0
+        self._future: Future[Result] | None = None
+
+    def current(self, n_blocks: int, find: Callable[[], Result]) -> Result:
+        """Return what was found last; find it from so many blocks if it is time."""
+        now = time.monotonic()
+        if self.found is None:
+            self.found = find()
+        elif self._future is not None and self._future.done():
+            error = self._future.exception()
+            if error is None:
+                self.found = self._future.result()
+            elif not isinstance(error, UsdenoiseError):
+                raise error
+            self._future, self._next = None, now + REST * (now - self._began)
+        is_time = now >= self._next and n_blocks >= self._n_blocks + max(LATER, self._n_blocks // LATER_PART)
+        if self._future is None and is_time:
+            self._n_blocks, self._began = n_blocks, now
+            self._future = run_in_background(find)
+        return self.found
+
+
 class Session:
     """A session to which blocks are added one after the other, as they are acquired.
 
@@ -212,10 +242,8 @@ class Session:
         self._first: Acquisition | None = None
         self._sample: list[SampledFrames] = []
         self._sums = BlockSums()
-        self._fit: tuple[DenoiseResult, SessionClutter] | None = None
-        self._model: SeriesModel | None = None
-        self._next_fit: tuple[int, Future[tuple[DenoiseResult, SessionClutter]]] | None = None
-        self._next_model: tuple[int, Future[SeriesModel]] | None = None
+        self._fits = _FoundAgain[tuple[DenoiseResult, SessionClutter]]()
+        self._models = _FoundAgain[SeriesModel]()
         self._starts: list[float | None] = []
         self._lengths: list[int] = []
         self._motion: list[float] = []
@@ -261,8 +289,8 @@ class Session:
         who = Path(name or "the block")
         if stack.n_frames < 2:
             raise InputError(f"{who} has {stack.n_frames} frames; a block needs two at least")
-        time = stack.axes.index("t")
-        first = replace(stack, iq=np.take(stack.iq, [0, 1], axis=time), coordinates={}, labels=None)
+        along = stack.axes.index("t")
+        first = replace(stack, iq=np.take(stack.iq, [0, 1], axis=along), coordinates={}, labels=None)
         if not self._lengths:
             self._masks = _masks(self._regions, first)
             self._series = {region: [] for region in self._masks}
@@ -275,10 +303,11 @@ class Session:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        frames = np.moveaxis(np.take(stack.iq, numbers, axis=time), time, 0)
+        frames = np.moveaxis(np.take(stack.iq, numbers, axis=along), along, 0)
         sample = SampledFrames(numbers, frames, stack.n_frames)
         try:
-            _, clutter = self._fit = self._current_fit(sample)
+            blocks = list(self._sample or [sample])
+            _, clutter = self._fits.current(len(self._sample), lambda: self._fit_to(blocks))
         except InputError as error:
             # It is zero everywhere, perhaps.
             failed: Future[tuple[FilteredBlock, SessionClutter]] = Future()
@@ -309,8 +338,12 @@ class Session:
             self._sums.add(block.lags, clutter)
         self._remember(begun.sample)
         self._strongest.append(block.strongest)
-        model = self._current_model()
-        blood = None if model is None else clutter.image_of(model.blood_power(block.lags, clutter))
+        blood = None
+        if self._sums.n_blocks:
+            fit, sums = self._fits.found, replace(self._sums)
+            assert fit is not None
+            model = self._models.current(sums.n_blocks, lambda: series_model(sums, fit[1], fit[0]))
+            blood = clutter.image_of(model.blood_power(block.lags, clutter))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
 
     def _update(
@@ -324,7 +357,7 @@ class Session:
         assert self._first is not None
         missing = np.full(self._first.shape_in(self._first.spatial_axes), np.nan, np.float32)
         blood = missing if blood is None else blood
-        model, clutter = self._model, None if self._fit is None else self._fit[1]
+        model, clutter = self._models.found, None if self._fits.found is None else self._fits.found[1]
         self._bad.append(bool(why))
         for region_name, mask in self._masks.items():
             self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
@@ -354,43 +387,13 @@ class Session:
         if len(self._sample) > LIVE_FRAMES:
             self._sample = self._sample[::2]
 
-    def _current_fit(self, sample: SampledFrames) -> tuple[DenoiseResult, SessionClutter]:
-        """Return the clutter to take out of a block, of which a sample is given; estimate later ones in the background."""
-        n_blocks, found = len(self._sample), self._fit
-        if found is None:
-            return self._fit_to([sample])
-        if self._next_fit is not None and _is_later(n_blocks, self._next_fit[0]):
-            future, self._next_fit = self._next_fit[1], None
-            # Where it failed, what is known stays.
-            found = found if future.exception() else future.result()
-        if self._next_fit is None and n_blocks:
-            self._next_fit = n_blocks, run_in_background(self._fit_to, list(self._sample))
-        return found
-
     def _fit_to(self, sample: Sequence[SampledFrames]) -> tuple[DenoiseResult, SessionClutter]:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._first is not None
-        time = self._first.axes.index("t")
-        parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, time) for some in sample]
+        along = self._first.axes.index("t")
+        parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, along) for some in sample]
         none = [np.zeros(0, np.intp)]
         return fit_sample(parts, none, [sample[-1].length], self._first, self._options)
-
-    def _current_model(self) -> SeriesModel | None:
-        """Return the weights of the series, and find those of later blocks in the background."""
-        assert self._fit is not None
-        fit, clutter = self._fit
-        n_good = self._sums.n_blocks
-        if self._model is None and n_good:
-            self._model = series_model(self._sums, clutter, fit)
-        if self._next_model is not None and _is_later(n_good, self._next_model[0]):
-            self._model, self._next_model = self._next_model[1].result(), None
-        if self._next_model is None and n_good > 1:
-            self._next_model = n_good, run_in_background(series_model, replace(self._sums), clutter, fit)
-        return self._model
-
-
-def _is_later(n_blocks: int, than: int) -> bool:
-    return n_blocks >= than + min(max(LATER, than // LATER_PART), MOST_LATER)
 
 
 def _masks(

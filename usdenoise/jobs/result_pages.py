@@ -3,18 +3,21 @@
 from pathlib import Path
 
 from usdenoise.errors import InputError, check_path
+from usdenoise.jobs.live_job import PAGE
 
 MOST_PAGES = 10
 """Most pages that one folder may stand for: nobody wants 500 windows of a browser."""
 
 
-def result_pages(path: str | Path) -> list[Path]:
+def result_pages(path: str | Path, live: bool = False) -> list[Path]:
     """Return the pages that belong to a result.
 
     Parameters
     ----------
     path : str or Path
         A page; another result file of a scan; or a folder of results, with the page of a batch or those of scans.
+    live : bool
+        Whether the page of a live session in the folder is meant; by default not.
 
     Returns
     -------
@@ -33,6 +36,10 @@ def result_pages(path: str | Path) -> list[Path]:
     if path.is_file() and path.suffix == ".html":
         return [path]
     folder = path if path.is_dir() else path.parent
+    if live and not (folder / PAGE).exists():
+        raise InputError(f"{folder} has no page of a live session yet; it comes with the first block")
+    if live:
+        return [folder / PAGE]
     pages = sorted(folder.glob("*_report.html"))
     own = [page for page in pages if path.name.startswith(page.name.removesuffix("report.html"))]
     if own and path.is_file():

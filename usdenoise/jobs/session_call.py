@@ -1,11 +1,11 @@
 """Sessions of many blocks: the library call, and the job behind ``usdenoise session``."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from usdenoise.jobs.block_table import block_columns
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
-from usdenoise.jobs.live_session import Session
+from usdenoise.jobs.live_session import Session, SessionUpdate
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
@@ -157,6 +157,23 @@ class SessionResult:
         return plot(replace(self.series.result, **means), image, **settings)
 
 
+@overload
+def session(
+    source: Any, window: int | None = None, stride: int | None = None, *, live: Literal[True], **how: Any
+) -> Iterator[SessionUpdate]: ...
+
+
+@overload
+def session(
+    source: Any,
+    window: int | None = None,
+    stride: int | None = None,
+    *,
+    live: Literal[False] = False,
+    **how: Any,
+) -> SessionResult: ...
+
+
 def session(
     source: str | Path | list[Any] | tuple[Any, ...] | Acquisition | NDArray[Any],
     window: int | None = None,
@@ -170,9 +187,12 @@ def session(
     reading: Mapping[str, Any] | None = None,
     block_interval_s: float | None = None,
     skip_bad_files: bool = False,
+    live: bool = False,
+    until_idle_s: float | None = None,
+    regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
     on_block: Callable[[int, int], None] | None = None,
     **given: Any,
-) -> SessionResult:
+) -> SessionResult | Iterator[SessionUpdate]:
     """Filter the blocks of a session, and return their time series.
 
     The clutter is common to all blocks: its spatial components are estimated from a sample of the frames of all of them,
@@ -201,6 +221,13 @@ def session(
         Seconds from the beginning of a file to that of the next; by default from the files, or without gaps.
     skip_bad_files : bool
         Whether a file that cannot be read, or is unlike the others, is a gap in the series; by default an error.
+    live : bool
+        Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known after
+        each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
+    until_idle_s : float, optional
+        Seconds without a new file after which a live session ends; by default it does not.
+    regions : mapping, optional
+        Regions that a live session follows, as for :class:`usdenoise.Session`.
     on_block : callable, optional
         Called with the number of blocks that are done and of all blocks, for a progress bar.
     **given
@@ -208,7 +235,7 @@ def session(
 
     Returns
     -------
-    SessionResult
+    SessionResult, or an iterator over SessionUpdate
 
     Raises
     ------
@@ -226,6 +253,11 @@ def session(
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
     chosen = chosen_options(preset, options, given)
+    named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
+    how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
+    if live:
+        follower = Session(options=chosen, block_interval_s=block_interval_s, regions=regions)
+        return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
     # The checks of a window are those of a job's.
     output = Output(window=window, stride=stride)
     with tempfile.TemporaryDirectory() as folder:
@@ -235,8 +267,6 @@ def session(
             return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output)
 
         if isinstance(source, str | Path | list | tuple):
-            named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
-            how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
             paths = block_files(source, Path(folder))
             with BlocksOfFiles(
                 paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files

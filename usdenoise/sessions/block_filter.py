@@ -108,7 +108,7 @@ def filter_block(
 
 
 def _with_own(rows: Rows, product: Product, bound: float) -> tuple[Product, float]:
-    """Return a product with those temporal components of what it leaves that are above a bound, and the power of the next."""
+    """Return a product with the components of what it leaves that are above a bound, and the power of the next one."""
     left, right_h = product
     some = slice(None, None, max(1, rows.n_pixels // OWN_PIXELS))
     values = rows.take(slice(None)).values
