@@ -6,8 +6,8 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from usdenoise.formats.regions import region
 from usdenoise.errors import InputError, OptionError
+from usdenoise.formats.regions import region
 
 SPACING = {"z": 0.1, "x": 0.2}
 

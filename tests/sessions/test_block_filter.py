@@ -159,3 +159,22 @@ def test_other_axis_orders_and_volumes_are_the_same_pixels() -> None:
 def test_a_block_without_data_is_refused(value: float, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         filter_block(stack_of(np.full((63, N), value, np.complex128)), common(), DOUBLE)
+
+
+def test_components_of_its_own_that_stand_out_are_taken_out() -> None:
+    rows = block()
+    kept = slow_filter(rows, left()[:, :K])[0]
+    rng = np.random.default_rng(5)
+    course = np.linalg.qr(rng.standard_normal((N, 2)) + 1j * rng.standard_normal((N, 2)))[0].T
+    place = draw(True, len(rows), 2, seed=7)
+    place -= left()[:, :K] @ (left()[:, :K].conj().T @ place)
+    strong = rows + 1e5 * place @ course
+    energies = np.linalg.svd(kept, compute_uv=False) ** 2 / kept.size
+    calm = filter_block(stack_of(rows.copy()), common(), DOUBLE, usual=np.inf)
+    assert calm.strongest == pytest.approx(energies[0])
+    np.testing.assert_allclose(rows_of(calm.stack), kept, atol=1e-9)
+    found = filter_block(stack_of(strong.copy()), common(), DOUBLE, usual=energies[0])
+    # It is what the SVD leaves without its first two components.
+    u, s, vh = np.linalg.svd(slow_filter(strong, left()[:, :K])[0], full_matrices=False)
+    np.testing.assert_allclose(rows_of(found.stack), (u[:, 2:] * s[2:]) @ vh[2:], atol=1e-3)
+    assert found.strongest == pytest.approx(s[2] ** 2 / kept.size, rel=1e-4)

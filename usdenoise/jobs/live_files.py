@@ -110,7 +110,7 @@ class LiveBlocks:
     @property
     def n_waiting(self) -> int:
         """Files that are there and not yet filtered."""
-        return len(self._candidates) - len(self.passed_over) + len(self._at_work)
+        return sum(path not in self.passed_over for path in self._candidates) + len(self._at_work)
 
     @property
     def remarks(self) -> list[str]:

@@ -287,8 +287,6 @@ class Session:
             If it is unlike the first one, or an option is wrong.
         """
         who = Path(name or "the block")
-        if stack.n_frames < 2:
-            raise InputError(f"{who} has {stack.n_frames} frames; a block needs two at least")
         along = stack.axes.index("t")
         first = replace(stack, iq=np.take(stack.iq, [0, 1], axis=along), coordinates={}, labels=None)
         if not self._lengths:

@@ -222,8 +222,8 @@ def session(
     skip_bad_files : bool
         Whether a file that cannot be read, or is unlike the others, is a gap in the series; by default an error.
     live : bool
-        Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known after
-        each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
+        Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known
+        after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
     until_idle_s : float, optional
         Seconds without a new file after which a live session ends; by default it does not.
     regions : mapping, optional
@@ -290,7 +290,7 @@ def sequence(source: Any, window: int, stride: int | None = None, **given: Any) 
     >>> usdenoise.sequence("sample_data/phantom.h5", 75).power_doppler.shape
     (2, 72, 56)
     """
-    return session(source, window, stride, **given)
+    return session(source, window, stride, live=False, **given)
 
 
 def block_files(
@@ -422,14 +422,7 @@ def run_session(
     return carry_out(job, overwrite, watcher)
 
 
-def _only_folder(paths: Sequence[str | Path]) -> Path:
-    """Return the folder of a live session.
-
-    Raises
-    ------
-    OptionError
-        If there are several paths.
-    """
-    if len(paths) != 1:
+def _only_folder(paths: Sequence[Any]) -> Path:
+    if len(paths) != 1 or not isinstance(paths[0], str | Path):
         raise OptionError("a live session has one folder; name the one into which the blocks come")
     return Path(paths[0])

@@ -1,0 +1,330 @@
+"""Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.cli.shared import cli, refused
+from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
+from tests.stacks import write_stack
+from usdenoise import Session, SessionUpdate, session
+from usdenoise.errors import InputError, OptionError
+from usdenoise.jobs import live_files, live_job
+from usdenoise.jobs.live_session import WHOLE_IMAGE
+from usdenoise.jobs.progress import Silence
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options.job_options import Output
+from usdenoise.options.session_options import SessionOptions
+
+ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
+BARE = Output(html=False)
+
+
+@pytest.fixture(scope="module")
+def made() -> Scan:
+    """16 blocks in which the blood of the right half rises by 60 %."""
+    return scan(16, rise=0.6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def updates(made: Scan) -> list[SessionUpdate]:
+    live = Session(axes="tzx", frame_rate=RATE_HZ, regions={"right": RIGHT, "left": left_half()})
+    return [live.add(block) for block in made.blocks]
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are whole, or given up, after a few hundredths of a second."""
+    times = {"POLL_S": 0.01, "STEADY_S": 0.06, "SMALL_STEADY_S": 0.12, "AGAIN_S": 0.05, "GIVE_UP_S": 0.3}
+    for name, seconds in times.items():
+        monkeypatch.setattr(live_files, name, seconds)
+
+
+def left_half() -> Any:
+    mask = np.zeros(IMAGE, bool)
+    mask[:, : IMAGE[1] // 2] = True
+    return mask
+
+
+def drop(folder: Path, number: int, block: Any, **more: Any) -> Path:
+    """Write a block under another name, and rename it."""
+    waiting = write_stack(folder / f"waiting {number}.tmp", block, **{**ABOUT, **more})
+    return waiting.rename(folder / f"block {number}.h5")
+
+
+def test_blood_of_blocks_as_they_come(made: Scan, updates: list[SessionUpdate]) -> None:
+    truth = made.blood_power
+    last = updates[-1]
+    assert [update.number for update in updates] == list(range(16))
+    assert not last.bad.any()
+    np.testing.assert_allclose(last.times, (np.arange(16) * LENGTH + (LENGTH - 1) / 2) / RATE_HZ)
+    assert last.time_unit == "s"
+    assert last.motion.max() < 0.5
+    mean = last.mean_blood_power
+    assert np.corrcoef(mean.ravel(), truth.mean(axis=0).ravel())[0, 1] > 0.95
+    vessels = truth[0] > 0
+    assert mean[vessels].mean() == pytest.approx(truth.mean(axis=0)[vessels].mean(), rel=0.2)
+    assert mean[~vessels].mean() < 0.1
+    assert last.noise_power.mean() == pytest.approx(1, rel=0.1)
+    # The right half rises by 60 % of its blood in every other three blocks, and the left one does not.
+    is_active = np.arange(16) // 3 % 2 == 1
+    for name, rise in (("right", 0.6), ("left", 0.0)):
+        values = last.series[name][4:]
+        ratio = values[is_active[4:]].mean() / values[~is_active[4:]].mean() - 1
+        assert ratio == pytest.approx(rise, abs=0.2), name
+    blood = updates[-1].blood_power
+    assert last.series[WHOLE_IMAGE][-1] == pytest.approx(float(blood.mean()), rel=1e-5)
+    assert last.blood_to_noise_db is not None
+    assert last.unsteadiness is not None
+    assert repr(last) == "<SessionUpdate: block 15, 0 bad so far>"
+
+
+def test_blocks_of_noise_have_no_blood() -> None:
+    live = Session(axes="tzx", frame_rate=RATE_HZ)
+    found = [live.add(block) for block in scan(8, tissue=0, blood=0).blocks]
+    assert found[-1].mean_blood_power.mean() < 0.03
+    assert found[-1].noise_power.mean() == pytest.approx(1, rel=0.05)
+    assert abs(np.mean(found[-1].series[WHOLE_IMAGE])) < 0.1
+
+
+def test_tissue_that_moves_on_is_taken_out() -> None:
+    """Tissue of another place comes after four blocks, which no clutter from the blocks before it knows."""
+    here, there = scan(5, seed=5), scan(2, seed=6)
+    live = Session(axes="tzx", frame_rate=RATE_HZ)
+    before = [live.add(block) for block in here.blocks][-1]
+    after = live.add(there.blocks[0])
+    # Without its own components more than a hundred times the power is left.
+    assert after.power_doppler.mean() == pytest.approx(before.power_doppler.mean(), rel=0.5)
+
+
+def test_a_block_without_data_is_bad_and_the_next_one_is_not(made: Scan) -> None:
+    live = Session(axes="tzx")
+    empty = live.add(np.zeros((LENGTH, *IMAGE), np.complex64), "first")
+    assert empty.bad.tolist() == [True]
+    assert "zero" in empty.why
+    assert np.isnan(empty.blood_power).all()
+    assert np.isnan(empty.mean_blood_power).all()
+    assert empty.unsteadiness is None
+    good = live.add(made.blocks[0])
+    assert good.bad.tolist() == [True, False]
+    assert np.isfinite(good.blood_power).all()
+    assert good.time_unit == "frames"
+    assert good.times[1] == LENGTH + (LENGTH - 1) / 2
+    assert repr(empty) == "<SessionUpdate: block 0 (first), 1 bad so far>"
+
+
+def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
+    live = Session(axes="tzx")
+    live.add(made.blocks[0])
+    with pytest.raises(InputError, match=r"the block has other pixels than the first file"):
+        live.add(made.blocks[0][:, :5])
+    with pytest.raises(OptionError, match="local_cutoff is for one stack"):
+        Session(local_cutoff=True)
+    with pytest.raises(OptionError, match=r"region 'a' is a mask of \(3, 3\)"):
+        Session(axes="tzx", regions={"a": np.ones((3, 3), bool)}).add(made.blocks[0])
+
+
+def test_known_bad_frames_are_not_in_the_sample(made: Scan) -> None:
+    wild = made.blocks[0].copy()
+    wild[7] *= 1e4
+    found = Session(axes="tzx", bad_frames=(7,)).add(wild)
+    right = Session(axes="tzx", bad_frames=(7,)).add(made.blocks[0])
+    np.testing.assert_allclose(found.power_doppler, right.power_doppler, rtol=1e-4)
+
+
+class Writer:
+    """A thread that does things to a folder, one after the other."""
+
+    def __init__(self, *steps: Callable[[], Any], pause: float = 0.02) -> None:
+        def work() -> None:
+            for step in steps:
+                step()
+                time.sleep(pause)
+
+        self._thread = threading.Thread(target=work)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+
+def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_files.LiveBlocks]:
+    blocks = live_files.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
+    return list(blocks), blocks
+
+
+def slowly(path: Path, content: bytes, pieces: int = 6, pause: float = 0.03) -> None:
+    """Write a file in place, piece by piece."""
+    with path.open("wb") as file:
+        for part in np.array_split(np.frombuffer(content, np.uint8), pieces):
+            file.write(part.tobytes())
+            file.flush()
+            time.sleep(pause)
+
+
+@pytest.mark.usefixtures("fast")
+def test_files_are_taken_when_they_are_whole(made: Scan, tmp_path: Path) -> None:
+    folder, aside = tmp_path / "mouse", tmp_path / "aside"
+    folder.mkdir()
+    whole = [drop(aside, number, made.blocks[number]).read_bytes() for number in range(6)]
+    other = write_stack(aside / "other.h5", made.blocks[0][:, :5], **ABOUT).read_bytes()
+
+    with Writer(
+        lambda: drop(folder, 0, made.blocks[0]),
+        lambda: slowly(folder / "block 1.h5", whole[1]),
+        lambda: (folder / "block 2.h5").write_bytes(whole[2][:-5000]),
+        lambda: (folder / "block 4.h5").write_bytes(other),
+        lambda: (folder / "notes.txt").write_text("hello"),
+        lambda: slowly(folder / "block 5.h5", whole[5]),
+        # The truncated one is written again, when it was given up perhaps.
+        lambda: time.sleep(0.5),
+        lambda: (folder / "block 2.h5").write_bytes(whole[2]),
+    ):
+        found, blocks = follow(folder, idle=1.0)
+    assert [update.name for update in found] == ["block 0.h5", "block 1.h5", "block 5.h5", "block 2.h5"]
+    straight = session(made.iq[: LENGTH * 6], LENGTH, axes="tzx")
+    powers = straight.power_doppler.mean(axis=(1, 2))
+    for update in found:
+        number = int(update.name[6])
+        assert update.power_doppler.mean() == pytest.approx(powers[number], rel=0.3)
+    (remark,) = blocks.remarks
+    assert remark.startswith("block 4.h5 is passed over: block 4.h5 has other pixels than the first file")
+    assert blocks.n_waiting == 0
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) -> None:
+    path = drop(tmp_path, 3, made.blocks[3])
+    path.write_bytes(path.read_bytes()[:-5000])
+    blocks = live_files.LiveBlocks(tmp_path, Session(), {}, "single", until_idle_s=0.4)
+
+    def remove() -> None:
+        while not blocks.n_waiting:
+            time.sleep(0.01)
+        path.unlink()
+
+    with Writer(remove):
+        assert list(blocks) == []
+    assert blocks.remarks == ["block 3.h5 is passed over: it was removed before it was read"]
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_file_that_changes_while_it_is_filtered_is_read_again(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(tmp_path, 0, made.blocks[0])
+    begin, changed = Session.begin, []
+
+    def begin_and_change(self: Session, *arguments: Any) -> Any:
+        begun = begin(self, *arguments)
+        if not changed:
+            changed.append(drop(tmp_path, 0, 2 * made.blocks[0]))
+        return begun
+
+    monkeypatch.setattr(Session, "begin", begin_and_change)
+    found, _ = follow(tmp_path)
+    once = Session(axes="tzx").add(made.blocks[0])
+    assert len(found) == 1
+    np.testing.assert_allclose(found[0].power_doppler, 4 * once.power_doppler, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
+    for number in range(5):
+        drop(tmp_path, number, made.blocks[number])
+    found, _ = follow(tmp_path, drop_late=True)
+    assert [update.name for update in found] == ["block 4.h5"]
+    waiting = iter(usdenoise.session(tmp_path, live=True, regions={"right": RIGHT}))
+    assert [next(waiting).name for _ in range(5)] == [f"block {number}.h5" for number in range(5)]
+    (tmp_path / live_files.END_FILE).touch()
+    assert list(waiting) == []
+
+
+def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no folder"):
+        session(tmp_path / "none", live=True)
+    with pytest.raises(OptionError, match="has one folder"):
+        session(np.zeros((4, 2, 2)), live=True)
+    asked = SessionOptions(live=True)
+    with pytest.raises(OptionError, match="has one folder"):
+        run_session([tmp_path, tmp_path], tmp_path / "out", session_options=asked)
+    late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
+    refused(late, "--until-idle, --drop-late and --region are for a live session; give --live too")
+    named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
+    assert named.exit_code == 2
+    assert "'cortex' is not NAME=REGION" in named.stderr
+    refused(cli("view", tmp_path, "--live"), "has no page of a live session yet")
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_path: Path) -> None:
+    folder, out = tmp_path / "mouse", tmp_path / "out"
+    for number in range(5):
+        drop(folder, number, made.blocks[number], start_s=0.5 * number)
+    (folder / "block 5.h5").write_bytes((folder / "block 4.h5").read_bytes()[:-5000])
+    seen: list[Any] = []
+
+    class Watch(Silence):
+        def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
+            seen.append((update.number, n_waiting, iio.imread(out / "latest.png").shape[2:]))
+            if update.number == 4:
+                # As Ctrl-C does.
+                raise KeyboardInterrupt
+
+    live = SessionOptions(live=True)
+    report = run_session(
+        [folder], out, session_options=live, regions={"right": RIGHT}, output=BARE, watcher=Watch()
+    )
+    assert [number for number, *_ in seen] == [0, 1, 2, 3, 4]
+    plain = tmp_path / "plain"
+    run_session([folder], plain, session_options=SessionOptions(skip_bad_files=True), output=BARE)
+    assert (out / "mouse_sequence.h5").read_bytes() == (plain / "mouse_sequence.h5").read_bytes()
+    assert (out / "mouse_blocks.tsv").read_bytes() == (plain / "mouse_blocks.tsv").read_bytes()
+    assert "block 5.h5" in report["frames"]["sentence"]
+    with h5py.File(out / "mouse_live.h5") as file:
+        assert file["time"][:].tolist() == pytest.approx([0.5 * n + 0.099 for n in range(5)])
+        assert file["blood_right"].shape == (5,)
+        assert file["mean_blood_power"].shape == IMAGE
+    page = (out / "live.html").read_text()
+    assert "Blood power: right" in page
+    assert "mouse_report.html" in page
+    assert 'http-equiv="refresh"' not in page
+    asked = {"session_options": live, "output": BARE}
+    with pytest.raises(usdenoise.UsdenoiseError, match="exists"):
+        run_session([folder], out, **asked)
+
+
+@pytest.mark.usefixtures("fast", "no_pictures")
+def test_a_live_session_on_the_command_line(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "mouse", tmp_path / "out"
+    for number in range(4):
+        drop(folder, number, made.blocks[number])
+    pages: list[str] = []
+    write = live_job.LivePages.write
+
+    def write_and_keep(self: Any, *arguments: Any, **more: Any) -> None:
+        write(self, *arguments, **more)
+        pages.append((out / "live.html").read_text())
+
+    monkeypatch.setattr(live_job.LivePages, "write", write_and_keep)
+    done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("block ")]
+    assert [line.split("  ")[0] for line in lines] == [f"block {n} block {n}.h5" for n in range(4)]
+    assert all(" waiting" in line and " s  " in line and "moved 0." in line for line in lines)
+    assert 'http-equiv="refresh"' in pages[0]
+    assert '<dd class="value">1</dd>' in pages[0]
+    shown = cli("view", out, "--live", "--json")
+    assert "live.html" in shown.stdout
