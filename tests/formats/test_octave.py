@@ -1,6 +1,7 @@
 """GNU Octave: it opens our .mat files, and the function matlab/usdenoise.m runs the command line in it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from tests.formats.matlab_variables import variables
 from tests.formats.test_matlab_results import ZXT, other_variables
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
-from usdenoise import denoise
+from usdenoise import denoise, load
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -224,3 +225,15 @@ def test_the_help_has_an_example_that_runs(tmp_path: Path) -> None:
     program = "\n".join(line.lstrip("% ") for line in lines if "imagesc" not in line)
     assert "usdenoise(IQ" in program
     assert octave(tmp_path, f"randn('seed', 1);\n{program}\nprintf('%d %d %d', size(iq))") == "40 30 100"
+
+
+def test_a_block_that_octave_writes_as_the_docs_say(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/live.md").read_text()
+    (function,) = re.findall(r"```matlab\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "write_block.m").write_text(function)
+    octave(tmp_path, "write_block('.', 7, reshape(complex(1:24, 24:-1:1), 2, 3, 4));")
+    (path,) = tmp_path.glob("block_*")
+    assert path.name == "block_00007.mat"
+    read = load(path)
+    assert read.axes == "zxt"
+    np.testing.assert_array_equal(read.iq.ravel(order="F"), np.arange(1, 25) + 1j * np.arange(24, 0, -1))

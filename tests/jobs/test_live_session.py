@@ -1,5 +1,6 @@
 """Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,18 +16,20 @@ import usdenoise
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
-from usdenoise import Session, SessionUpdate, session
+from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import live_files, live_job
 from usdenoise.jobs.live_session import WHOLE_IMAGE
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.session_call import run_session
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
 
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
 BARE = Output(html=False)
+SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +270,7 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
     refused(cli("view", tmp_path, "--live"), "has no page of a live session yet")
 
 
-@pytest.mark.usefixtures("fast")
+@pytest.mark.usefixtures("fast", "no_pictures")
 def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_path: Path) -> None:
     folder, out = tmp_path / "mouse", tmp_path / "out"
     for number in range(5):
@@ -283,12 +286,13 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
                 raise KeyboardInterrupt
 
     live = SessionOptions(live=True)
+    quick: dict[str, Any] = {"options": SVD, "output": BARE}
     report = run_session(
-        [folder], out, session_options=live, regions={"right": RIGHT}, output=BARE, watcher=Watch()
+        [folder], out, session_options=live, regions={"right": RIGHT}, watcher=Watch(), **quick
     )
     assert [number for number, *_ in seen] == [0, 1, 2, 3, 4]
     plain = tmp_path / "plain"
-    run_session([folder], plain, session_options=SessionOptions(skip_bad_files=True), output=BARE)
+    run_session([folder], plain, session_options=SessionOptions(skip_bad_files=True), **quick)
     assert (out / "mouse_sequence.h5").read_bytes() == (plain / "mouse_sequence.h5").read_bytes()
     assert (out / "mouse_blocks.tsv").read_bytes() == (plain / "mouse_blocks.tsv").read_bytes()
     assert "block 5.h5" in report["frames"]["sentence"]
@@ -300,9 +304,8 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     assert "Blood power: right" in page
     assert "mouse_report.html" in page
     assert 'http-equiv="refresh"' not in page
-    asked = {"session_options": live, "output": BARE}
     with pytest.raises(usdenoise.UsdenoiseError, match="exists"):
-        run_session([folder], out, **asked)
+        run_session([folder], out, session_options=live, **quick)
 
 
 @pytest.mark.usefixtures("fast", "no_pictures")
@@ -328,3 +331,27 @@ def test_a_live_session_on_the_command_line(
     assert '<dd class="value">1</dd>' in pages[0]
     shown = cli("view", out, "--live", "--json")
     assert "live.html" in shown.stdout
+
+
+def snippets(language: str) -> list[str]:
+    text = (Path(__file__).parents[2] / "docs/live.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.usefixtures("fast")
+def test_what_the_docs_show_runs(made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that the scripts of the docs write, in Python and in Octave, are read as they were."""
+    writer, follower, arrays = snippets("python")
+    names: dict[str, Any] = {"blocks": made.blocks[:3]}
+    exec(writer, names)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blocks").mkdir()
+    for number in range(2):
+        names["write_block"]("blocks", number, made.blocks[number], RATE_HZ, [0.1, 0.2])
+    read = load("blocks/block_00001.h5")
+    np.testing.assert_array_equal(read.iq, made.blocks[1])
+    assert (read.axes, read.frame_rate_hz, read.spacing_mm) == ("tzx", RATE_HZ, {"z": 0.1, "x": 0.2})
+    exec(follower.replace("until_idle_s=30", "until_idle_s=0.2"), names)
+    assert names["update"].name == "block_00001.h5"
+    exec(arrays.replace("10,20,40,60", "2,2,20,20"), names)
+    assert len(names["update"].series["cortex"]) == 3
