@@ -18,6 +18,9 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pictures.batch_page import Entry, batch_page
+from usdenoise.pictures.charts import Chart
+from usdenoise.pictures.live_page import live_page
+from usdenoise.pictures.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
@@ -82,16 +85,30 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     run_batch(night, folder / "out", arguments={"options": DenoiseOptions(rank=20, low_cutoff=6)})
     picture = next((folder / "image").glob("*_blood_power.png")).read_bytes()
     (folder / "hostile.html").write_text(hostile_page(picture))
+    (folder / "live.html").write_text(live(picture, "12"))
     return {
         "image": folder / "image/scan_report.html",
         "volume": folder / "volume/volume_report.html",
         "windows": folder / "windows/scan_report.html",
         "batch": folder / "out/index.html",
         "hostile": folder / "hostile.html",
+        "live": folder / "live.html",
     }
 
 
-PICTURES = {"image": 5, "volume": 5, "windows": 3, "batch": 3, "hostile": 1}
+def live(picture: bytes, blocks: str) -> str:
+    """The page of a live session that runs."""
+    figures = [("Blocks", blocks, "of them bad"), ("Motion", "0.14 pixels", "in the last block")]
+    charts = [
+        Chart(f"Blood power: {HOSTILE}", "time (s)", "%", [0.0, 0.6, 1.2], [1.0, None, -2.0], flagged=[1.2])
+    ]
+    remarks = [f"{HOSTILE} is passed over: it was removed before it was read"]
+    return live_page(
+        HOSTILE, figures, [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2, charts, remarks, None
+    )
+
+
+PICTURES = {"image": 5, "volume": 5, "windows": 3, "batch": 3, "hostile": 1, "live": 2}
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
@@ -196,6 +213,21 @@ def test_the_table_filters_and_keeps_its_state(open_page: Callable[..., Page], t
     page.check("#down")
     page.reload()
     assert column(page, "Scan") == [f"scan{k}.h5" for k in (407, 307, 207, 107, 7)]
+
+
+def test_a_live_page_loads_itself_again_and_stays_where_it_is(
+    open_page: Callable[..., Page], places: dict[str, Path]
+) -> None:
+    page = open_page(places["live"], 400)
+    page.evaluate("window.scrollTo(0, 700)")
+    before = page.evaluate("window.scrollY")
+    text = places["live"].read_text()
+    places["live"].write_text(text.replace('class="value">12<', 'class="value">13<'))
+    with page.expect_navigation():
+        pass
+    assert page.inner_text(".numbers .value >> nth=0") == "13"
+    assert before > 300
+    assert page.evaluate("window.scrollY") == before
 
 
 def test_a_batch_that_runs_loads_its_page_again(browser: Browser, tmp_path: Path) -> None:
