@@ -341,7 +341,7 @@ class Session:
             fit, sums = self._fits.found, replace(self._sums)
             assert fit is not None
             model = self._models.current(sums.n_blocks, lambda: series_model(sums, fit[1], fit[0]))
-            blood = clutter.image_of(model.blood_power(block.lags, clutter))
+            blood = clutter.image_of(model.blood_power(block.lags))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
 
     def _update(

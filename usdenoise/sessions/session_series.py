@@ -53,8 +53,8 @@ class SeriesModel:
 
     Attributes
     ----------
-    weights : (n_live, 2 L) array
-        Weights of the bands of a spectrum.
+    weights : (n_live, L) array
+        Weights of the lagged products: those of the bands, transformed.
     offset : (n_live,) array
         What is added to the weighted sum.
     mean_blood_power, noise_power : (n_live,) float64 arrays
@@ -63,26 +63,18 @@ class SeriesModel:
         Figures of this map.
     """
 
-    weights: NDArray[np.float64]
+    weights: NDArray[np.inexact]
     offset: NDArray[np.float64]
     mean_blood_power: NDArray[np.float64]
     noise_power: NDArray[np.float64]
     quality: PictureQuality
 
-    def blood_power(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> NDArray[np.float64]:
-        """Return the blood power of a block without the noise, (n_live,), linear in the data; it may be below 0.
+    def blood_power(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
+        """Return the blood power of a block without the noise, (n_live,), from its lagged products, (n_live, L).
 
-        Parameters
-        ----------
-        lags : (n_live, L) array
-            Lagged products of the block.
-        clutter : SessionClutter
-            What was filtered.
+        It is linear in the data of the block, and may be below 0.
         """
-        spectra = Spectra(clutter)
-        power: NDArray[np.float64] = (
-            np.vecdot(self.weights, spectra.of(spectra.corrected(lags))) + self.offset
-        )
+        power: NDArray[np.float64] = np.vecdot(self.weights, lags).real + self.offset
         return power
 
 
@@ -129,6 +121,11 @@ class Spectra:
         """Return the spectra, (n_live, 2 L), of corrected lagged products; their mean over the bands is the power."""
         spectra: NDArray[np.float64] = (lags @ self._transform).real / self._divisor
         return spectra
+
+    def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
+        """Return a, (n_live, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
+        found: NDArray[Any] = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[:, None]
+        return found if np.iscomplexobj(self.white_lags) else found.real
 
 
 def find_bad_blocks(
@@ -214,7 +211,7 @@ def session_series(
     model = series_model(sums, clutter, fit)
     series = np.full((len(is_bad), len(model.noise_power)), np.nan, np.float32)
     for number in np.flatnonzero(has_data):
-        series[number] = model.blood_power(lags_of(int(number)), clutter)
+        series[number] = model.blood_power(lags_of(int(number)))
     return SessionSeries(series, model)
 
 
@@ -296,7 +293,9 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
         quality = judge_picture(blood_map, projection.n_frames * n_good)
     weights = blood / np.maximum(variance, TINY)
     weights *= (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
-    return SeriesModel(weights, mean_power - np.vecdot(weights, mean), mean_power, noise, quality)
+    return SeriesModel(
+        spectra.weights_of_lags(weights), mean_power - np.vecdot(weights, mean), mean_power, noise, quality
+    )
 
 
 def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
