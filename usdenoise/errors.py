@@ -4,6 +4,7 @@ Sentences name parameters as the caller does. They are written with the flags of
 they are; ``str(error)`` shows the names of Python: "raise --rank" on the command line is "raise rank" in Python.
 """
 
+import difflib
 import errno
 import re
 from collections.abc import Iterable
@@ -95,7 +96,9 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     known = list(known)
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise OptionError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}")
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        meant = f"did you mean {near[0]}? The" if near else "the"
+        raise OptionError(f"unknown option {', '.join(unknown)}; {meant} options are {', '.join(known)}")
 
 
 def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:

@@ -26,6 +26,8 @@ def test_the_table_has_stacks_and_sources(stack: Path, tmp_path: Path) -> None:
         (result.stdout, r"frame_rate_hz +500  \(file: .*\)"),
         (given, r"axes +tzx  \(assumed\)"),
         (given, r"spacing_mm +z 0\.1, x 0\.2  \(option\)"),
+        (given, "frame_rate_hz +unknown; give --frame-rate"),
+        (matlab, "spacing_mm +unknown; give --spacing"),
         (in_cells, r"candidate +IQData .*\(.*cell.*\)  <- read"),
         (matlab, "container +MATLAB before 7.3"),
         (matlab, "candidate +IQ  12 x 10 x 40 .*<- read"),

@@ -23,7 +23,10 @@ def test_the_summary_of_an_image() -> None:
     ]  # fmt: skip
     assert shown["clutter"] == "2 components removed, sure: from component 2 on, the similarity falls"
     assert shown["kept"] == "all other components and the residual: blood and noise"
-    assert shown["error"] == "held-out 0.51 (expected 0.5), noise 0.32, in the units of the file"
+    assert (
+        shown["error"]
+        == "held-out 0.51 before the refit (expected 0.5), noise 0.32, in the units of the file"
+    )
     assert shown["stopped"] == "after 3 iterations: the held-out error stopped falling"
     assert shown["time"] == "1.50 s: reading 0.10 s"
     assert rows(output={"report_html": "my out/x_report.html"})["look"] == "usdenoise view 'my out'"

@@ -8,7 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.batch.shared import write_scan
+from usdenoise.cli.console import two_columns
 
 
 def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
@@ -28,6 +31,21 @@ def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
         os.close(master)
         printed = process.communicate()[0]
     return process.returncode, printed, shown.decode()
+
+
+def test_long_sentences_are_wrapped_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        ("blood", "vessels in 20 % of the image, and noise dominates in the others"),
+        ("wrote", "a b/" * 30),
+    ]
+    assert len(two_columns(rows)) == 2
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert two_columns(rows) == [
+        "blood  vessels in 20 % of the image, and noise dominates in",
+        "       the others",
+        "wrote  " + "a b/" * 30,
+    ]
 
 
 def test_a_run_shows_its_stages(tmp_path: Path) -> None:

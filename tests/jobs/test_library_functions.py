@@ -27,10 +27,22 @@ def small(n_frames: int = 60) -> Any:
 
 def test_help_of_load_names_its_options() -> None:
     named = set(inspect.signature(load).parameters)
-    assert {"dataset", "axes", "frames", "frame_rate_hz", "spacing_mm", "allow_external"} <= named
-    assert set(ReadOptions.__dataclass_fields__) <= named
-    with pytest.raises(OptionError, match="unknown option frame_rte_hz; the options are dataset, axes"):
-        load(SAMPLE, frame_rte_hz=3.0)
+    assert {"dataset", "axes", "frames", "frame_rate", "spacing", "allow_external"} <= named
+    assert len(ReadOptions.declared) == 6
+    with pytest.raises(
+        OptionError, match=r"unknown option frame_rte; did you mean frame_rate\? The options are dataset"
+    ):
+        load(SAMPLE, frame_rte=3.0)
+    with pytest.raises(
+        OptionError, match=r"scan\.h5 is a path, not a stack; give usdenoise\.load\('scan\.h5'\)"
+    ):
+        denoise("scan.h5", axes="tzx")  # type: ignore[arg-type]
+    stack = load(SAMPLE, frame_rate=80.0, spacing=(0.3, 0.4), frames=slice(4))
+    assert repr(stack) == "<Acquisition iq, t 4, z 72, x 56, complex64, 80 Hz, z 0.3 mm, x 0.4 mm>"
+    assert load(SAMPLE, frame_rate_hz=80.0, spacing_mm=0.3, frames=slice(4)).spacing_mm == {
+        "z": 0.3,
+        "x": 0.3,
+    }
 
 
 @pytest.mark.parametrize("window", [None, 20])

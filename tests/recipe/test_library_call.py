@@ -54,10 +54,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"axes": ("t", "z", "x")}, r"axes must be a string of letters, .* 'tzx', not \('t', 'z', 'x'\)"),
         ({"start": [[1.0], [2.0]]}, r"start must be .* arrays, U of \(n_pixels, r\) and V of \(n_frames, r\)"),
         ({"start": (np.ones(3), np.ones(3))}, "start must be a pair of arrays"),
+        ({"frame_rate_hz": 500}, r"unknown option frame_rate_hz; did you mean frame_rate\?"),
         ({"options": DenoiseOptions(), "rank": 3}, "options holds all options; leave out rank, or set them in"),
         ({"options": DenoiseOptions(), "preset": "paper"}, "options holds all options; leave out preset"),
         ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
-        ({"rnak": 3}, "unknown option rnak; the options are method, rank, sampling"),
+        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are method, rank, sampling"),
     ],
     ids=str,
 )  # fmt: skip
@@ -141,6 +142,7 @@ def test_a_result_shows_itself_in_twelve_lines() -> None:
     assert lines[8] == "  frames      none is bad"
     assert lines[10] == f"  power       mean {mean:.4g}, largest {largest:.4g}"
     assert all(len(line) <= 110 for line in lines)
+    assert "array" not in repr(usdenoise.denoise(STACK, axes="tzx", rank=3).cutoff)
     exact = usdenoise.denoise(STACK, axes="tzx", method="svd", rank=3)
     assert "not iterative" in repr(exact)
 

@@ -1,6 +1,9 @@
 """Narration and progress on stderr, results on stdout."""
 
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -142,10 +145,16 @@ def typed_command() -> list[str]:
 
 
 def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return lines with names and values."""
+    """Return lines with names and values; on a terminal, sentences are wrapped in their column, and paths are not."""
     rows = list(rows)
     width = max((len(name) for name, _ in rows), default=0)
-    return [f"{name:<{width}}  {value}" for name, value in rows]
+    room = max(shutil.get_terminal_size().columns - width - 2, 40)
+    lines = []
+    for name, value in rows:
+        is_whole = not sys.stdout.isatty() or len(value) <= room or os.sep in value
+        parts = [value] if is_whole else textwrap.wrap(value, room, break_on_hyphens=False)
+        lines += [f"{'' if k else name:<{width}}  {part}" for k, part in enumerate(parts)]
+    return lines
 
 
 def columns(headings: list[str], rows: list[list[str]]) -> list[str]:

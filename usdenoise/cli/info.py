@@ -59,6 +59,9 @@ def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
         yield "candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"
     for name, value in description.metadata.values.items():
         yield name, f"{_plain(value)}  ({description.metadata.sources[name]})"
+    for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
+        if description.chosen is not None and name not in description.metadata.values:
+            yield name, f"unknown; give {flag}"
 
 
 def _plain(value: Any) -> str:

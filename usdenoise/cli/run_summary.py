@@ -96,7 +96,8 @@ def _error(report: Mapping[str, Any]) -> str:
     if held_out is None:
         return noise
     shown = "" if expected is None else f" (expected {expected:.4g})"
-    return f"held-out {held_out:.4g}{shown}, {noise}"
+    when = " before the refit" if report["parameters"]["refit"] == "all" else ""
+    return f"held-out {held_out:.4g}{when}{shown}, {noise}"
 
 
 def _stopped(report: Mapping[str, Any]) -> str:

@@ -83,9 +83,9 @@ class CutoffChoice:
     sentence: str
     certainty: CutoffCertainty
     two_squares: tuple[int, int] | None
-    similarity: NDArray[np.float64]
-    profile: NDArray[np.float64]
-    doppler_cycles: NDArray[np.float64]
+    similarity: NDArray[np.float64] = field(repr=False)
+    profile: NDArray[np.float64] = field(repr=False)
+    doppler_cycles: NDArray[np.float64] = field(repr=False)
 
 
 @dataclass(frozen=True)

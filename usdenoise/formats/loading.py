@@ -1,6 +1,6 @@
 """Reading and describing an acquisition in one call each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ def load(
     dataset: str | None = None,
     axes: str | None = None,
     frames: slice | None = None,
-    frame_rate_hz: float | None = None,
-    spacing_mm: tuple[float, ...] | None = None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
     allow_external: bool = False,
     memory: Memory = IN_MEMORY,
     on_part: Callable[[int, int], None] | None = None,
@@ -44,9 +44,9 @@ def load(
         MATLAB's order. By default they are those of the file, or guessed from the shape.
     frames : slice, optional
         Frames to read, counted from 0; by default all.
-    frame_rate_hz : float, optional
+    frame_rate : float, optional
         Frames per second after compounding; by default the file's.
-    spacing_mm : tuple of float, optional
+    spacing : float or sequence of float, optional
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
     allow_external : bool
         Whether files outside the folder of the acquisition may be read; by default False.
@@ -56,7 +56,8 @@ def load(
     on_part : callable, optional
         Called with the bytes that are read so far, and those of the whole stack.
     **unknown
-        No other option is known: another name raises an OptionError that lists these.
+        `frame_rate_hz` and `spacing_mm` are the same as `frame_rate` and `spacing`. Another name raises an OptionError
+        that lists these.
 
     Returns
     -------
@@ -92,8 +93,8 @@ def load(
         "dataset": dataset,
         "axes": axes,
         "frames": frames,
-        "frame_rate_hz": frame_rate_hz,
-        "spacing_mm": spacing_mm,
+        "frame_rate": frame_rate,
+        "spacing": spacing,
         "allow_external": allow_external,
     }
     with open_input(path, {**reading, **unknown}, dtype) as source:

@@ -219,7 +219,7 @@ def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
     OptionError
         If the preset or an option is unknown, or a value is wrong.
     """
-    check_names(given, DenoiseOptions.declared)
+    check_names(given, [*DenoiseOptions.declared, "axes", "frame_rate", "spacing"])
     values = with_preset(preset, given)
     return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
 

@@ -61,6 +61,13 @@ class ReadOptions(Options, group=Group.INPUT):
 
 
 def reading_options(options: Mapping[str, Any]) -> ReadOptions:
-    """Return named options as :class:`ReadOptions`; an unknown name raises an OptionError."""
-    check_names(options, ReadOptions.declared)
-    return ReadOptions(**options)
+    """Return named options as :class:`ReadOptions`; `frame_rate` and `spacing`, as in a denoise call, have their units too.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a value is of another kind.
+    """
+    fields = {"frame_rate": "frame_rate_hz", "spacing": "spacing_mm"}
+    check_names(options, [*ReadOptions.declared, *fields])
+    return ReadOptions(**{fields.get(name, name): value for name, value in options.items()})

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,9 @@ def as_acquisition(
     if is_data_array(stack):
         return from_data_array(stack, axes, **scales)
     if not isinstance(stack, Acquisition):
+        source: object = stack
+        if isinstance(source, str | Path):
+            raise OptionError(f"{source} is a path, not a stack; give usdenoise.load({str(source)!r})")
         if axes is None:
             raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
         return Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values)

@@ -214,13 +214,12 @@ class DenoiseResult:
 
     def __repr__(self) -> str:
         stack, options = self.acquisition, self.options
-        shape = ", ".join(f"{letter} {n}" for letter, n in zip(stack.axes, stack.iq.shape, strict=True))
         iterations = "not iterative" if self.solution is None else self.solution.stop_reason.value
         n_iterations = 0 if self.solution is None else self.solution.iterations
         error = "-" if self.held_out_rmse is None else f"{self.held_out_rmse:.4g}"
         seconds = ", ".join(f"{stage} {value:.2f} s" for stage, value in self.timings_s.items())
         lines = {
-            "stack": f"{stack.name}, {shape}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
+            "stack": f"{stack.name}, {stack.shape_text}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
             "method": f"{options.method}, rank {options.rank}, {self.sampled} of the entries sampled, seed {options.seed}",
             "kept": f"components {self.kept}",
             "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",

@@ -133,6 +133,17 @@ class Acquisition(GriddedStack):
                 "check --frames and --axes"
             )
 
+    def __repr__(self) -> str:
+        rate = "frame rate unknown" if self.frame_rate_hz is None else f"{self.frame_rate_hz:g} Hz"
+        pitches = ", ".join(f"{letter} {pitch:.4g} mm" for letter, pitch in self.spacing_mm.items())
+        kind = f"{self.name}, {self.shape_text}, {self.iq.dtype}"
+        return f"<{type(self).__name__} {kind}, {rate}, {pitches or 'pixel pitch unknown'}>"
+
+    @property
+    def shape_text(self) -> str:
+        """Axes and shape in words, for example "t 150, z 72, x 56"."""
+        return ", ".join(f"{letter} {n}" for letter, n in zip(self.axes, self.iq.shape, strict=True))
+
     @property
     def n_frames(self) -> int:
         """Number of frames (the ensemble)."""
