@@ -178,17 +178,18 @@ def test_what_all_scans_need_is_checked_before_the_first(
 def test_the_remarks_of_a_scan_are_a_few_words() -> None:
     report = {
         "rank": 9, "low_cutoff": 3, "high_cutoff": "none", "held_out_rmse": 1.0, "held_out_ratio": 1.0, "verdict": "long",
-        "n_unobserved": 0, "peak_memory_bytes": 1, "reproducibility": 0.5, "noise_floor": 1.0, "singular_values": [2.0],
+        "n_unobserved": 6, "peak_memory_bytes": 1, "reproducibility": 0.5, "noise_floor": 1.0, "singular_values": [2.0],
         "timings_s": {"total": 1.0}, "input": {"axes": "tzx", "shape": [2, 3, 4]}, "fit": "as-full-svd",
         "blood": {"blood_to_noise_db": 3.0, "lost_share": 0.1}, "cutoff": {"certainty": "sure"}, "bad_frames": [],
+        "frames": {"n_entries_left_out": 6},
     }  # fmt: skip
     assert outcome(report)["remark"] == ""
     doubtful = {
         "blood": {"blood_to_noise_db": None, "lost_share": None}, "cutoff": {"certainty": "unsure"},
-        "bad_frames": [{}, {}], "fit": "not-fitted",
+        "bad_frames": [{}, {}], "fit": "not-fitted", "n_unobserved": 12,
     }  # fmt: skip
     remark = outcome({**report, **doubtful})["remark"]
-    assert remark == "no blood found, cutoff unsure, 2 bad frames, poor estimate"
+    assert remark == "no blood found, cutoff unsure, 2 bad frames, 25 % missing, poor estimate"
 
 
 def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:

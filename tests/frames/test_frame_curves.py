@@ -29,6 +29,19 @@ def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
             assert curves.dvars[t] == pytest.approx(np.sqrt(np.mean(np.abs(step) ** 2)), rel=1e-5)
 
 
+def test_a_frame_without_an_observed_entry_has_no_values():
+    matrix = low_rank_and_noise(np.complex64)
+    n_frames = matrix.shape[1]
+    whole = np.ones(matrix.shape, bool)
+    whole[:, 5] = whole[3, 8] = False
+    sample = frame_sample(casorati_matrix(matrix, ~whole), len(matrix))
+    curves = frame_curves(sample, matrix[:, :0], np.zeros((n_frames, 2)))
+    for name in ("intensity", "outside", "displacement"):
+        missing = np.isnan(getattr(curves, name).reshape(n_frames, -1)).any(axis=1)
+        assert np.flatnonzero(missing).tolist() == [5], name
+    assert np.flatnonzero(np.isnan(curves.dvars)).tolist() == [0, 5, 6]
+
+
 @pytest.mark.parametrize("frames_a_block", [7, 128])
 def test_frames_that_are_left_out_later_keep_their_values(frames_a_block, monkeypatch):
     monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)

@@ -114,7 +114,12 @@ def test_results_are_stored_as_netcdf_and_as_zarr_that_confusius_opens(matrix: A
             xarray.load_dataset(tmp_path / "images.nc").blood_power, images.blood_power
         )
         result.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
-        np.testing.assert_array_equal(load(tmp_path / "whole.nc").iq, result["iq"].values)
+        read = load(tmp_path / "whole.nc")
+        np.testing.assert_array_equal(read.iq, result["iq"].values)
+        assert (read.axes, read.spacing_mm) == (
+            "tyzx",
+            pytest.approx(from_data_array(result["iq"]).spacing_mm),
+        )
         result.to_zarr(tmp_path / f"{number}.zarr", consolidated=False)
         opened = confusius.load(tmp_path / f"{number}.zarr", variable="blood_power", consolidated=False)
         expected = grid_attributes(from_data_array(result["iq"]))["voxel_to_world"]

@@ -156,10 +156,14 @@ def outcome(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _remark(report: Mapping[str, Any]) -> str:
     n_bad = len(report.get("bad_frames") or ())
+    missing = (report["n_unobserved"] - report["frames"]["n_entries_left_out"]) / math.prod(
+        report["input"]["shape"]
+    )
     words = {
         "no blood found": report["blood"]["lost_share"] is None,
         "cutoff unsure": report["cutoff"]["certainty"] == CutoffCertainty.UNSURE,
         f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
+        f"{100 * missing:.3g} % missing": missing > 0,
         "poor estimate": not Verdict.from_code(report["fit"]).is_good,
     }
     return ", ".join(word for word, is_so in words.items() if is_so)

@@ -22,13 +22,15 @@ FRAMES_A_BLOCK = 128
 class FrameCurves:
     """One value for each frame; powers are means over the sampled pixels, in the squared unit of the stack.
 
+    All are NaN for a frame without an observed entry; in the carpet it is 0.
+
     Attributes
     ----------
     intensity : (n_frames,) float64 array
         Mean power.
     dvars : (n_frames,) float64 array
         Root mean square over the pixels of the difference from the frame before (Power et al., NeuroImage 59(3),
-        2012); NaN for the first frame.
+        2012); NaN for the first frame, and after one without an observed entry.
     outside : (n_frames,) float64 array
         Mean power outside the clutter components, fitted to the frame.
     displacement : (n_frames, n_axes) float64 array
@@ -59,6 +61,8 @@ class FrameSample:
         Frames whose values in the stack are not those that were read.
     values_excluded : (n, k) array
         The values of these frames.
+    seen : (n_frames,) boolean array
+        Frames with an observed entry.
     executor : Executor
         Maps over blocks of frames.
     """
@@ -67,6 +71,7 @@ class FrameSample:
     values: NDArray[Any]
     excluded: NDArray[np.intp]
     values_excluded: NDArray[Any]
+    seen: NDArray[np.bool_]
     executor: Executor
 
     def frames(self, first: int, stop: int) -> NDArray[Any]:
@@ -90,9 +95,11 @@ def frame_sample(rows: Rows, n_pixels: int, excluded: NDArray[np.bool_] | None =
         Frames whose values will be changed in the stack, but not in the sample; by default none.
     """
     some = spread_rows(rows.n_pixels, n_pixels)
-    values = rows.take(some).values
+    taken = rows.take(some)
+    values, observed = taken.values, taken.observed_mask(slice(None))
+    seen = np.ones(rows.n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
     numbers = np.flatnonzero(np.zeros(rows.n_frames, bool) if excluded is None else excluded)
-    return FrameSample(some, values, numbers, values[:, numbers], rows.executor)
+    return FrameSample(some, values, numbers, values[:, numbers], seen, rows.executor)
 
 
 def frame_curves(
@@ -128,11 +135,12 @@ def frame_curves(
 
     measured = sample.executor.map(measure, row_blocks(n_frames, FRAMES_A_BLOCK))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
+    seen = sample.seen
     return FrameCurves(
-        intensity=intensity / n_pixels,
-        dvars=np.append(np.nan, np.sqrt(steps / n_pixels)),
-        outside=bands.sum(axis=0) / n_pixels,
-        displacement=displacement,
+        intensity=np.where(seen, intensity / n_pixels, np.nan),
+        dvars=np.append(np.nan, np.where(seen[1:] & seen[:-1], np.sqrt(steps / n_pixels), np.nan)),
+        outside=np.where(seen, bands.sum(axis=0) / n_pixels, np.nan),
+        displacement=np.where(seen[:, None], displacement, np.nan),
         carpet=_carpet(bands),
     )
 

@@ -20,7 +20,8 @@ from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_scales import SCALE_NAMES
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.metadata import is_known
+from usdenoise.stack.labels import Label
+from usdenoise.stack.metadata import is_known, labelled_metadata
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")
@@ -69,7 +70,27 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
                     _add_small(item, add)
     if _PROVENANCE in file.attrs:
         found["coordinates"] = (_positions(file), "dimension scales")
-    return found
+    return {**found, **_of_netcdf(dataset, found)}
+
+
+def _of_netcdf(dataset: h5py.Dataset, found: Found) -> Found:
+    """Return what the dimensions of a variable of NetCDF, as xarray writes it, say about a stack."""
+    try:
+        wanted = np.asarray(dataset.attrs["_Netcdf4Coordinates"], np.int64).reshape(-1)
+        scales = [item for item in items(dataset.parent) if isinstance(item, h5py.Dataset) and item.is_scale]
+        by_number = {int(scale.attrs["_Netcdf4Dimid"]): scale for scale in scales}
+        named = {by_number[number].name.rpartition("/")[2]: by_number[number] for number in wanted.tolist()}
+    except (*UNREADABLE, LookupError):
+        return {}
+    if len(named) != dataset.ndim:
+        return {}
+    labels = {
+        name: Label((name,), numbers(scale, _MOST_POSITIONS), {"units": text_attribute(scale, "units")})
+        for name, scale in named.items()
+    }
+    n_axes = max(3, sum(n > 1 for n in dataset.shape))
+    unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
+    return labelled_metadata(tuple(named), dataset.shape, n_axes, labels, {**found, **unit})
 
 
 def _positions(file: h5py.File) -> dict[str, Coordinate]:
