@@ -1,5 +1,7 @@
 """Cutoffs by place, against slow loops and on planted components."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,17 @@ def test_without_blood_tissue_above_the_cutoff_is_taken_everywhere(planted):
     assert taken[~vessel][:, 7:9].mean() > 0.7
 
 
+def test_a_component_with_more_energy_than_blood_and_noise_is_tissue_whatever_it_looks_like(planted):
+    model, _, blood = planted
+    singular = np.where(np.arange(16) == 12, 1e4, model.singular_values)
+    weak, strong = (
+        local_cutoffs(replace(model, singular_values=values), 13, blood, Neighbourhood(SHAPE)).shares(12, 13)
+        for values in (model.singular_values, singular)
+    )
+    assert weak.max() < 0.3
+    assert strong.min() > 0.99
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 def test_the_scale_of_the_maps_does_not_count(planted, scale):
     model, _, blood = planted
@@ -70,6 +83,7 @@ def test_the_scale_of_the_maps_does_not_count(planted, scale):
         blood.blood_power * scale, blood.noise_power * scale, blood.evidence, blood.kept_share, None
     )
     one = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE)).taken
+    model = replace(model, singular_values=model.singular_values * np.sqrt(scale))
     assert local_cutoffs(model, 7, scaled, Neighbourhood(SHAPE)).taken == pytest.approx(one, abs=1e-6)
 
 

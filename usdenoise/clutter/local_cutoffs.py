@@ -94,7 +94,7 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     power of components below the cutoff), the blood map B and the noise map N. The shares t, b and n minimise the
     Itakura-Saito divergence (Fevotte, Bertin and Durrieu, Neural Comput. 21(3), 2009). A Wiener filter then takes
     the part of tissue, t T / (t T + c b B + n N) with c = CAUTION, from each pixel; above the global cutoff only
-    where t T is more than c b B.
+    where t T is more than c b B. Shares b and n of more energy than all blood and noise have become tissue's.
 
     Parameters
     ----------
@@ -113,6 +113,13 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     maps = np.stack([_levelled(m) for m in (tissue, blood.blood_power, blood.noise_power)], axis=1)
     some = spread_rows(len(maps), SHARE_PIXELS)
     shares = _shares(model.left[some, first:stop], maps[some])
+    # No component has more blood and noise than the stack: the rest is tissue, however little it looks like the map.
+    energy = len(model.right) * float(np.sum(blood.blood_power + blood.noise_power))
+    within = np.minimum(
+        energy / np.maximum(model.singular_values[first:stop] ** 2 * shares[1:].sum(axis=0), TINY), 1
+    )
+    shares[0] += (1 - within) * shares[1:].sum(axis=0)
+    shares[1:] *= within
     around = grid.average(maps, CELL_SIGMA)
     tissue, vessels, noise = (
         around[:, source, None] * weight
