@@ -55,7 +55,7 @@ function [iq, power, report] = usdenoise(IQ, varargin)
   % The values of the options are no part of the command line: a shell would take some characters apart.
   options = fullfile(folder, 'options.toml');
   write(options, lines);
-  line = sprintf('%s run %s -o %s -q%s --config %s', command, quoted(stack), quoted(folder), study, quoted(options));
+  line = sprintf('%s run %s -o %s -q --no-html%s --config %s', command, quoted(stack), quoted(folder), study, quoted(options));
   if ispc()
     % cmd removes quotes at the beginning of a line.
     line = ['2>&1 ', line];

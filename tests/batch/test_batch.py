@@ -265,8 +265,8 @@ def test_dry_run_says_why_and_does_nothing(mine: tuple[Path, Path]) -> None:
     before = files(out)
     assert dry_run(scans, "-o", out) == [
         "run          new.h5  (new)",
-        "skip         night/scan1.h5  (whole)",
-        "skip         scan2.h5  (whole)",
+        "skip         night/scan1.h5  (complete)",
+        "skip         scan2.h5  (complete)",
         "keep failed  scan3.h5  (failed before; --retry-failed tries again)",
         "run          scan10.h5  (new)",
     ]
@@ -280,7 +280,7 @@ def asked(**change: Any) -> dict[str, Any]:
     return {"options": replace(ARGUMENTS["options"], **change)}
 
 
-WHOLE, NEW = ("skip", "whole"), ("run", "new")
+WHOLE, NEW = ("skip", "complete"), ("run", "new")
 FRAMES = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
 
 
@@ -339,7 +339,7 @@ def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: 
     paths = (scans / "scan2.h5", "-o", tmp_path / "out", "--rank", "3")
     assert shell("batch", *paths, *flags).returncode == 0
     assert CliRunner().invoke(main, ["batch", *map(str, paths), *flags, "--dry-run"]).stdout == (
-        "skip         scan2.h5  (whole)\n"
+        "skip         scan2.h5  (complete)\n"
     )
 
 
@@ -370,9 +370,9 @@ def test_results_that_are_not_whole_are_redone(mine: tuple[Path, Path]) -> None:
     scans, out = mine
     stack = out / "scan2/scan2_denoised.h5"
     stack.write_bytes(stack.read_bytes()[:-1])
-    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not whole")
+    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not complete")
     stack.unlink()
-    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not whole")
+    assert decisions(scans, out)["scan2.h5"] == ("run", "scan2_denoised.h5 is not complete")
     (out / "scan10/scan10_report.json").write_text("{")
     assert decisions(scans, out)["scan10.h5"] == ("run", "its report cannot be read")
     (out / "night/scan1/scan1_report.json").unlink()

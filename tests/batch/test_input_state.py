@@ -37,7 +37,7 @@ def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path)
     place = tmp_path / name
     assert batch(path).status == Status.DONE
-    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "whole")
+    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "complete")
     report = json.loads((tmp_path / "out/x/x_report.json").read_text())
     assert report["input"]["bytes"] == sum(
         file.stat().st_size
@@ -46,7 +46,7 @@ def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
     )
     # Another date alone is no other content.
     os.utime(place, ns=(7, 7))
-    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "whole")
+    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "complete")
     # Content of the same length, older than the newest file.
     data = bytearray(place.read_bytes())
     data[-100] ^= 1

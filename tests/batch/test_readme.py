@@ -72,7 +72,7 @@ def test_batch(folder: Path) -> None:
     plan = bash(dry, folder)
     assert plan.returncode == 0
     assert plan.stdout.splitlines() == [
-        "skip         good.mat  (whole)",
+        "skip         good.mat  (complete)",
         r"keep failed  line\nbreak.mat  (failed before; --retry-failed tries again)",
     ]
 

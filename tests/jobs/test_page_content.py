@@ -22,6 +22,7 @@ from usdenoise.jobs.page_content import (
 )
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
+from usdenoise.pictures.frames_picture import carpet_png
 from usdenoise.pictures.scan_page import scan_page
 from usdenoise.stack.acquisition import Acquisition
 
@@ -87,6 +88,10 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     timed = carpet_of(quality, 500.0)
     assert timed.svg.index(">shallow<") < timed.svg.index(">deep<")
     assert ">time (s)<" in timed.svg
+    assert "image-rendering: pixelated" in timed.svg
+    image, word = (float(re.search(f'<{tag} x="([0-9.-]+)"', timed.svg)[1]) for tag in ("image", "text"))
+    assert word <= image - 6
+    assert iio.imread(carpet_png(np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0))).tolist() == [[0, 128, 255]]
     below = carpet_of(quality)
     assert below.text.endswith(
         "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"

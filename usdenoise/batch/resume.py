@@ -97,11 +97,11 @@ def decide(
         return Decision(Action.RUN, "stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())
-        row = scan_row(scan, Status.SKIPPED, "whole", **outcome(report))
+        row = scan_row(scan, Status.SKIPPED, "complete", **outcome(report))
         difference = _difference(scan, report, asked)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Decision(Action.RUN, "its report cannot be read")
-    return Decision(Action.SKIP, "whole", row) if difference is None else Decision(Action.RUN, difference)
+    return Decision(Action.SKIP, "complete", row) if difference is None else Decision(Action.RUN, difference)
 
 
 def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Row]:
@@ -132,7 +132,7 @@ def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any])
     """Return why the results of a report are not those asked for now, or None where they are."""
     for place, size in recorded_files(report, scan.folder).items():
         if size_on_disk(place) != size:
-            return f"{place.name} is not whole"
+            return f"{place.name} is not complete"
     before, now = report["software"]["usdenoise"], software()["usdenoise"]
     if before != now:
         return f"made by version {before}, this is {now}"

@@ -16,7 +16,7 @@ from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.pictures.charts import Carpet, Chart
 from usdenoise.pictures.figures import DARK
-from usdenoise.pictures.frames_picture import CARPET_DB, carpet_png
+from usdenoise.pictures.frames_picture import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.pictures.panels import AXIS_NAMES
 from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
@@ -132,12 +132,12 @@ def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
     """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
     bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
     carpet = np.stack([np.maximum(np.nan_to_num(ratios[:, band].mean(axis=1)), 0) for band in bands])
-    low, high = CARPET_DB
+    low, high = BLOCKS_DB
     title = f"Blood by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
     words = (
         f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
     )
-    png = carpet_png(carpet.astype(np.float32))
+    png = carpet_png(carpet.astype(np.float32), BLOCKS_DB)
     return Carpet(title, "block", "depth", n_blocks, png, words, ends=SHALLOW_TO_DEEP)
 
 

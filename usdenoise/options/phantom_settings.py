@@ -247,6 +247,10 @@ class PhantomSettings(Options, group=Group.PHANTOM):
             raise OptionError(
                 f"block {max(self.burst_blocks)} is not among the blocks 0 to {self.n_blocks - 1}; change --burst-blocks"
             )
+        if self.burst_blocks is not None and self.jerk_pixels == 0:
+            raise OptionError(
+                "--burst-blocks moves the image by --jerk, which is 0; give --jerk pixels, for example 2"
+            )
 
     @property
     def n_blocks(self) -> int:
