@@ -108,7 +108,7 @@ def test_a_session_is_one_file_or_one_for_each_block(tmp_path: Path) -> None:
     [
         (("--activation", 10), "--activation is for a session of several blocks; give --session"),
         (("--session", 4, "--burst-blocks", "1,4"), "block 4 is not among the blocks 0 to 3; change --burst-blocks"),
-        (("--session", 4, "--burst-blocks", "1"), "--burst-blocks moves the image by --jerk, which is 0; give --jerk pixels"),
+        (("--session", 4, "--burst-blocks", "1"), "--burst-blocks moves the image by --jerk, which is 0; give --jerk"),
         (("--session", 4, "--block-interval", 0.1),
          r"blocks of 0\.4 s cannot begin every 0\.1 s; raise --block-interval"),
     ],

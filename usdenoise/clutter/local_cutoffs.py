@@ -115,10 +115,9 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     shares = _shares(model.left[some, first:stop], maps[some])
     # No component has more blood and noise than the stack: the rest is tissue, however little it looks like the map.
     energy = len(model.right) * float(np.sum(blood.blood_power + blood.noise_power))
-    within = np.minimum(
-        energy / np.maximum(model.singular_values[first:stop] ** 2 * shares[1:].sum(axis=0), TINY), 1
-    )
-    shares[0] += (1 - within) * shares[1:].sum(axis=0)
+    other, squares = shares[1:].sum(axis=0), model.singular_values[first:stop] ** 2
+    within = np.minimum(energy / np.maximum(other * squares, TINY), 1)
+    shares[0] += (1 - within) * other
     shares[1:] *= within
     around = grid.average(maps, CELL_SIGMA)
     tissue, vessels, noise = (
