@@ -27,7 +27,7 @@ from usdenoise.options.declaration import Group
 def command(results: tuple[Path, ...], live: bool, console: Console) -> None:
     """Open the page of each RESULT in the browser.
 
-    RESULT is a folder that `usdenoise run` or `usdenoise batch` wrote, or a file in it.
+    RESULT is a folder of results of any command, or a file in it.
     """
     import webbrowser
 
