@@ -125,7 +125,9 @@ def test_names_of_bids(tmp_path: Path) -> None:
     described = json.loads((tmp_path / "out/dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative"
     assert described["GeneratedBy"][0]["Name"] == "usdenoise"
-    assert "*_report.json" in (tmp_path / "out/.bidsignore").read_text()
+    ignored = (tmp_path / "out/.bidsignore").read_text().split()
+    named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
+    assert sorted(name.rpartition("_")[2] for name in named) == ["pwd.json"] * 2 + ["pwd.nii.gz"] * 2
     # ConfUSIus finds the sidecar by the rules of BIDS.
     assert confusius.load(out["nifti"]).attrs["transmit_frequency"] == 15.625e6
     # A second recording joins the data set, and leaves its description alone.
