@@ -134,8 +134,12 @@ def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) 
         by_pass.plot(passes, errors, label=label, **style)
         by_second.plot(seconds, errors, **style)
     for panel, what in ((by_pass, "passes over the sample"), (by_second, "seconds, start included")):
-        panel.set_yscale("log")
-        panel.set_xscale("log")
+        # On a logarithmic axis of less than a decade the ticks have long labels, one over the other.
+        for scale, (low, high) in (
+            (panel.set_xscale, panel.dataLim.intervalx),
+            (panel.set_yscale, panel.dataLim.intervaly),
+        ):
+            scale("log" if high > 10 * low else "linear")
         panel.set_xlabel(what)
         panel.grid(alpha=0.3, which="both")
     by_pass.set_ylabel("held-out rms")
