@@ -127,16 +127,16 @@ BUDGETS = {
     "components": 480,
     "experiments": 1400,
     "formats": 4022,
-    "frames": 524,
+    "frames": 534,
     "jobs": 2960,
     "linalg": 270,
     "options": 857,
     "phantom": 570,
     "pictures": 1115,
-    "recipe": 590,
+    "recipe": 592,
     "sessions": 325,
-    "stack": 1684,
-    "system": 445,
+    "stack": 1800,
+    "system": 575,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""
 

@@ -50,19 +50,18 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
-        from usdenoise.formats.layout import IN_MEMORY
-        from usdenoise.formats.scratch import memory_on_disk
-        from usdenoise.system.memory import PrivatePeak
-        memory = IN_MEMORY if way == "memory" else memory_on_disk(Path(out).parent, 64 << 20)
-        peak = PrivatePeak()
+        from usdenoise.formats.layout import Disk
+        from usdenoise.formats.open_input import open_input
+        disk = None if way == "memory" else Disk(Path(out).parent, 400 << 20, is_cached=True)
         began = time.perf_counter()
-        stack = usdenoise.load(path, axes="zxt", memory=memory)
+        with open_input(path, {"axes": "zxt"}) as source:
+            stack = source.read(disk=disk)
         result = usdenoise.denoise(stack, in_place=True, **options)
         seconds = time.perf_counter() - began
-        workers = peak.end() / 2**20
+        workers = 0
     status = Path("/proc/self/status").read_text()
     # Unlike ru_maxrss, this starts from nothing in a new program.
-    own = int(status.split("VmHWM:")[1].split()[0]) / 1024 if way == "dask" else workers
+    own = int(status.split("VmHWM:")[1].split()[0]) / 1024
     np.save(out, result.power_doppler)
     print(json.dumps({"s": seconds, "own": own, "worker": workers, "rank": result.options.rank}))
 """

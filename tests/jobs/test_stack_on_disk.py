@@ -1,10 +1,12 @@
 """Stacks that do not fit into the memory: a file takes their place, and the results are the same."""
 
 import errno
-import mmap
+import json
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,21 +14,27 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import zarr
 from click.testing import CliRunner
 
+import usdenoise
 from tests.batch.shared import finish, shell, start
+from tests.control_group import memory_group, run_in_group
 from tests.soak.scans import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
-from usdenoise.errors import InputError, OutputError
-from usdenoise.formats import scratch
-from usdenoise.formats.layout import read_stack
-from usdenoise.formats.scratch import memory_on_disk
+from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.formats import layout
+from usdenoise.formats.layout import Disk, read_stack
+from usdenoise.formats.matlab.matlab_writing import write_v73
 from usdenoise.formats.stored import StoredArray
 from usdenoise.jobs import memory_check
 from usdenoise.jobs.run_job import run
-from usdenoise.system.memory import PrivatePeak, private_bytes
+from usdenoise.options import DenoiseOptions
+from usdenoise.options.job_options import Output
+from usdenoise.system import row_file
 from usdenoise.system.provenance import requested
+from usdenoise.system.row_file import RawFile
 
 
 def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
@@ -37,14 +45,81 @@ def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path
     with h5py.File(phantom_file) as file:
         size = file["iq"].size * 8
     assert [reports[name]["scratch_bytes"] for name in ("memory", "disk")] == [0, size]
+    disk = reports["disk"]
+    # Filled, put into order, and filtered.
+    assert disk["scratch_bytes_written"] == 3 * size
+    assert 6 * size < disk["scratch_bytes_read"] < 16 * size
     # The values once, and the digest.
     assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 2]
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
     assert differences(tmp_path / "memory", tmp_path / "disk") == []
 
 
+def test_a_small_control_group_is_enough(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    shape, path = (7000, 64, 32), tmp_path / "scan.h5"
+    tissue = np.exp(1j * np.linspace(0, 5, shape[0])).astype(np.complex64)[:, None, None]
+    with h5py.File(path, "w") as file:
+        stack = file.create_dataset("iq", shape, np.complex64)
+        for start in range(0, shape[0], 500):
+            noise = rng.standard_normal((500, *shape[1:], 2), np.float32).view(np.complex64)[..., 0]
+            stack[start : start + 500] = 30 * tissue[start : start + 500] + noise
+    command = [
+        sys.executable,
+        "-m",
+        "usdenoise",
+        "run",
+        str(path),
+        "-q",
+        "--no-html",
+        "--low-cutoff",
+        "3",
+        "-o",
+    ]
+    # In memory it takes more: 115 MB, a tenth of it, and 150 MiB.
+    with memory_group(230 << 20) as group:
+        done = run_in_group(group, [*command, str(tmp_path / "small")])
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    report = json.loads((tmp_path / "small/scan_report.json").read_text())
+    assert report["scratch_bytes"] == 8 * np.prod(shape)
+    assert report["peak_memory_bytes"] < 230 << 20
+    assert subprocess.run([*command, str(tmp_path / "large")]).returncode == 0
+    assert differences(tmp_path / "small", tmp_path / "large") == []
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".mat"])
+def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    tissue = np.outer(rng.standard_normal(33 * 21), np.exp(1j * np.linspace(0, 3, 90)))
+    noise = rng.standard_normal((2, 33 * 21, 90))
+    stack = (100 * tissue + noise[0] + 1j * noise[1]).astype(np.complex64).reshape(33, 21, 90)
+    path = tmp_path / f"scan{suffix}"
+    if suffix == ".zarr":
+        zarr.open_group(path, mode="w").create_array("iq", data=stack, chunks=(8, 21, 40))
+    else:
+        write_v73(path, {"iq": stack})
+    options, output = DenoiseOptions(low_cutoff=2), Output(html=False, products=("power", "directional"))
+    for name, memory in (("memory", None), ("disk", 1 << 20)):
+        run(path, tmp_path / name, options=options, output=output, reading={"axes": "zxt"}, memory=memory)
+    one, other = (
+        usdenoise.load(tmp_path / name / f"scan_denoised{suffix}", dataset="iq")
+        for name in ("memory", "disk")
+    )
+    assert one.axes == other.axes
+    assert np.array_equal(one.iq, other.iq)
+
+
+def test_what_needs_the_whole_stack_is_refused(phantom_file: Path, tmp_path: Path) -> None:
+    says = "method svd needs the whole stack in memory, and .* does not fit into 1 MiB; choose another method, or raise"
+    with pytest.raises(OptionError, match=says):
+        run(phantom_file, tmp_path / "out", options=DenoiseOptions(method="svd"), memory=1 << 20)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("slow", [0, 1, 2])
-def test_each_value_is_read_once_and_no_file_has_a_name(slow: int, tmp_path: Path) -> None:
+def test_each_value_is_read_once_and_no_file_has_a_name(
+    slow: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(slow)
     values = rng.standard_normal((40, 12, 10)).astype(np.float32)
     read: list[int] = []
@@ -54,13 +129,12 @@ def test_each_value_is_read_once_and_no_file_has_a_name(slow: int, tmp_path: Pat
         return values[index]
 
     stored = StoredArray(values.shape, values.dtype, part, slow)
-    stack = read_stack(stored, "tzx", None, values.dtype, memory=memory_on_disk(tmp_path, 1000))
+    monkeypatch.setattr(layout, "_LEAST_SLAB_BYTES", 1000)
+    stack = read_stack(stored, "tzx", None, values.dtype, disk=Disk(tmp_path, 1000, is_cached=False))
     assert sum(read) == values.size
     assert len(read) > 4
     assert np.array_equal(stack, values)
     assert list(tmp_path.iterdir()) == []
-    stack[...] = 1
-    assert (stack == 1).all()
 
 
 def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +144,7 @@ def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "posix_fallocate", full)
     says = r"takes 8 GiB, more than the memory, and .* has no room for it \(No space left on device\); choose a folder on"
     with pytest.raises(OutputError, match=says):
-        memory_on_disk(tmp_path, 1000).allocate((1 << 10, 1 << 20), np.dtype(np.complex64))
+        RawFile.create(tmp_path, 8 << 30, is_dropped=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,16 +190,15 @@ def test_a_system_that_cannot_reserve_room_is_given_zeros(
         monkeypatch.delattr(os, "posix_fallocate")
     else:
         monkeypatch.setattr(os, "posix_fallocate", missing)
-    monkeypatch.setattr(scratch, "_ZEROS_BYTES", 1000)
-    stack = memory_on_disk(tmp_path, 1000).allocate((7, 60), np.dtype(np.complex64))
-    assert not stack.any()
-    stack[...] = 1
-    assert stack.sum() == 420
+    monkeypatch.setattr(row_file, "_ZEROS_BYTES", 1000)
+    values, raw = np.ones(420, np.complex64), RawFile.create(tmp_path, 3360, is_dropped=True)
+    raw.fill(values, 0)
+    assert not values.any()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10000, limits[1]))
     try:
         with pytest.raises(OutputError, match=r"has no room for it \(File too large\)"):
-            memory_on_disk(tmp_path, 1000).allocate((7, 600), np.dtype(np.complex64))
+            RawFile.create(tmp_path, 33600, is_dropped=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -141,20 +214,6 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=says):
             run(tmp_path / name, tmp_path / "out", memory=1 << 20, overwrite=True)
         assert run(tmp_path / name, tmp_path / "out", overwrite=True)["scratch_bytes"] == 0
-
-
-def test_pages_of_files_do_not_count(tmp_path: Path) -> None:
-    size = 64 << 20
-    peak = PrivatePeak()
-    before = private_bytes()
-    assert before > 10 << 20
-    mapped = memory_on_disk(tmp_path, 1000).allocate((size,), np.dtype(np.uint8))
-    mapped[:: mmap.PAGESIZE] = 1
-    assert abs(private_bytes() - before) < size // 4
-    taken = np.ones(size, np.uint8)
-    del taken
-    held = np.ones(size // 2, np.uint8)
-    assert peak.end() >= before + held.nbytes * 0.9
 
 
 def test_the_memory_is_not_among_what_results_depend_on() -> None:

@@ -1,4 +1,6 @@
-"""Rows of arrays and of Dask arrays: every pass, against the same by hand."""
+"""Rows of arrays, of files and of Dask arrays: every pass, against the same by hand."""
+
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -8,8 +10,10 @@ from tests.reference.matrices import SERIAL, casorati_matrix, low_rank_and_noise
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.dask_rows import check_chunks
-from usdenoise.stack.rows import check_entries
+from usdenoise.stack.file_rows import FileRows
+from usdenoise.stack.rows import ArrayRows, check_entries
 from usdenoise.stack.sampling import spread_rows
+from usdenoise.system.row_file import RawFile, RowFile
 
 SHAPE = (20, 15)
 LIKE = da.zeros((*SHAPE, 40), chunks=(7, 15, 9), dtype=np.complex64)
@@ -26,8 +30,8 @@ def test_check_entries_marks_and_zeroes_what_is_not_finite(threads, monkeypatch)
     bad[100:200] = False
     matrix[bad] = np.resize([np.nan, np.inf, complex(0, -np.inf), complex(1, np.nan)], bad.sum())
     with ThreadExecutor(threads) as executor:
-        rows, energy = check_entries(matrix, executor)
-        again, same = check_entries(matrix, executor)
+        rows, energy = check_entries(ArrayRows(matrix, None, executor))
+        again, same = check_entries(ArrayRows(matrix, None, executor))
     assert rows.n_unobserved == bad.sum()
     assert np.array_equal(rows.observed_mask(slice(None)), ~bad)
     assert np.array_equal(rows.take(slice(3, 40)).observed_mask(slice(2, 9)), ~bad[5:12])
@@ -38,19 +42,28 @@ def test_check_entries_marks_and_zeroes_what_is_not_finite(threads, monkeypatch)
     assert (again.observed, again.n_unobserved) == (None, 0)
 
 
-def both_kinds(matrix, missing):
-    """The same rows of an array and of a Dask array in chunks."""
+def row_file(folder: Path, matrix: np.ndarray, held_bytes: int = 0) -> RowFile:
+    """A matrix in a file."""
+    raw = RawFile.create(folder, matrix.nbytes, is_dropped=True)
+    rows = RowFile(raw, matrix.shape[1], matrix.dtype, np.arange(len(matrix)), held_bytes)
+    rows[:] = matrix
+    return rows
+
+
+def all_kinds(matrix, missing, folder):
+    """The same rows of an array, of a file, and of a Dask array in chunks."""
     stack = np.where(missing, np.nan, matrix).reshape(*SHAPE, -1)
     lazy = Acquisition(da.from_array(stack, chunks=(7, 15, 9)), "zxt")
     return (
         casorati_matrix(matrix.copy(), missing if missing.any() else None),
+        check_entries(FileRows(row_file(folder, stack.reshape(matrix.shape)), None, SERIAL))[0],
         check_chunks(lazy, matrix.dtype, SERIAL, [np.arange(0, 300, 7)])[0],
     )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
 @pytest.mark.parametrize("excludes", [False, True])
-def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
+def test_all_kinds_of_rows_make_the_same_passes(share, excludes, tmp_path):
     matrix = low_rank_and_noise(np.complex64)
     missing = np.random.default_rng(1).random(matrix.shape) < share
     excluded = np.zeros(matrix.shape[1], bool)
@@ -67,7 +80,7 @@ def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
         for _ in range(2)
     )
     right = np.linalg.qr(low_rank_and_noise(np.complex64, (40, 5)))[0].astype(np.complex64)
-    for rows in both_kinds(matrix, missing):
+    for rows in all_kinds(matrix, missing, tmp_path):
         assert rows.n_unobserved == missing.sum()
         assert rows.largest_part() == np.abs(np.where(missing, 0, matrix).view(np.float32)).max()
         if excludes:
@@ -76,8 +89,8 @@ def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
             assert energy == pytest.approx(lost, rel=1e-5)
         assert (rows.n_unused, rows.used_shape) == (unused.sum(), (300, 40 - excluded.sum()))
         some = rows.take(np.array([3, 7, 8]))
-        assert np.array_equal(some.values, data[[3, 7, 8]])
-        assert np.array_equal(rows.spread(9).values, data[spread_rows(len(data), 9)])
+        assert np.array_equal(some.values[:], data[[3, 7, 8]])
+        assert np.array_equal(rows.spread(9).values[:], data[spread_rows(len(data), 9)])
         part = (slice(2, 9), slice(4, 6))
         assert np.array_equal(rows.crop(SHAPE, part), data.reshape(*SHAPE, 40)[part])
 
@@ -112,7 +125,7 @@ def test_both_kinds_of_rows_make_the_same_passes(share, excludes):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
-def test_rows_that_are_kept_and_put_back(share):
+def test_rows_that_are_kept_and_put_back(share, tmp_path):
     matrix = low_rank_and_noise(np.complex64)
     rng = np.random.default_rng(1)
     missing = rng.random(matrix.shape) < share
@@ -122,14 +135,14 @@ def test_rows_that_are_kept_and_put_back(share):
     data = np.where(missing, 0, matrix)[pixels]
     excluded = np.arange(matrix.shape[1]) == 4
     factors = np.ones((len(pixels), 1), np.complex64), np.ones((1, matrix.shape[1]), np.complex64)
-    for rows in both_kinds(matrix, missing):
+    for rows in all_kinds(matrix, missing, tmp_path):
         third = np.diff(np.where(missing, 0, matrix), n=3, axis=1)
         expected = (np.abs(third) ** 2).sum(axis=1) / (20 * (matrix.shape[1] - 3))
         assert rows.fast_power() == pytest.approx(expected, rel=1e-4)
         kept = rows.keep(pixels)
         assert kept.shape == data.shape
         assert kept.n_unobserved == missing[pixels].sum()
-        assert np.array_equal(kept.take(np.arange(len(pixels))).values, data)
+        assert np.array_equal(kept.take(np.arange(len(pixels))).values[:], data)
         rest = kept.exclude(excluded)[0].subtract(factors, 0)[0]
         filled, _ = rest.fill(factors, keep_observed=True)
         whole = rows.put_back(filled, pixels)

@@ -49,7 +49,10 @@ MIB = 1 << 20
 
 
 def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
-    """A tree with 1000 MiB free, and control groups of version 2 or 1: limit, taken and pages to drop in MiB by folder."""
+    """A tree with 1000 MiB free, and control groups of version 2 or 1: limit, taken and pages to drop in MiB by folder.
+
+    Half of the pages to drop were used once, and as many more as these are used again and again.
+    """
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:    {1000 * 1024} kB\n")
     (root / "proc/self/cgroup").write_text(groups)
@@ -63,10 +66,10 @@ def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
         )
         (place / files[0]).write_text(f"{most}\n")
         (place / files[1]).write_text(f"{taken * MIB}\n")
-        own, below = (0, dropped) if is_old else (dropped, 0)
-        (place / "memory.stat").write_text(
-            f"inactive_file {own * MIB}\ntotal_inactive_file {below * MIB}\nfile 1\n"
-        )
+        once, again = dropped * MIB // 2, dropped * MIB
+        pages = f"inactive_file {once}", f"active_file {again}"
+        stat = ["inactive_file 0", "active_file 0", *(f"total_{each}" for each in pages)] if is_old else pages
+        (place / "memory.stat").write_text("\n".join([*stat, "total_mapped_file 9", "file 1\n"]))
     return root
 
 

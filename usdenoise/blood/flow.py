@@ -307,16 +307,18 @@ def _by_pixel(
         raise OptionError(
             f"{what} needs complex IQ, and this stack is real; leave it out of --products, or give the IQ"
         )
-    frames_last = np.moveaxis(np.asarray(iq), axis, -1)
-    pixels = frames_last.reshape(-1, frames_last.shape[-1])
-    blocks = row_blocks(len(pixels), _ROWS_A_BLOCK)
+    if is_dask_array(iq):
+        iq = np.asarray(iq)
+    frames_last = iq.transpose([*(other for other in range(iq.ndim) if other != axis % iq.ndim), axis])
+    lines, n_frames = frames_last.shape[0], frames_last.shape[-1]
+    blocks = row_blocks(lines, max(1, _ROWS_A_BLOCK * lines * n_frames // iq.size))
 
-    def seen(rows: slice) -> NDArray[np.complex128]:
-        block = pixels[rows].astype(np.complex128)
+    def seen(part: slice) -> NDArray[np.complex128]:
+        block = np.asarray(frames_last[part], np.complex128).reshape(-1, n_frames)
         if left_out is not None:
-            block[:, left_out] = 0
+            block = np.where(left_out, 0, block)
         return block
 
-    values = np.concatenate([function(seen(rows)) for rows in blocks], axis=-1)
+    values = np.concatenate([function(seen(part)) for part in blocks], axis=-1)
     by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *frames_last.shape[:-1])
     return by_pixel

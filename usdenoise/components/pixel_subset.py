@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.rows import Rows
 
@@ -167,13 +167,13 @@ def draw_pixel_subset(
         n_observed = np.bitwise_count(rows.observed).sum(axis=1, dtype=np.int64)
         order = order[np.argsort(-n_observed[order], kind="stable")]
     chosen = replace(rows.take(np.sort(order[:count])), excluded=excluded)
-    values, filled = _wide(chosen.values), np.zeros(rows.n_frames)
+    values, filled = chosen.values[:], np.zeros(rows.n_frames)
     mask = chosen.observed_mask(slice(None))
     if mask is not None:
         filled = 1 - mask.mean(axis=0)
         values = _interpolated(values, mask)
     if excluded is not None:
-        values[:, excluded] = 0
+        values = np.where(excluded, 0, values)
     shape = chosen.used_shape
     left, singular, right = _spectrum(values, rows.executor)
     for _ in range(0 if mask is None else _FILL_ROUNDS):
@@ -183,7 +183,7 @@ def draw_pixel_subset(
         values = np.where(mask, values, model) if mask is not None else values
         left, singular, right = _spectrum(values, rows.executor)
     noise_rms = noise_from_spectrum(singular[: min(shape)], shape)
-    return PixelSubset(*shape, singular, left.astype(rows.dtype), right.astype(rows.dtype), noise_rms, filled)
+    return PixelSubset(*shape, singular, left, right, noise_rms, filled)
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:
@@ -193,22 +193,36 @@ def _wide(rows: NDArray[Any]) -> NDArray[Any]:
 def _spectrum(
     rows: NDArray[Any], executor: Executor
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
-    """Return the singular triplets in double precision, through the smaller Gram matrix.
+    """Return the singular triplets, through the smaller Gram matrix in double precision.
 
-    Values are right down to 1e-8 of the largest, which is far below the resolution of single-precision data.
+    A part of the longer side is worked on at a time: long stacks have tens of thousands of frames. Values are right down to
+    1e-8 of the largest, which is far below the resolution of single-precision data.
     """
+    is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
+    parts = list(row_blocks(length, -(-length // _PRODUCT_PARTS)))
 
-    def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        parts = list(row_blocks(len(a), -(-len(a) // _PRODUCT_PARTS)))
-        return np.concatenate(list(executor.map(lambda part: a[part] @ b, parts)))
+    def adjoint(part: slice) -> NDArray[Any]:
+        return _wide(rows[part] if is_tall else rows[:, part].conj().T)
 
-    adjoint = rows.conj().T
-    is_tall = rows.shape[0] > rows.shape[1]
-    values, vectors = np.linalg.eigh(product(adjoint, rows) if is_tall else product(rows, adjoint))
+    def squares(part: slice) -> NDArray[Any]:
+        block = adjoint(part)
+        square: NDArray[Any] = block.conj().T @ block
+        return square
+
+    total: Any = sum(executor.map(squares, parts))
+    values, vectors = np.linalg.eigh(total)
     vectors = vectors[:, ::-1]
-    others = product(rows if is_tall else adjoint, vectors)
-    others /= np.maximum(np.linalg.norm(others, axis=0), np.finfo(np.float64).tiny)
+    others = np.empty((length, len(vectors)), rows.dtype)
+
+    def project(part: slice) -> NDArray[np.float64]:
+        block = adjoint(part) @ vectors
+        others[part] = block
+        return row_squared_norms(np.ascontiguousarray(block.T))
+
+    norms: Any = np.sqrt(sum(executor.map(project, parts)))
+    others /= np.maximum(norms, np.finfo(others.dtype).tiny).astype(others.real.dtype)
     singular = np.sqrt(np.maximum(values[::-1], 0))
+    vectors = vectors.astype(rows.dtype)
     return (others, singular, vectors) if is_tall else (vectors, singular, others)
 
 

@@ -1,11 +1,12 @@
 """Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,19 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
+from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.precision import checked_conversion
+from usdenoise.system.row_file import ColumnFilling, RawFile, RowFile
 
 SLAB_BYTES = 16 << 20
 """Size of a slab, the part of a stack that is read or written at a time."""
+
+_LEAST_SLAB_BYTES, _SLABS = 1 << 20, 12
+"""Least size of a slab of a stack on the disk, and the share of the memory that it is of: three or four take memory at a
+time, as they are read, converted and put into the order of the file."""
+
+_HELD = 6
+"""Share of the memory that some rows of a stack on the disk may take before they are read block by block instead."""
 
 CHUNK_BYTES = 1 << 20
 """Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
@@ -65,23 +75,43 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Where a stack is read to.
+class Disk:
+    """Where a stack goes that is larger than memory.
 
     Attributes
     ----------
-    allocate : callable
-        Takes a shape and a type, and returns an array to be filled; by default in the memory of this process.
-    slab_bytes : int or None
-        Bytes that are read at a time; None, the default, for SLAB_BYTES.
+    folder : Path
+        Folder of the file, which has no name.
+    memory : int
+        Bytes that the job may take.
+    is_cached : bool
+        Whether the system has the memory to keep the file in its cache.
     """
 
-    allocate: Callable[[Sequence[int], np.dtype[Any]], NDArray[Any]] = np.empty
-    slab_bytes: int | None = None
+    folder: Path
+    memory: int
+    is_cached: bool
 
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes that are read at a time."""
+        return max(_LEAST_SLAB_BYTES, self.memory // _SLABS)
 
-IN_MEMORY = Memory()
-"""The memory of this process."""
+    def begin(self, shape: Sequence[int], dtype: np.dtype[Any], edges: Collection[int]) -> FileStack:
+        """Return a stack to be filled, in the order z, x, y, t; `end` makes it one that can be read.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Its shape.
+        dtype : numpy.dtype
+            Its type.
+        edges : collection of int
+            First frame of each part of the frames that is filled at once, and the number of frames.
+        """
+        raw = RawFile.create(self.folder, math.prod(shape) * dtype.itemsize, not self.is_cached)
+        rows = RowFile(raw, shape[-1], dtype, np.arange(math.prod(shape[:-1])), self.memory // _HELD)
+        return FileStack.of(ColumnFilling(rows, np.array(sorted(edges))), tuple(shape))
 
 
 def read_stack(
@@ -90,7 +120,7 @@ def read_stack(
     frames: slice | None,
     dtype: np.dtype[Any],
     name: str = "iq",
-    memory: Memory = IN_MEMORY,
+    disk: Disk | None = None,
     on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
     """Read a stack slab by slab into memory ordered as a Casorati matrix.
@@ -107,7 +137,7 @@ def read_stack(
         Type of the values that are returned.
     name : str
         Name of the stack, for error messages.
-    memory : Memory
+    disk : Disk, optional
         Where the stack is read to; by default the memory of this process.
     on_part : callable, optional
         Called with the bytes of the result that are read, and those of all of it, after each slab.
@@ -129,56 +159,63 @@ def read_stack(
     picked[time] = frame_slice(frames, stored.shape[time])
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
     canonical = canonical_axes(axes)
-    whole = memory.allocate([counts[axes.index(letter)] for letter in canonical], dtype)
-    stack = spatial_order(whole, canonical, axes)
-    slab = slab_shape(stored, axes, (memory.slab_bytes or SLAB_BYTES) // dtype.itemsize)
+    shape = [counts[axes.index(letter)] for letter in canonical]
+    most = (SLAB_BYTES if disk is None else disk.slab_bytes) // dtype.itemsize
+    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, most)
+    edges = {edge for _, target in slabs(picked, slab) for edge in (target[time].start, target[time].stop)}
+    whole: Any = np.empty(shape, dtype) if disk is None else disk.begin(shape, dtype, edges)
+    stack: Any = spatial_order(whole, canonical, axes)
 
-    def place(target: NDArray[Any], slab: NDArray[Any]) -> None:
+    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
-            copy_by_lines(target, slab)
+            if disk is None:
+                copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+            else:
+                stack[target] = slab.astype(dtype, copy=False)
 
     # A thread in the background copies one slab into the matrix while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
         done = 0
         for index, target in slabs(picked, slab):
-            values = np.moveaxis(stored.read(index), stored.slow, 0)
+            values = stored.read(index)
             done += values.size * dtype.itemsize
             if on_part is not None:
                 on_part(done, whole.nbytes)
             if placed is not None:
                 placed.result()
             # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-            placed = background.submit(
-                copy_context().run, place, np.moveaxis(stack[target], stored.slow, 0), values
-            )
+            placed = background.submit(copy_context().run, place, target, values)
         if placed is not None:
             placed.result()
-    return stack
+    filled: NDArray[Any] = stack if disk is None else stack.filled()
+    return filled
 
 
-def slab_shape(stored: StoredArray, axes: str, most: int) -> tuple[int, ...]:
+def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:
     """Return the shape of the slabs in which an array is read: whole chunks, or consecutive parts of a file without.
 
     Parameters
     ----------
-    stored : StoredArray
-        The array.
+    shape : sequence of int
+        Shape of the array.
+    chunks : sequence of int, or int
+        Shape of its chunks; of an array without, its slowest axis.
     axes : str
         Axis letters of the array.
     most : int
         Entries of a slab, about. A slab has one chunk at least, or one step along the slowest axis.
     """
-    if stored.chunks is None:
-        rest = math.prod(stored.shape) // max(1, stored.shape[stored.slow])
-        slab = [*stored.shape]
-        slab[stored.slow] = min(max(1, most // max(1, rest)), stored.shape[stored.slow])
+    if isinstance(chunks, int):
+        slab = [*shape]
+        rest = math.prod(shape) // max(1, shape[chunks])
+        slab[chunks] = min(max(1, most // max(1, rest)), shape[chunks])
         return tuple(slab)
-    slab = [min(chunk, n) for chunk, n in zip(stored.chunks, stored.shape, strict=True)]
+    slab = [min(chunk, n) for chunk, n in zip(chunks, shape, strict=True)]
     # Frames first: in memory those of a pixel lie side by side.
     for axis in sorted(range(len(slab)), key=lambda axis: (axes[axis] != "t", -axis)):
-        times = min(max(1, most // max(1, math.prod(slab))), -(-stored.shape[axis] // slab[axis]))
-        slab[axis] = min(slab[axis] * times, stored.shape[axis])
+        times = min(max(1, most // max(1, math.prod(slab))), -(-shape[axis] // slab[axis]))
+        slab[axis] = min(slab[axis] * times, shape[axis])
     return tuple(slab)
 
 

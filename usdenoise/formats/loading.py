@@ -6,7 +6,6 @@ from typing import Any
 
 from usdenoise.errors import InputError
 from usdenoise.formats.description import FileDescription
-from usdenoise.formats.layout import IN_MEMORY, Memory
 from usdenoise.formats.open_input import open_contents, open_input, pick
 from usdenoise.options.reading_options import reading_options
 from usdenoise.stack.acquisition import Acquisition
@@ -23,7 +22,6 @@ def load(
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
     allow_external: bool = False,
-    memory: Memory = IN_MEMORY,
     on_part: Callable[[int, int], None] | None = None,
     **unknown: Any,
 ) -> Acquisition:
@@ -50,9 +48,6 @@ def load(
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
     allow_external : bool
         Whether files outside the folder of the acquisition may be read; by default False.
-    memory : Memory, optional
-        Where the stack is read to; by default the memory of this process.
-        :func:`usdenoise.formats.scratch.memory_on_disk` takes a file instead.
     on_part : callable, optional
         Called with the bytes that are read so far, and those of the whole stack.
     **unknown
@@ -98,7 +93,7 @@ def load(
         "allow_external": allow_external,
     }
     with open_input(path, {**reading, **unknown}, dtype) as source:
-        return source.read(memory=memory, on_part=on_part)
+        return source.read(on_part=on_part)
 
 
 def describe(path: str | Path, **options: Any) -> FileDescription:

@@ -18,8 +18,7 @@ from usdenoise.formats.file_state import file_state, sha256
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.known_formats import opener
 from usdenoise.formats.layout import (
-    IN_MEMORY,
-    Memory,
+    Disk,
     frame_slice,
     read_stack,
     slab_shape,
@@ -249,7 +248,7 @@ class Input:
         self,
         start: int = 0,
         stop: int | None = None,
-        memory: Memory = IN_MEMORY,
+        disk: Disk | None = None,
         on_part: Callable[[int, int], None] | None = None,
     ) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
@@ -260,9 +259,8 @@ class Input:
             First frame to read; 0 by default.
         stop : int, optional
             Frame after the last one to read; by default the number of selected frames.
-        memory : Memory
+        disk : Disk, optional
             Where the frames are read to; by default the memory of this process.
-            :func:`usdenoise.formats.scratch.memory_on_disk` takes a file instead.
         on_part : callable, optional
             Called with the bytes that are read so far, and those of all frames to read.
         """
@@ -270,7 +268,7 @@ class Input:
         last = self.n_frames if stop is None else stop
         self._frames_read += last - start
         wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
-        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, memory, on_part)
+        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, disk, on_part)
         return self._acquisition(iq, wanted)
 
     def lazy(self) -> Acquisition:
@@ -295,7 +293,8 @@ class Input:
         array = self.stack.array
         picked = [slice(0, n, 1) for n in array.shape]
         picked[self.axes.index("t")] = self.frames
-        places = list(slabs(picked, slab_shape(array, self.axes, PART_BYTES // dtype.itemsize)))
+        chunks_or_slow, most = array.chunks or array.slow, PART_BYTES // dtype.itemsize
+        places = list(slabs(picked, slab_shape(array.shape, chunks_or_slow, self.axes, most)))
         indices = {tuple(part.start for part in target): index for index, target in places}
         chunks = tuple(
             tuple(stop - start for start, stop in sorted({(t[axis].start, t[axis].stop) for _, t in places}))

@@ -102,7 +102,7 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
     stack = content.stack
     variables: dict[str, Any] = {}
     if content.with_stack:
-        values = np.expand_dims(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
+        values = _with_singles(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
         if stack.form.parts and np.iscomplexobj(values):
             variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
         else:
@@ -115,6 +115,12 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
             for key, value in attributes.items()
         }
     return {**variables, "usdenoise_provenance": content.provenance}
+
+
+def _with_singles(values: Any, singles: Collection[int]) -> Any:
+    """Return a stack with axes of length 1, also one that is not read yet."""
+    axes = range(values.ndim + len(singles))
+    return values[tuple(None if axis in singles else slice(None) for axis in axes)]
 
 
 def _write_hdf5(path: Path, content: ResultFile) -> None:

@@ -251,7 +251,7 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
 def _damaged(rows: Rows) -> list[BadFrame]:
     """Return the frames that are zero, constant or copies, and those that are saturated in a sample of the pixels."""
     sample = rows.take(spread_rows(rows.n_pixels, SAMPLE_PIXELS))
-    values = sample.values
+    values = sample.values[:]
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
     highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)
     extreme = np.zeros(values.shape, bool)
@@ -268,7 +268,7 @@ def _damaged(rows: Rows) -> list[BadFrame]:
         # In a stack of few levels frames agree in a sample without being the same.
         more = rows if rows.is_in_memory else rows.take(spread_rows(rows.n_pixels, COARSE_PIXELS))
         for block in block_rows(more.shape):
-            alike[:, suspects] &= _alike(more.take(block).values, suspects)
+            alike[:, suspects] &= _alike(more.take(block).values[:], suspects)
     zero, constant, same = alike
     # One pixel is always the same everywhere.
     constant &= ~zero & (rows.n_pixels > 1)

@@ -1,5 +1,6 @@
 """Displacement of the image in every frame, by phase correlation of the envelopes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
 LARGEST_GATHERED_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 16}
 """The same where the rows have to be gathered first, in all frames."""
 
-FRAMES_A_BLOCK = 64
+FRAMES_A_BLOCK, FRAMES_READ = 64, 2048
+"""Frames that are transformed together, and that are read together where the rows are in a file."""
 
 REFERENCE_FRAMES = 256
 """Frames, evenly spread over the scan, whose mean is the reference."""
@@ -56,24 +58,30 @@ def displacements(
     window[~counted] = 0
     correlation = PhaseCorrelation.for_size(size)
 
-    def spectra(frames: slice | NDArray[np.intp]) -> NDArray[Any]:
-        envelope = _envelope(image[..., frames])
+    def spectra(values: NDArray[Any]) -> NDArray[Any]:
+        envelope = _envelope(values)
         envelope -= envelope.mean(axis=axes) if live is None else envelope[counted].mean(axis=0)
         envelope *= window[..., None]
         return correlation.spectra(envelope)
 
-    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
+    def each(function: Callable[[NDArray[Any]], NDArray[Any]], step: int) -> list[NDArray[Any]]:
+        """Return what a function makes of every step-th frame, a block at a time."""
+        made: list[NDArray[Any]] = []
+        for read in row_blocks(n_frames, max(1, FRAMES_READ // step) * step):
+            values = np.asarray(image[(*map(slice, size), slice(read.start, read.stop, step))])
+            blocks = [values[..., frames] for frames in row_blocks(values.shape[-1], FRAMES_A_BLOCK)]
+            made.extend(executor.map(function, blocks))
+        return made
+
     step = n_frames // REFERENCE_FRAMES
     if step < 2:
-        made = list(executor.map(spectra, blocks))
+        made = each(spectra, 1)
         mean = np.sum([spectrum.sum(axis=-1) for spectrum in made], axis=0)
-        found = executor.map(lambda spectrum: correlation.displacements(spectrum, mean), made)
+        found = list(executor.map(lambda spectrum: correlation.displacements(spectrum, mean), made))
     else:
-        some = np.arange(0, n_frames, step)
-        parts = [some[frames] for frames in row_blocks(len(some), FRAMES_A_BLOCK)]
-        mean = np.sum(list(executor.map(lambda frames: spectra(frames).sum(axis=-1), parts)), axis=0)
-        found = executor.map(lambda frames: correlation.displacements(spectra(frames), mean), blocks)
-    return np.concatenate(list(found))
+        mean = np.sum(each(lambda values: spectra(values).sum(axis=-1), step), axis=0)
+        found = each(lambda values: correlation.displacements(spectra(values), mean), 1)
+    return np.concatenate(found)
 
 
 def gathered_middle(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:

@@ -99,7 +99,8 @@ def frame_sample(rows: Rows, n_pixels: int, excluded: NDArray[np.bool_] | None =
     values, observed = taken.values, taken.observed_mask(slice(None))
     seen = np.ones(rows.n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
     numbers = np.flatnonzero(np.zeros(rows.n_frames, bool) if excluded is None else excluded)
-    return FrameSample(some, values, numbers, values[:, numbers], seen, rows.executor)
+    left_out = np.concatenate([values[:, :0], *(values[:, t : t + 1] for t in numbers)], axis=1)
+    return FrameSample(some, values, numbers, left_out, seen, rows.executor)
 
 
 def frame_curves(

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import InputError, OutputError, UsdenoiseError
-from usdenoise.formats.layout import IN_MEMORY, SLAB_BYTES, Memory
+from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
+from usdenoise.formats.layout import Disk
 from usdenoise.formats.loading import describe
 from usdenoise.formats.open_input import Input
-from usdenoise.formats.scratch import memory_on_disk
 from usdenoise.jobs.job import Job
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import (
@@ -24,10 +23,6 @@ from usdenoise.system.memory import (
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 """Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
 120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
-
-_SLAB_SHARE = 0.15
-"""Share of the memory that a slab of a stack on the disk takes; two are in memory at a time. In a file that is stored
-frame by frame, a slab is written to a piece of every page of the stack: fewer slabs write each page less often."""
 
 _THREAD_ADDRESSES = 128 << 20
 """Addresses that the allocator and BLAS reserve for a thread; most of them are never touched."""
@@ -67,8 +62,8 @@ def _bytes_of(source: Input, job: Job) -> int:
     return _job_bytes(stored.shape, stored.dtype, job.options.precision)
 
 
-def stack_memory(source: Input, job: Job) -> Memory:
-    """Return where the stack of a job goes: into a file in the folder of the results if the job does not fit into memory.
+def stack_disk(source: Input, job: Job) -> Disk | None:
+    """Return where the stack of a job goes if the job does not fit into memory: the folder of the results; otherwise None.
 
     Parameters
     ----------
@@ -81,24 +76,31 @@ def stack_memory(source: Input, job: Job) -> Memory:
     ------
     InputError
         If the stack does not fit and its file cannot be read in parts.
+    OptionError
+        If it does not fit and the method needs all of it in memory.
     OutputError
         If it does not fit and the folder of the results is in memory itself.
     """
     available = available_bytes()
     most = available if job.memory is None else job.memory
     if _bytes_of(source, job) <= most:
-        return IN_MEMORY
+        return None
     if source.is_read_whole:
         raise InputError(
             f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
             f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
+        )
+    if job.options.method == "svd":
+        raise OptionError(
+            f"--method svd needs the whole stack in memory, and {source.path} does not fit into {most / 2**20:.0f} MiB; "
+            "choose another method, or raise --memory"
         )
     if _bytes_of(source, job) > available and is_in_memory(job.folder):
         raise OutputError(
             f"{source.path} does not fit into {available / 2**20:.0f} MiB of memory, and the folder {job.folder} for its "
             "file is in memory too (tmpfs); choose a folder on a disk with -o"
         )
-    return memory_on_disk(job.folder, max(SLAB_BYTES, int(_SLAB_SHARE * most)))
+    return Disk(job.folder, int(most), is_cached=_bytes_of(source, job) <= available)
 
 
 def memory_cautions(memory: int | None) -> list[str]:

@@ -10,7 +10,8 @@ from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.result_record import result_record
 from usdenoise.jobs.series import Series
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.memory import PrivatePeak, peak_memory_bytes
+from usdenoise.stack.file_stack import FileStack
+from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software
 
 
@@ -64,7 +65,6 @@ def report_of(
     results: Results,
     source: Mapping[str, Any],
     clock: StageClock,
-    peak: PrivatePeak | None = None,
 ) -> dict[str, Any]:
     """Return the report of a job. Of a session it describes the fit to its sample, and has the record of each block.
 
@@ -78,15 +78,13 @@ def report_of(
         The record of the input, from :func:`source_of`.
     clock : StageClock
         Seconds of each stage.
-    peak : PrivatePeak, optional
-        Peak of the memory for a stack on the disk, whose pages do not count as memory. By default the stack is in memory.
     """
     job = results.job
     return {
         **result_record(series.result),
         "timings_s": clock.timings_s,
-        "peak_memory_bytes": peak_memory_bytes() if peak is None else peak.end(),
-        "scratch_bytes": 0 if peak is None else series.stack.iq.nbytes,
+        "peak_memory_bytes": peak_memory_bytes(),
+        **_scratch_fields(series.stack.iq),
         "input": dict(source),
         "output": results.names,
         "notes": results.notes,
@@ -94,6 +92,17 @@ def report_of(
         "command": job.command,
         "requested": requested(**job.asked),
         **(_sequence_fields(series, job) if job.is_session else {}),
+    }
+
+
+def _scratch_fields(iq: Any) -> dict[str, int]:
+    """Return the size of the file that takes the place of memory, and the bytes that were read from it and written to it."""
+    if not isinstance(iq, FileStack):
+        return {"scratch_bytes": 0}
+    return {
+        "scratch_bytes": iq.nbytes,
+        "scratch_bytes_read": iq.rows.raw.read,
+        "scratch_bytes_written": iq.rows.raw.written,
     }
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 from usdenoise.errors import check_path
 from usdenoise.formats.bids import bids_name, describe_derivative
-from usdenoise.formats.layout import IN_MEMORY
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
-from usdenoise.jobs.memory_check import check_address_space, stack_memory
+from usdenoise.jobs.memory_check import check_address_space, stack_disk
 from usdenoise.jobs.page_content import page_of
 from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.progress import Silence, Watcher
@@ -28,7 +27,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.figures import load_libraries
-from usdenoise.system.memory import PrivatePeak, release_freed_memory
+from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
 
 ZARR = "zarr"
@@ -74,7 +73,7 @@ def run(
         Needs ``output.nifti``.
     memory : int, optional
         Bytes of memory that the job may take. If the stack does not fit, it goes into a file without a name in the
-        folder of the results, which the system maps into memory page by page. By default what the system has to give.
+        folder of the results, and is worked through some pixels at a time. By default what the system has to give.
     dask : str, optional
         Dask workers that read and filter the stack chunk by chunk: a number of worker processes to start, or the address
         of a scheduler whose workers see the same files. By default everything is done here. A script must call this
@@ -145,7 +144,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         check_address_space(job)
         drawing.submit(_prepare_writing)
         filtered = filter_blocks if job.is_session else _filter_whole
-        series, input_record, peak = filtered(job, watcher, clock)
+        series, input_record = filtered(job, watcher, clock)
         watcher.stage("write")
         with clock.stage("write"):
             release_freed_memory()
@@ -161,7 +160,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
                 write_result(results.place(ZARR), ".zarr", replace(content, source=None))
             for picture in drawn:
                 picture.result()
-        report = report_of(series, results, input_record, clock, peak)
+        report = report_of(series, results, input_record, clock)
         place_stacks(job)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     if job.is_session:
@@ -171,19 +170,15 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     return report
 
 
-def _filter_whole(
-    job: Job, watcher: Watcher, clock: StageClock
-) -> tuple[Series, dict[str, Any], PrivatePeak | None]:
-    """Filter a scan at once, and return its images, the record of its file, and the watch on the memory, if there is one."""
+def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any]]:
+    """Filter a scan at once, and return its images and the record of its file."""
     with open_input(job.path, job.reading, job.options.precision) as source:
         digest = source.digest_in_background()
-        memory = stack_memory(source, job)
-        peak = None if memory is IN_MEMORY else PrivatePeak()
-        result = filter_stack(job, source, memory, watcher, clock)
+        result = filter_stack(job, source, stack_disk(source, job), watcher, clock)
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            return series, source_of(source, series.stack, digest.result()), peak
+            return series, source_of(source, series.stack, digest.result())
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
 
 
-def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any], None]:
+def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any]]:
     """Filter the blocks of a session, and return their series and the record of the files.
 
     What is measured of a block is stored beside the results at once, so that the same command goes on after it was
@@ -88,7 +88,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             SpectraStore.remove(store.folder)
             raise
         with clock.stage("load"):
-            return series, _record_of_files(job, blocks, None if digest is None else digest.result()), None
+            return series, _record_of_files(job, blocks, None if digest is None else digest.result())
 
 
 def was_stopped(job: Job) -> bool:

@@ -2,8 +2,11 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
-from usdenoise.formats.layout import Memory
+import numpy as np
+
+from usdenoise.formats.layout import Disk
 from usdenoise.formats.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.memory_check import check_address_space
@@ -17,7 +20,7 @@ from usdenoise.stack.lazy_arrays import is_dask_array
 
 
 def filter_stack(
-    job: Job, source: Input, memory: Memory, watcher: Watcher, clock: StageClock
+    job: Job, source: Input, disk: Disk | None, watcher: Watcher, clock: StageClock
 ) -> DenoiseResult:
     """Read and filter a scan.
 
@@ -27,8 +30,8 @@ def filter_stack(
         The job.
     source : Input
         The open scan.
-    memory : Memory
-        Where the stack goes to.
+    disk : Disk or None
+        Where the stack goes to; None for the memory.
     watcher : Watcher
         Its methods are called as the work proceeds.
     clock : StageClock
@@ -41,7 +44,7 @@ def filter_stack(
     """
     with clock.stage("load"):
         check_address_space(job, source)
-        acquisition = source.lazy() if job.dask else source.read(memory=memory, on_part=watcher.read)
+        acquisition = source.lazy() if job.dask else source.read(disk=disk, on_part=watcher.read)
         # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
         source.check_unchanged()
         source.close()
@@ -57,26 +60,29 @@ def filter_stack(
         )
         clock.add(result.timings_s)
         with clock.stage("filter"):
-            result = fetched(result, memory)
+            result = fetched(result, disk)
     if job.dask is not None:
         source.check_unchanged()
     return result
 
 
-def fetched(result: DenoiseResult, memory: Memory) -> DenoiseResult:
+def fetched(result: DenoiseResult, disk: Disk | None) -> DenoiseResult:
     """Return a result whose filtered stack is here, in the memory order of the Casorati matrix; itself if it is already.
 
     Parameters
     ----------
     result : DenoiseResult
         A result whose stack may be a Dask array.
-    memory : Memory
-        Where the stack goes to.
+    disk : Disk or None
+        Where the stack goes to; None for the memory.
     """
     stack = result.acquisition
     if not is_dask_array(stack.iq):
         return result
     canonical = canonical_axes(stack.axes)
-    iq = spatial_order(memory.allocate(stack.shape_in(canonical), stack.iq.dtype), canonical, stack.axes)
+    shape, dtype = stack.shape_in(canonical), stack.iq.dtype
+    edges = np.cumsum([0, *stack.iq.chunks[stack.axes.index("t")]])
+    whole: Any = np.empty(shape, dtype) if disk is None else disk.begin(shape, dtype, edges)
+    iq: Any = spatial_order(whole, canonical, stack.axes)
     fetch(stack.iq, iq)
-    return replace(result, acquisition=replace(stack, iq=iq))
+    return replace(result, acquisition=replace(stack, iq=iq if disk is None else iq.filled()))

@@ -1,5 +1,7 @@
 """The rows of a stack, in memory or in the chunks of a Dask array, after a check of all entries, and their energy."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,11 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import casorati
 from usdenoise.stack.dask_rows import check_chunks
+from usdenoise.stack.file_rows import FileRows
+from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import Rows, check_entries
+from usdenoise.stack.rows import ArrayRows, Rows, check_entries
 from usdenoise.stack.sampling import spread_rows
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
@@ -63,14 +67,17 @@ def checked_rows(
     """
     dtype = STORAGE[options.precision, np.iscomplexobj(stack.iq)]
     rows: Rows
-    if is_dask_array(stack.iq):
+    iq: Any = stack.iq
+    if is_dask_array(iq):
         _check_options_of_chunks(options, stack.name)
         rows, energy = check_chunks(stack, dtype, executor, _rows_to_gather(stack, options))
+    elif isinstance(iq, FileStack):
+        rows, energy = check_entries(FileRows(iq.rows, None, executor))
     else:
         values = casorati(stack, dtype)
         if not in_place and np.may_share_memory(values, stack.iq):
             values = values.copy()
-        rows, energy = check_entries(values, executor)
+        rows, energy = check_entries(ArrayRows(values, None, executor))
     if rows.n_unobserved == stack.iq.size:
         raise InputError(f"'{stack.name}' has no finite entry; check how the file was written")
     _check_scale(rows, energy, stack.name)

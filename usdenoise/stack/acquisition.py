@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.stored_form import StoredForm
 from usdenoise.stack.voxel_grid import GriddedStack
@@ -171,16 +172,18 @@ class Acquisition(GriddedStack):
 
 
 def without_mask(values: Any) -> NDArray[Any]:
-    """Return an array as it is, Dask arrays too, or a masked array as a plain one with NaN for the masked entries.
+    """Return a masked array as a plain one with NaN for the masked entries, and any other as it is.
+
+    One of Dask or in a file stays what it is.
 
     Parameters
     ----------
     values : array or masked array
         Masked integers become float64.
     """
-    if is_dask_array(values):
-        lazy: NDArray[Any] = values
-        return lazy
+    lazy: Any = values
+    if is_dask_array(values) or isinstance(values, FileStack):
+        return cast(NDArray[Any], lazy)
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     kept = np.array(values.data, dtype=None if values.dtype.kind in "fc" else np.float64)

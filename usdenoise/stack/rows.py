@@ -68,8 +68,10 @@ class Rows(ABC):
         """Return some rows in memory: a view for a slice of an array, otherwise values that are read only."""
 
     @abstractmethod
-    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> NDArray[Any]:
+    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> Any:
         """Return a part of the image in all frames, (pixels along each axis..., n_frames), to be read only.
+
+        An index of it, one slice an axis, gives what np.asarray makes an array.
 
         Parameters
         ----------
@@ -338,22 +340,24 @@ class ArrayRows(Rows):
         observed = None if self.observed is None else self.observed[rows]
         return replace(self, values=self.values[rows], observed=observed)
 
-    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> NDArray[Any]:
+    def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> Any:
         """Return a view of a part of the image in all frames; see :meth:`Rows.crop`."""
         return self.values.reshape(*shape, self.n_frames)[part]
 
     def largest_part(self) -> float:
         """Return the largest magnitude of a real or imaginary part."""
-        parts = self.values.view(self.values.real.dtype)
-        return max(float(parts.max()), -float(parts.min()))
+        parts = (self.values[rows].view(self.values.dtype.char.lower()) for rows in block_rows(self.shape))
+        return max(max(float(part.max()), -float(part.min())) for part in parts)
 
     def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
         """Set some frames to 0, in place; see :meth:`Rows.exclude`."""
         columns, energy = np.flatnonzero(frames), np.zeros(self.n_pixels)
 
         def clear(rows: slice) -> None:
-            energy[rows] = row_squared_norms(np.ascontiguousarray(self.values[rows][:, columns]))
-            self.values[rows.start : rows.stop, columns] = 0
+            block = self.values[rows]
+            energy[rows] = row_squared_norms(np.ascontiguousarray(block[:, columns]))
+            block[:, columns] = 0
+            self._store(rows, block)
 
         for _ in self._map(clear):
             pass
@@ -366,7 +370,7 @@ class ArrayRows(Rows):
         left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
 
         def fitted(rows: slice) -> NDArray[Any]:
-            left[rows] = self._fit_block(rows, right, ridge)
+            left[rows] = self._fit_block(rows, self.values[rows], right, ridge)
             return gram(left[rows])
 
         squares: Any = sum(self._map(fitted))
@@ -380,8 +384,8 @@ class ArrayRows(Rows):
         left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
 
         def moment(rows: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-            left[rows] = self._fit_block(rows, right, ridge)
             block, observed = self.values[rows], self.observed_mask(rows)
+            left[rows] = self._fit_block(rows, block, right, ridge)
             if observed is not None:
                 block = np.where(observed, block, left[rows] @ right.conj().T)
             # (U^H M)^H is M^H U; this order reads the block along its rows.
@@ -423,9 +427,10 @@ class ArrayRows(Rows):
         def subtracted(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
             block = self.values[rows]
             block -= factor[rows] @ factor_h
+            power, lags = self._measure_block(rows, block, n_lags if further is None else 0)
+            self._store(rows, block)
             if further is None:
-                return self._measure_block(rows, block, n_lags)
-            power = self._measure_block(rows, block, 0)[0]
+                return power, lags
             return power, self._block_lags(rows, block - further[0][rows] @ further[1], n_lags)
 
         return self, *_joined(self._map(subtracted))
@@ -451,6 +456,7 @@ class ArrayRows(Rows):
             power = row_squared_norms(block) / self.n_used_frames
             if excluded is not None:
                 block[:, excluded] = factor[rows] @ factor_h[:, excluded]
+            self._store(rows, block)
             return power
 
         return self, np.concatenate(list(self._map(filled)))
@@ -470,15 +476,20 @@ class ArrayRows(Rows):
         self.values[np.setdiff1d(np.arange(self.n_pixels), pixels)] = 0
         return replace(self, excluded=kept.excluded)
 
-    def as_stack(self, like: Acquisition) -> NDArray[Any]:
+    def as_stack(self, like: Acquisition) -> Any:
         """Return a view of the values as a stack in the axis order and shape of `like`."""
         return from_casorati(self.values, like)
 
     def _map(self, function: Callable[[slice], Result]) -> Iterator[Result]:
         return self.executor.map(function, block_rows(self.shape))
 
-    def _fit_block(self, rows: slice, right: NDArray[Any], ridge: NDArray[np.float64] | None) -> NDArray[Any]:
-        projected: NDArray[Any] = self.values[rows] @ right
+    def _store(self, rows: slice, block: NDArray[Any]) -> None:
+        """Keep the changes of a block of the values, which is a view of an array."""
+
+    def _fit_block(
+        self, rows: slice, block: NDArray[Any], right: NDArray[Any], ridge: NDArray[np.float64] | None
+    ) -> NDArray[Any]:
+        projected: NDArray[Any] = block @ right
         return fit_gapped_rows(projected, self.observed_mask(rows), right, ridge)
 
     def _measure_block(
@@ -506,15 +517,13 @@ def _joined(
     return np.concatenate(powers), LagSums.joined(lags)
 
 
-def check_entries(values: NDArray[Any], executor: Executor) -> tuple[ArrayRows, NDArray[np.float64]]:
-    """Return the rows of a matrix, and their energy; entries that are not finite are unobserved, and set to 0.
+def check_entries(rows: ArrayRows) -> tuple[ArrayRows, NDArray[np.float64]]:
+    """Return the rows with their mask, and their energy; entries that are not finite are unobserved, and set to 0.
 
     Parameters
     ----------
-    values : (n_pixels, n_frames) array
-        Changed in place.
-    executor : Executor
-        Maps over the row blocks.
+    rows : ArrayRows
+        Rows without a mask. Their values change in place.
 
     Returns
     -------
@@ -523,11 +532,11 @@ def check_entries(values: NDArray[Any], executor: Executor) -> tuple[ArrayRows, 
     energy : (n_pixels,) float64 array
         Sum of |x|^2 over the observed entries of each row; infinite where that exceeds the precision.
     """
-    n_rows, n_frames = values.shape
+    n_rows, n_frames = rows.shape
 
     @np.errstate(over="ignore", invalid="ignore")
-    def check(rows: slice) -> tuple[NDArray[np.uint8] | None, NDArray[np.float64]]:
-        block = values[rows]
+    def check(part: slice) -> tuple[NDArray[np.uint8] | None, NDArray[np.float64]]:
+        block = rows.values[part]
         # NaN and infinities show in the sums, so a finite block is read only once.
         energy = row_squared_norms(block)
         if np.isfinite(energy).all():
@@ -536,15 +545,16 @@ def check_entries(values: NDArray[Any], executor: Executor) -> tuple[ArrayRows, 
         if finite.all():
             return None, energy
         block[~finite] = 0
+        rows._store(part, block)
         return pack(finite), row_squared_norms(block)
 
     observed: NDArray[np.uint8] | None = None
     energies = []
     blocks = list(row_blocks(n_rows, max(1, BLOCK_ENTRIES // n_frames)))
-    for rows, (bits, energy) in zip(blocks, executor.map(check, blocks), strict=True):
+    for part, (bits, energy) in zip(blocks, rows.executor.map(check, blocks), strict=True):
         energies.append(energy)
         if bits is not None:
             if observed is None:
                 observed = np.full((n_rows, packed_width(n_frames)), 255, np.uint8)
-            observed[rows] = bits
-    return ArrayRows(values, observed, executor), np.concatenate(energies)
+            observed[part] = bits
+    return replace(rows, observed=observed), np.concatenate(energies)

@@ -6,12 +6,8 @@ import os
 import re
 import resource
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
-
-_WATCH_S = 0.02
-"""Time in s between two looks at the memory."""
 
 _ADDRESS_SPACE, _RESIDENT = 0, 1
 """Columns of /proc/PID/statm."""
@@ -22,12 +18,12 @@ _ARENA_MAX = -8
 _GROUP_FILES = {
     "memory": (
         "sys/fs/cgroup/memory",
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     ),
-    "": ("sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")),
+    "": ("sys/fs/cgroup", ("memory.max", "memory.current", "")),
 }
 """Control groups of version 1, by their controller, and of version 2, which have none: the folder of all, the files of the
-limit and of what is taken, and the entry of memory.stat for pages of files that can be dropped."""
+limit and of what is taken, and the beginning of the entries of memory.stat that count the groups below."""
 
 
 def available_bytes(root: Path = Path("/")) -> float:
@@ -74,30 +70,6 @@ def peak_memory_bytes() -> int:
     return largest if sys.platform == "darwin" else largest * 1024
 
 
-def private_bytes() -> int:
-    """Return the resident memory of this process without pages of files in bytes, 0 where the system does not say."""
-    found = re.search(r"^RssAnon:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
-
-
-class PrivatePeak:
-    """The largest resident memory without pages of files since the object was made, looked at every 20 ms in a thread."""
-
-    def __init__(self) -> None:
-        self._largest = private_bytes()
-        self._ended = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def end(self) -> int:
-        """End the thread, and return the peak in bytes; 0 where the system does not say."""
-        self._ended.set()
-        return max(self._largest, private_bytes())
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_WATCH_S):
-            self._largest = max(self._largest, private_bytes())
-
-
 def release_freed_memory() -> None:
     """Return freed memory to the system, where the C library can; otherwise it keeps some of it for later."""
     with suppress(AttributeError, OSError, TypeError):
@@ -132,7 +104,8 @@ def is_in_memory(folder: Path, root: Path = Path("/")) -> bool:
 def _group_bytes(root: Path) -> float:
     """Return the bytes that the control groups of this process leave, of either version, with all that hold them.
 
-    Pages of files that the kernel can drop count as free.
+    Pages of files that the kernel can drop count as free: all that were not used again, and half of those that were, since
+    the programs are among them.
     """
     left = math.inf
     for controllers, path in re.findall(
@@ -148,12 +121,13 @@ def _group_bytes(root: Path) -> float:
     return left
 
 
-def _bytes_left(group: Path, limit_name: str, used_name: str, dropped_name: str) -> float:
+def _bytes_left(group: Path, limit_name: str, used_name: str, prefix: str) -> float:
     limit, used = _text(group / limit_name).strip(), _text(group / used_name).strip()
     if not (limit.isdigit() and used.isdigit()):
         return math.inf
-    dropped = re.search(rf"^{dropped_name} (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
-    return max(0, int(limit) - int(used) + (int(dropped[1]) if dropped else 0))
+    pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE))
+    dropped = int(pages.get("inactive", 0)) + int(pages.get("active", 0)) // 2
+    return max(0, int(limit) - int(used) + dropped)
 
 
 def _statm_bytes(pid: int | str, column: int) -> int:

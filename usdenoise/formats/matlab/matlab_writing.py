@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
+from usdenoise.stack.file_stack import FileStack
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
@@ -22,7 +23,7 @@ _LONGEST_NAME = 63
 
 
 def write_matlab(path: Path, variables: Mapping[str, Any], compress: bool = False) -> list[str]:
-    """Write a file that MATLAB's load opens: version 5 if every variable fits into it, otherwise 7.3.
+    """Write a file that MATLAB's load opens: version 5 if every variable is in memory and fits into it, otherwise 7.3.
 
     A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
     underscore. Cells, sparse arrays, empty arrays and arrays of structs are left out of a file of version 7.3.
@@ -48,7 +49,8 @@ def write_matlab(path: Path, variables: Mapping[str, Any], compress: bool = Fals
         sizes[variable] = sizes.get(variable, 0) + (
             2 * len(value) if isinstance(value, str) else getattr(value, "nbytes", 0)
         )
-    if max(sizes.values()) > V5_LIMIT_BYTES:
+    is_lazy = any(isinstance(value, FileStack) for value in named.values())
+    if is_lazy or max(sizes.values()) > V5_LIMIT_BYTES:
         plain = {name: value for name, value in named.items() if _is_plain(value)}
         write_v73(path, plain, compress)
         return [name for name in named if name not in plain]
@@ -127,7 +129,7 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
 def _is_plain(value: Any) -> bool:
     """Return whether a value is text, or an array of numbers that is not empty."""
     return isinstance(value, str) or (
-        isinstance(value, np.ndarray) and value.dtype.kind in "fciub" and value.size > 0
+        isinstance(value, np.ndarray | FileStack) and value.dtype.kind in "fciub" and value.size > 0
     )
 
 

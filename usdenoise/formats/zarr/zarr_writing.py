@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.layout import SLAB_BYTES, chunk_shape
+from usdenoise.formats.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.zarr.zarr_reading import import_zarr
 from usdenoise.stack.acquisition import Acquisition
@@ -85,9 +85,9 @@ class _Writer:
             dimension_names=[DIMENSIONS[letter] for letter in letters],
             **self._options,
         )
-        rows = -(-max(1, SLAB_BYTES // max(1, values[0].nbytes)) // array.chunks[0]) * array.chunks[0]
-        for start in range(0, len(values), rows):
-            array[start : start + rows] = values[start : start + rows].astype(dtype, copy=False)
+        slab = slab_shape(values.shape, array.chunks, letters, SLAB_BYTES // dtype.itemsize)
+        for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
+            array[index] = np.asarray(values[index], dtype)
         attributes = _json({**self._content.stack_attributes, **_scales(stack)})
         array.attrs.update({**attributes, **self._grid, **self._coordinate_names(letters)})
 
@@ -174,7 +174,7 @@ def _consolidate(path: Path, order: list[str]) -> None:
 def _as_grid(values: NDArray[Any], letters: str) -> tuple[NDArray[Any], str]:
     """Return an array with an axis for the elevation, and its axis letters."""
     grid = with_slice(letters)
-    return (values if grid == letters else np.expand_dims(values, grid.index("y"))), grid
+    return (values if grid == letters else values[(*map(slice, values.shape[: grid.index("y")]), None)]), grid
 
 
 def _json(attributes: Mapping[str, Any]) -> dict[str, Any]:
