@@ -147,6 +147,7 @@ def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: d
     found = session(made.stack.to_xarray(), LENGTH, options=SVD)
     np.testing.assert_allclose(np.asarray(found.blood_power).reshape(series.shape), series, atol=1e-4)
     np.testing.assert_allclose(found.time, LENGTH / RATE_HZ * np.arange(N_BLOCKS) + MIDDLES[0])
+    assert found.power_doppler.dims == ("time", "k", "j", "i")
     dataset = found.to_xarray()
     assert dataset["blood_power"].dims == ("time", "k", "j", "i")
     np.testing.assert_allclose(dataset["time"], found.time)

@@ -35,10 +35,6 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
         ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
         ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
         (
-            "usdenoise session blocks -o out --block-interval 1.5 --nifti",
-            "A block begins every 1.5 s; write NIfTI too",
-        ),
-        (
             "usdenoise session blocks -o out --live --until-idle 30",
             "Show pictures while the files come, until none has come for 30 s",
         ),

@@ -50,25 +50,31 @@ class SessionResult:
         Images, means and records of the blocks.
     output : Output
         Its window and stride.
+    is_labelled : bool
+        Whether the series are DataArrays, those of :meth:`to_xarray`, as they are for a DataArray; by default False.
     """
 
     series: Series
     output: Output
+    is_labelled: bool = False
 
-    @property
-    def blood_power(self) -> NDArray[np.float32]:
+    @cached_property
+    def blood_power(self) -> Any:
         """Blood power of each block without the noise, (n_blocks, ...), linear in the data; NaN without data."""
-        return self.series.images["blood_power"]
+        return self._series_of("blood_power")
 
-    @property
-    def power_doppler(self) -> NDArray[np.float32]:
+    @cached_property
+    def power_doppler(self) -> Any:
         """Power Doppler of each block, (n_blocks, ...); NaN without data."""
-        return self.series.images["power_doppler"]
+        return self._series_of("power_doppler")
 
-    @property
-    def noise_power(self) -> NDArray[np.float32]:
+    @cached_property
+    def noise_power(self) -> Any:
         """Noise power, (n_blocks, ...), the same in all blocks."""
-        return self.series.images["noise_power"]
+        return self._series_of("noise_power")
+
+    def _series_of(self, name: str) -> Any:
+        return self.to_xarray()[name] if self.is_labelled else self.series.images[name]
 
     @property
     def mean_blood_power(self) -> NDArray[np.float32]:
@@ -107,7 +113,7 @@ class SessionResult:
 
     def __repr__(self) -> str:
         """Say what it holds, in one line."""
-        n_blocks, *shape = self.blood_power.shape
+        n_blocks, *shape = self.series.images["blood_power"].shape
         size = " x ".join(map(str, shape))
         return f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels>"
 
@@ -263,8 +269,8 @@ def session(
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
-        def series_of(blocks: BlocksOfFiles | BlocksOfStack) -> SessionResult:
-            return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output)
+        def series_of(blocks: BlocksOfFiles | BlocksOfStack, is_labelled: bool = False) -> SessionResult:
+            return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))
@@ -278,7 +284,8 @@ def session(
             raise OptionError(
                 "a stack in memory is cut into blocks; give window, the number of frames of each"
             )
-        return series_of(BlocksOfStack(as_acquisition(source, axes, frame_rate, spacing), window, stride))
+        stack = as_acquisition(source, axes, frame_rate, spacing)
+        return series_of(BlocksOfStack(stack, window, stride), stack.labels is not None)
 
 
 def sequence(source: Any, window: int, stride: int | None = None, **given: Any) -> SessionResult:
