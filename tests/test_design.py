@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1400,
     "formats": 4022,
     "frames": 534,
-    "jobs": 2960,
+    "jobs": 2970,
     "linalg": 270,
     "options": 857,
     "phantom": 570,

@@ -16,7 +16,6 @@ from usdenoise.options.declaration import Group
     examples=[
         ("usdenoise view scan-usdenoise", "Open the page of a scan from the folder of its results"),
         ("usdenoise view scan-usdenoise/scan_denoised.h5", "Open the page that belongs to a result file"),
-        ("usdenoise view out --live", "Watch a session while its blocks come"),
     ],
 )
 @click.argument("results", nargs=-1, required=True, type=shared.PathType(readable=False), metavar="RESULT...")
