@@ -262,6 +262,10 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
     asked = SessionOptions(live=True)
     with pytest.raises(OptionError, match="has one folder"):
         run_session([tmp_path, tmp_path], tmp_path / "out", session_options=asked)
+    with pytest.raises(OptionError, match="the results would be among the blocks"):
+        run_session([tmp_path], tmp_path, session_options=asked)
+    with pytest.raises(OptionError, match="a file is a block in a live session"):
+        run_session([tmp_path], tmp_path / "out", session_options=asked, output=Output(window=30))
     late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
     refused(late, "--until-idle, --drop-late and --region are for a live session; give --live too")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
@@ -279,8 +283,8 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     seen: list[Any] = []
 
     class Watch(Silence):
-        def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
-            seen.append((update.number, n_waiting, iio.imread(out / "latest.png").shape[2:]))
+        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
+            seen.append((update.number, blocks.n_waiting, iio.imread(out / "latest.png").shape[2:]))
             if update.number == 4:
                 # As Ctrl-C does.
                 raise KeyboardInterrupt

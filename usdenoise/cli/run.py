@@ -14,6 +14,7 @@ from usdenoise.cli.time_left import Clock, expected_seconds
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
+    from usdenoise.jobs.live_files import LiveBlocks
     from usdenoise.jobs.live_session import SessionUpdate
     from usdenoise.stack.acquisition import Acquisition
 
@@ -26,6 +27,7 @@ class Narrator:
         self._iterations = iterations
         self._clock, self._expected = Clock(), expected_seconds(path)
         self._reads = False
+        self._said: set[str] = set()
 
     def stage(self, name: str) -> None:
         """Begin a stage."""
@@ -50,25 +52,27 @@ class Narrator:
             self._console.begin("blocks", total)
         self._console.advance(done, f"{done} of {total}  {self._clock.left_at_this_pace(done, total)}")
 
-    def live(self, update: "SessionUpdate", n_waiting: int, seconds: float) -> None:
-        """Show what is known after a block of a live session: in a line, or where a bar can be shown behind it."""
-        if update.number == 0:
-            self._console.begin("live", None)
+    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
+        """Show what is known after a block of a live session: in a line, or where a bar can be shown in its place."""
         blood, steady = update.blood_to_noise_db, update.unsteadiness
         parts = [
-            f"block {update.number} {update.name}",
-            f"{n_waiting} waiting",
-            f"{seconds:.1f} s",
+            f"{blocks.n_waiting} waiting",
+            f"{blocks.seconds:.1f} s",
             "no blood" if blood is None else f"blood {blood:.1f} dB",
             f"moved {update.motion[-1]:.2f}",
             "" if steady is None else f"steady to {100 * steady:.1f} %",
-            f"bad: {update.why}" if update.why else "",
         ]
         line = "  ".join(part for part in parts if part)
+        number = update.number
         if self._console.is_animated:
-            self._console.advance(update.number + 1, line)
+            self._console.begin(f"{number + 1} done  {line}", None)
         else:
-            self._console.say(line)
+            self._console.say(f"block {number} {update.name}  {line}")
+        new = [f"{update.name or number} is bad: {update.why}"] if update.why else []
+        new += [remark for remark in blocks.remarks if remark not in self._said]
+        self._said.update(new)
+        for sentence in new:
+            self._console.warn(sentence)
 
     def iteration(self, line: "Iteration") -> None:
         """Show an iteration."""

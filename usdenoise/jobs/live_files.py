@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.formats.acquisition_files import is_wanted, natural_key
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.known_formats import is_acquisition_folder
@@ -81,6 +81,8 @@ class LiveBlocks:
     ------
     InputError
         If there is no such folder.
+    OptionError
+        If the first file cannot be filtered with these options.
     """
 
     def __init__(
@@ -178,9 +180,11 @@ class LiveBlocks:
             try:
                 with open_input(path, self._reading, self._precision) as source:
                     block = self._session.begin(source.read(0, source.n_frames), path.name)
-            except (InputError, OSError) as error:
+            except (UsdenoiseError, OSError) as error:
                 candidate.why = str(error)
                 if now - candidate.since > GIVE_UP_S:
+                    if isinstance(error, OptionError) and not self._n_done:
+                        raise
                     self.passed_over[path] = candidate.why
                 continue
             del self._candidates[path]

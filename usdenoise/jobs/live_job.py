@@ -60,7 +60,7 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
     try:
         for update in blocks:
             pages.show(update, blocks)
-            watcher.live(update, blocks.n_waiting, blocks.seconds)
+            watcher.live(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:
             raise

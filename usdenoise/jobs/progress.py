@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from usdenoise.completion.solve import Iteration
+from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.stack.acquisition import Acquisition
 
@@ -25,8 +26,8 @@ class Watcher(Protocol):
     def blocks(self, done: int, total: int) -> None:
         """Note how many blocks of a session are done, of how many."""
 
-    def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
-        """Note what is known after a block of a live session, how many wait, and its seconds from file to picture."""
+    def live(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
+        """Note what is known after a block of a live session, and of the blocks that are still to come."""
 
 
 class Silence:
@@ -47,5 +48,5 @@ class Silence:
     def blocks(self, done: int, total: int) -> None:
         """Do nothing."""
 
-    def live(self, update: SessionUpdate, n_waiting: int, seconds: float) -> None:
+    def live(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
         """Do nothing."""

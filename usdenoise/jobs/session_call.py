@@ -328,10 +328,7 @@ def block_files(
         check_path(path)
         place = Path(path)
         if place.is_dir() and not is_acquisition_folder(place):
-            if place.resolve() == output.resolve():
-                raise OptionError(
-                    f"the results would be among the blocks in {place}; choose another folder with -o"
-                )
+            _check_apart(place, output)
             inside = acquisition_files(place, output, patterns)
             found += sorted(inside, key=lambda file: natural_key(str(file)))
         else:
@@ -391,11 +388,18 @@ def run_session(
     watcher, remarks = watcher or Silence(), []
     if asked.live:
         place = _only_folder(paths)
+        stem = place.absolute().name
+        if output.window is not None:
+            raise OptionError("a file is a block in a live session; leave out --window")
         # What would stop the session at its end stops it now.
-        job = Job(place, root, options, display, output, reading or {}, command, session=asked)
+        _check_apart(place, root)
+        name = None if bids in (None, "auto") else bids_name(bids, place)
+        job = Job(
+            Path(f"{stem}.h5"), root, options, display, output, reading or {}, command, name, session=asked
+        )
         job.check()
-        with OutputFolder(root, overwrite) as outputs:
-            outputs.reserve(f"{place.absolute().name}_report.json")
+        with OutputFolder(job.folder, overwrite) as outputs:
+            outputs.reserve(f"{job.stem}_report.json")
         blocks = LiveBlocks(
             place,
             Session(options=options, block_interval_s=asked.block_interval_s, regions=regions),
@@ -405,7 +409,7 @@ def run_session(
             asked.until_idle_s,
             asked.drop_late,
         )
-        remarks = follow(blocks, place.absolute().name, root, display, watcher)
+        remarks = follow(blocks, stem, root, display, watcher)
         # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, drop_late=False, skip_bad_files=True)
     elif asked.until_idle_s is not None or asked.drop_late or regions:
@@ -427,6 +431,11 @@ def run_session(
         notes=tuple(remarks),
     )
     return carry_out(job, overwrite, watcher)
+
+
+def _check_apart(place: Path, output: Path) -> None:
+    if place.resolve() == output.resolve():
+        raise OptionError(f"the results would be among the blocks in {place}; choose another folder with -o")
 
 
 def _only_folder(paths: Sequence[Any]) -> Path:
