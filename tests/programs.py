@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ def as_from_a_shell() -> None:
 
 
 def python(
-    code: str, *arguments: Any, timeout_s: float | None = 300, **environment: str
+    code: str,
+    *arguments: Any,
+    timeout_s: float | None = 300,
+    before: Callable[[], None] = as_from_a_shell,
+    **environment: str,
 ) -> "subprocess.CompletedProcess[str]":
     """Run code that sees the tests, with these words as its command line."""
     return subprocess.run(
@@ -23,6 +28,6 @@ def python(
         text=True,
         cwd=Path(__file__).parents[1],
         env={**os.environ, **environment},
-        preexec_fn=as_from_a_shell,
+        preexec_fn=before,
         timeout=timeout_s,
     )

@@ -13,9 +13,16 @@ from typing import Any
 
 from tests.programs import as_from_a_shell
 from tests.stacks import low_rank, write_stack
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1")
+QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--products", "power", "--no-html")
+ARGUMENTS = {
+    "options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1),
+    "output": Output(products=("power",), html=False),
+}
+"""The same small job for the command line and for the library."""
 
 
 def write_scan(path: Path, seed: int = 0, shape: tuple[int, ...] = (24, 12, 10)) -> Path:
@@ -138,9 +145,15 @@ def temporary(folder: Path) -> list[str]:
 
 
 def results(stems: Sequence[str], folder: str = "") -> list[str]:
-    """Names of the files that whole results of scans are."""
-    pictures = ("power_doppler.png", "power_doppler.tif", "blood_power.png", "blood_power.tif")
-    kinds = ("denoised.h5", *pictures, "frames.tsv", "frames.json", "report.html", "report.json")
+    """Names of the files that whole results of scans are with the options QUICK."""
+    kinds = (
+        "denoised.h5",
+        "power_doppler.png",
+        "power_doppler.tif",
+        "frames.tsv",
+        "frames.json",
+        "report.json",
+    )
     return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
 
 

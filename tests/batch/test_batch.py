@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.io
-from click.testing import CliRunner
 
 import usdenoise
-from tests.batch.shared import OWN, QUICK, Told, column, files, results, rows, shell, write_scan
+from tests.batch.shared import ARGUMENTS, OWN, QUICK, Told, column, files, results, rows, shell, write_scan
+from tests.cli.shared import cli, refused
 from usdenoise import __version__
 from usdenoise.batch import Scan, filter_scan, plan_batch, run_batch
 from usdenoise.batch.table import outcome
-from usdenoise.cli import main
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.tiff import read_tiff
-from usdenoise.options.denoise_options import DenoiseOptions
 
-ARGUMENTS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
 KEPT = "failed before; --retry-failed tries again"
 
 
@@ -61,7 +58,7 @@ def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, s
 
 
 def dry_run(*arguments: Any) -> list[str]:
-    result = CliRunner().invoke(main, ["batch", "--dry-run", *QUICK, *map(str, arguments)])
+    result = cli("batch", "--dry-run", *QUICK, *arguments)
     assert result.exit_code == 0, result.stderr
     return result.stdout.splitlines()
 
@@ -100,7 +97,7 @@ def test_a_line_a_scan_on_stderr_and_a_summary_on_stdout(done: tuple[Path, Any])
 
 
 def test_results_are_those_of_run(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> None:
-    assert shell("run", scans / "scan2.h5", "-o", tmp_path, *QUICK, "--threads", 1).returncode == 0
+    assert cli("run", scans / "scan2.h5", "-o", tmp_path, *QUICK, "--threads", 1).exit_code == 0
     for kind in ("png", "tif"):
         name = f"scan2_power_doppler.{kind}"
         assert (tmp_path / name).read_bytes() == (done[0] / "scan2" / name).read_bytes()
@@ -134,8 +131,8 @@ def test_the_effective_options_are_in_the_report(done: tuple[Path, Any]) -> None
 
 def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
     paths = [scans / "scan2.h5", scans / "scan3.h5", scans / "gone.h5"]
-    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--json", "-q")
-    assert process.returncode == 1
+    process = cli("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--json", "-q")
+    assert process.exit_code == 1
     gone, good, bad, last = map(json.loads, process.stdout.splitlines())
     # A file that is not there when its turn comes is a row, too.
     assert (gone["scan"], gone["error"]) == ("gone.h5", f"{scans / 'gone.h5'} does not exist; check the path")
@@ -194,16 +191,17 @@ def test_the_remarks_of_a_scan_are_a_few_words() -> None:
 
 def test_stop_on_error_starts_no_more(scans: Path, tmp_path: Path) -> None:
     paths = [scans / "scan3.h5", scans / "scan10.h5"]
-    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--stop-on-error")
-    assert process.returncode == 1
+    process = cli("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--stop-on-error")
+    assert process.exit_code == 1
     assert list(column(tmp_path / "out", "status").values()) == ["failed", "not run"]
 
 
 def test_no_scans_is_said_and_nothing_is_made(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    process = shell("batch", tmp_path / "empty", "-o", tmp_path / "out")
-    assert (process.returncode, process.stdout) == (1, "")
-    assert re.fullmatch(r"usdenoise: there are no scans in \S+empty; .*--pattern.*\n", process.stderr)
+    refused(
+        cli("batch", tmp_path / "empty", "-o", tmp_path / "out"),
+        r"there are no scans in \S+empty; .*--pattern",
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -249,8 +247,8 @@ def test_any_file_name_works_and_the_table_holds_no_formula(
 def test_again_skips_what_is_whole_and_keeps_the_failure(mine: tuple[Path, Path]) -> None:
     scans, out = mine
     before = {name: (out / name).stat().st_mtime_ns for name in files(out)}
-    process = shell("batch", scans, "-o", out, *QUICK)
-    assert process.returncode == 1
+    process = cli("batch", scans, "-o", out, *QUICK)
+    assert process.exit_code == 1
     assert process.stdout.startswith("scans   4: 3 skipped, 1 failed")
     after = {name: (out / name).stat().st_mtime_ns for name in files(out)}
     assert {name for name in before if before[name] != after[name]} <= set(OWN)
@@ -277,7 +275,7 @@ def test_dry_run_says_why_and_does_nothing(mine: tuple[Path, Path]) -> None:
 
 def asked(**change: Any) -> dict[str, Any]:
     """The arguments of the batch with other options."""
-    return {"options": replace(ARGUMENTS["options"], **change)}
+    return {**ARGUMENTS, "options": replace(ARGUMENTS["options"], **change)}
 
 
 WHOLE, NEW = ("skip", "complete"), ("run", "new")
@@ -315,17 +313,19 @@ def test_what_is_asked_for_decides(
 
 def test_pages_and_pictures_that_are_not_wanted_any_more_go(mine: tuple[Path, Path]) -> None:
     scans, out = mine
+    more = {"scan2_report.html", "scan2_blood_power.png", "scan2_blood_power.tif"}
+    usdenoise.run_batch(scans / "scan2.h5", out, arguments={**ARGUMENTS, "output": usdenoise.Output()})
+    assert more < {*os.listdir(out / "scan2")}
     assert "scan2_report.html" in (out / "index.html").read_text()
-    fewer = usdenoise.Output(products=("power",), html=False)
-    usdenoise.run_batch(scans / "scan2.h5", out, arguments={**ARGUMENTS, "output": fewer})
-    assert not {"scan2_report.html", "scan2_blood_power.png", "scan2_blood_power.tif"} & {
-        *os.listdir(out / "scan2")
-    }
+    usdenoise.run_batch(scans / "scan2.h5", out, arguments=ARGUMENTS)
+    assert not more & {*os.listdir(out / "scan2")}
     assert "scan2_report.html" not in (out / "index.html").read_text()
 
 
 def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: Path) -> None:
     flags = (
+        "--rank",
+        "3",
         "--frames",
         "2:20",
         "--spacing",
@@ -334,13 +334,10 @@ def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: 
         "20",
         "--ridge",
         "0.25",
-        "--cutoff-figure",
     )
-    paths = (scans / "scan2.h5", "-o", tmp_path / "out", "--rank", "3")
-    assert shell("batch", *paths, *flags).returncode == 0
-    assert CliRunner().invoke(main, ["batch", *map(str, paths), *flags, "--dry-run"]).stdout == (
-        "skip         scan2.h5  (complete)\n"
-    )
+    command = ("batch", scans / "scan2.h5", "-o", tmp_path / "out", "--no-html", "--cutoff-figure", *flags)
+    assert cli(*command).exit_code == 0
+    assert cli(*command, "--dry-run").stdout == "skip         scan2.h5  (whole)\n"
 
 
 @pytest.mark.parametrize(
@@ -378,7 +375,7 @@ def test_results_that_are_not_whole_are_redone(mine: tuple[Path, Path]) -> None:
     (out / "night/scan1/scan1_report.json").unlink()
     (out / "night/scan1/.77-partial-scan1_denoised.h5").write_text("half")
     assert decisions(scans, out)["night/scan1.h5"] == ("run", "stopped half way")
-    process = shell("batch", scans, "-o", out, *QUICK)
+    process = cli("batch", scans, "-o", out, *QUICK)
     assert process.stdout.startswith("scans   4: 3 done, 1 failed")
     assert files(out) == sorted([*OWN, *results(["night/scan1", "scan2", "scan10"])])
 

@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.batch.shared import ARGUMENTS
 from tests.jobs.inputs import WRITERS
 from usdenoise.batch import Action, Decision, Status, plan_batch, run_batch
 from usdenoise.formats.file_state import file_state, sha256
 from usdenoise.formats.open_input import other_files
-from usdenoise.options.denoise_options import DenoiseOptions
-
-OPTIONS = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
 
 
 def batch(path: Path) -> Any:
     """The row of the scan in a batch."""
-    (row,) = run_batch([path], path.parent / "out", arguments=OPTIONS).rows
+    (row,) = run_batch([path], path.parent / "out", arguments=ARGUMENTS).rows
     return row
 
 
 def decision(path: Path) -> Decision:
     """What the same batch would do now."""
-    (found,) = plan_batch([path], path.parent / "out", arguments=OPTIONS).values()
+    (found,) = plan_batch([path], path.parent / "out", arguments=ARGUMENTS).values()
     return found
 
 

@@ -1,5 +1,6 @@
 """Folders and files that a user may not read, and those that may be read again."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,20 @@ from typing import Any
 import pytest
 
 from tests.batch.shared import QUICK, column, powerless, shell, write_scan
-from tests.batch.test_faults import only_ones
+from tests.cli.shared import cli
 from tests.formats import layouts
+from tests.programs import python
 
 DENIED = r"cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
+
+
+NAMES = ("closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr")
+PARTS = {
+    "h5py": "x.h5",
+    "ConfUSIus": "x.zarr/iq/c/0/0/0/0",
+    "AUTC in parts": "bf0part000.dat",
+    "EchoFrame": "ScanParameters.mat",
+}
 
 
 @pytest.fixture
@@ -52,42 +63,52 @@ def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Pat
     # A permission that is given changes neither the size nor the time of a file.
     for name in ("closed", "listed"):
         (scans / name).chmod(0o755)
-    again = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
-    assert again.returncode == 0, again.stdout
+    again = cli("batch", scans, "-o", tmp_path / "out", *QUICK)
+    assert again.exit_code == 0, again.stdout
     assert set(column(tmp_path / "out", "status").values()) == {"done", "skipped"}
 
 
-@pytest.mark.parametrize("command", ["run", "info", "batch", "compare"])
-@pytest.mark.parametrize("name", ["closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr"])
-def test_a_path_that_may_not_be_read_is_one_sentence(
-    name: str, command: str, scans: Path, tmp_path: Path
-) -> None:
-    out = () if command == "info" else ("-o", tmp_path / "out")
-    process = shell(command, scans / name, *out, before=powerless)
-    if command == "batch":
-        assert process.returncode == 1
-        assert set(column(tmp_path / "out", "failure").values()) == {"unreadable"}
-    else:
-        only_ones(process, 1, rf"\S+{name} {DENIED}")
-        assert not (tmp_path / "out").exists()
+# One process that gave up its rights runs many commands: each would import the same libraries.
+COMMANDS = """
+import json, sys
+from tests.cli.shared import cli
+results = [cli(*line) for line in json.loads(sys.argv[1])]
+print(json.dumps([(result.exit_code, result.stdout, result.stderr) for result in results]))
+"""
 
 
-@pytest.mark.parametrize(
-    ("layout", "part"),
-    [
-        ("h5py", "x.h5"),
-        ("ConfUSIus", "x.zarr/iq/c/0/0/0/0"),
-        ("AUTC in parts", "bf0part000.dat"),
-        ("EchoFrame", "ScanParameters.mat"),
-    ],
-)
-def test_a_part_that_may_not_be_read_is_one_sentence(layout: str, part: str, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    path = layouts.LAYOUTS[layout].write(tmp_path / "in")
-    (tmp_path / "in" / part).chmod(0)
-    process = shell("run", path, "-o", tmp_path / "out", *QUICK, before=powerless)
-    only_ones(process, 1, rf"\S+ {DENIED}")
-    assert not (tmp_path / "out").exists()
+def refused(lines: list[list[str]]) -> None:
+    """Run commands without root's rights: each ends with one sentence that names the path, and writes nothing."""
+    done = python(COMMANDS, json.dumps(lines), before=powerless)
+    assert done.returncode == 0, done.stderr
+    for line, (code, out, error) in zip(lines, json.loads(done.stdout), strict=True):
+        assert (code, out) == (1, ""), line
+        assert re.fullmatch(rf"usdenoise: \S+ {DENIED}\n", error), error
+        assert "-o" not in line or not Path(line[line.index("-o") + 1]).exists()
+
+
+@pytest.mark.parametrize("command", ["run", "info", "compare"])
+def test_a_path_that_may_not_be_read_is_one_sentence(command: str, scans: Path, tmp_path: Path) -> None:
+    out = [] if command == "info" else ["-o", str(tmp_path / "out")]
+    refused([[command, str(scans / name), *out] for name in NAMES])
+
+
+def test_scans_that_may_not_be_read_are_failed_rows_where_they_are_named(scans: Path, tmp_path: Path) -> None:
+    paths = [scans / name for name in NAMES]
+    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, before=powerless)
+    assert process.returncode == 1
+    assert set(column(tmp_path / "out", "failure").values()) == {"unreadable"}
+
+
+def test_a_part_that_may_not_be_read_is_one_sentence(tmp_path: Path) -> None:
+    lines = []
+    for number, (layout, part) in enumerate(PARTS.items()):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        path = layouts.LAYOUTS[layout].write(folder)
+        (folder / part).chmod(0)
+        lines.append(["run", str(path), "-o", str(tmp_path / "out"), *QUICK])
+    refused(lines)
 
 
 def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> None:
@@ -95,7 +116,7 @@ def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> N
         write_scan(tmp_path / f"scans/scan{number}.h5", number)
     out = tmp_path / "out"
     command: Any = ("batch", tmp_path / "scans", "-o", out, *QUICK)
-    assert shell(*command).returncode == 0
+    assert cli(*command).exit_code == 0
     (out / "scan1").chmod(0)
     try:
         process = shell(*command, before=powerless)
@@ -105,4 +126,4 @@ def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> N
     assert "Traceback" not in process.stderr
     assert column(out, "failure") == {"scan1.h5": "output", "scan2.h5": ""}
     assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
-    assert shell(*command).returncode == 0
+    assert cli(*command).exit_code == 0

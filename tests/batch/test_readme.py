@@ -52,7 +52,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     acquisition = usdenoise.load(write_scan(folder / "x.h5", 3))
     scipy.io.savemat(folder / "scans/good.mat", {"IQ": acquisition.iq.transpose(1, 2, 0)})
     (folder / "scans/line\nbreak.mat").write_bytes(b"no scan")
-    (folder / "scans/usdenoise.toml").write_text("\n".join(block("config")).replace("rank = 12", "rank = 6"))
+    settings = "\n".join([*block("config"), "no-html = true", 'products = "power"']).replace(
+        "rank = 12", "rank = 6"
+    )
+    (folder / "scans/usdenoise.toml").write_text(settings)
     return folder
 
 

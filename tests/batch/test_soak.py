@@ -5,24 +5,18 @@ The whole one is run on demand.
 
 from pathlib import Path
 
-import pytest
-
 from tests.soak.faults import FAULTS
 from tests.soak.scans import differences, write_scans
 from tests.soak.soak import Soak
 
 
-@pytest.mark.parametrize(
-    ("n_scans", "most_faults", "kinds"),
-    [(6, 2, tuple(FAULTS)), (6, 2, ("batch killed", "all killed"))],
-    ids=["any fault", "killed and resumed"],
-)
-def test_a_batch_under_faults(n_scans: int, most_faults: int, kinds: tuple[str, ...]) -> None:
-    soak = Soak(seed=3, minutes=5, n_scans=n_scans, most_faults=most_faults, kinds=kinds)
+def test_a_batch_under_faults() -> None:
+    # With this seed the first of the two ends the batch, which is resumed.
+    soak = Soak(seed=3, minutes=5, n_scans=6, most_faults=2)
     soak.run()
     assert soak.findings == []
-    assert len(soak.faults) == most_faults
-    assert set(soak.faults) <= set(kinds)
+    assert len(soak.faults) == 2
+    assert set(soak.faults) <= set(FAULTS)
     # A fault that always comes after the end would prove nothing.
     assert sum(soak.codes.values()) > 2
 

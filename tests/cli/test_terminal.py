@@ -8,10 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.batch.shared import write_scan
-from usdenoise.cli.console import two_columns
+from tests.batch.shared import QUICK, write_scan
 
 
 def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
@@ -55,7 +52,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     assert "wrote" in printed
     for word in ("load", "about", "s left", "write"):
         assert word in shown, word
-    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", "--rank", 3, "-q")
+    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", *QUICK, "-q")
     assert (code, shown) == (0, "")
 
 
