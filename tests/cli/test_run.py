@@ -133,8 +133,9 @@ def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("iterations", [0, 2])
 @pytest.mark.parametrize("method", ["svd", "gd", "precgd", "scaledgd", "scaledgd-lambda"])
+@pytest.mark.usefixtures("no_pictures")
 def test_every_method_reports(method: str, iterations: int, stack: Path, tmp_path: Path) -> None:
-    options = (*QUICK, "--method", method, "--iterations", iterations)
+    options = (*QUICK, "--method", method, "--iterations", iterations, "--no-html")
     report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
     assert set(report) >= REPORT_KEYS
     assert (report["method"], report["iterations"]) == (method, 0 if method == "svd" else iterations)

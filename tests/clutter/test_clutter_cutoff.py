@@ -70,11 +70,11 @@ LEVELS = [(40.0, 6.0), (50.0, 0.0), (60.0, 6.0), (30.0, -6.0)]
 @pytest.mark.parametrize(("clutter", "noise"), LEVELS)
 def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
     settings = PhantomSettings(
-        (64, 56, 240), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
+        (48, 40, 200), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
     )
     _, terms = all_frames(settings)
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
-    matrix = terms.iq.reshape(240, -1).T
+    matrix = terms.iq.reshape(200, -1).T
     left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
     removed = np.cumsum(np.abs(left * singular).astype(np.float64) ** 2, axis=1)[:, :60]
     total = np.sum(np.abs(matrix) ** 2, axis=1)[:, None] - removed
@@ -269,8 +269,7 @@ def test_maps_that_are_the_same_everywhere_correlate_with_nothing():
     assert np.array_equal(scores, np.full(9, -1.0))
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_the_blood_map_is_found_60_db_below_tissue(scale):
+def test_the_blood_map_is_found_60_db_below_tissue():
     rng = np.random.default_rng(0)
     n_pixels, n_frames = 3000, 300
     speckle = rng.exponential(size=(n_pixels, 1))
@@ -281,12 +280,13 @@ def test_the_blood_map_is_found_60_db_below_tissue(scale):
     blood = (vessels * gaussian(rng, (n_pixels, 20), np.complex128) * np.sqrt(n_frames / 20)) @ right[
         :, 10:
     ].T
-    matrix = ((tissue + blood) * scale).astype(np.complex64)
+    matrix = (tissue + blood).astype(np.complex64)
     left, singular, right_h = np.linalg.svd(matrix.astype(np.complex128), full_matrices=False)
-    model = LowRank(
-        left[:, :30].astype(np.complex64), singular[:30], right_h[:30].conj().T.astype(np.complex64)
-    )
-    scores = score_cutoffs(model, casorati_matrix(matrix), 1e-3 * scale, 10, range(10, 22))
-    assert np.argmax(scores) == 10
-    assert scores[10] > 0.95
-    assert (scores[1:10] < 0.1).all()
+    left, right = left[:, :30].astype(np.complex64), right_h[:30].conj().T.astype(np.complex64)
+    for scale in (1e-6, 1.0, 1e6):
+        scaled = casorati_matrix((matrix * scale).astype(np.complex64))
+        model = LowRank(left, singular[:30] * scale, right)
+        scores = score_cutoffs(model, scaled, 1e-3 * scale, 10, range(10, 22))
+        assert np.argmax(scores) == 10
+        assert scores[10] > 0.95
+        assert (scores[1:10] < 0.1).all()

@@ -400,36 +400,35 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-# As on a disk that fills up.
+# As on a disk that fills up: at once, within the stack, at what follows it, when the file is closed.
 ON_A_FULL_DISK = """
 import resource, sys
 from usdenoise.jobs import run_job as job
 from usdenoise.errors import OutputError
 from tests.formats.test_results import OPTIONS, AtStage
-limit = (int(sys.argv[3]),) * 2
-watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
-try:
-    job.run(sys.argv[1], sys.argv[2], options=OPTIONS, watcher=watcher)
-except OutputError as error:
-    print(error)
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+for path in sys.argv[2:]:
+    for limit in (300, 9_000, 21_700, 24_000):
+        limits = limit, unlimited[1]
+        watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
+        try:
+            job.run(path, sys.argv[1], options=OPTIONS, watcher=watcher)
+        except OutputError as error:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            print(error)
 """
 
 
-# Where the limit strikes: at once, within the stack, at what follows it, when the file is closed.
-@pytest.mark.parametrize("limit", [300, 9_000, 21_700, 24_000])
-@pytest.mark.parametrize("suffix", [".h5", ".mat"])
-def test_a_disk_that_fills_up_while_writing(suffix: str, limit: int, tmp_path: Path) -> None:
-    path = tmp_path / f"x{suffix}"
-    if suffix == ".mat":
-        scipy.io.savemat(path, {"IQ": IQ.transpose(1, 2, 0)})
-    else:
-        write_stack(path, IQ)
-    done = python(ON_A_FULL_DISK, path, tmp_path / "out", limit)
+def test_a_disk_that_fills_up_while_writing(tmp_path: Path) -> None:
+    paths = write_stack(tmp_path / "x.h5", IQ), tmp_path / "x.mat"
+    scipy.io.savemat(paths[1], {"IQ": IQ.transpose(1, 2, 0)})
+    done = python(ON_A_FULL_DISK, tmp_path / "out", *paths)
     # Neither a traceback nor, at the end of the process, a crash in the HDF5 library.
     assert done.stderr == ""
     assert done.returncode == 0
-    assert re.fullmatch(r"the results could not be written to .*out \(File too large\).*\n", done.stdout)
-    assert os.listdir(tmp_path) == [path.name]
+    says = r"(the results could not be written to .*out \(File too large\).*\n){8}"
+    assert re.fullmatch(says, done.stdout)
+    assert sorted(os.listdir(tmp_path)) == ["x.h5", "x.mat"]
 
 
 @pytest.mark.parametrize("below", [(), ("deeper",), ("deeper", "still")])

@@ -67,7 +67,11 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
     options = usdenoise.DenoiseOptions(**OPTIONS)
     reading = {"frames": slice(10, 130, 2)}
     report = job.run(
-        SAMPLE, tmp_path, options=options, output=usdenoise.Output(window=20, stride=15), reading=reading
+        SAMPLE,
+        tmp_path,
+        options=options,
+        output=usdenoise.Output(window=20, stride=15, html=False),
+        reading=reading,
     )
     seen: list[tuple[int, int]] = []
     stack = load(SAMPLE, **reading)

@@ -11,9 +11,9 @@ from usdenoise.phantom import Phantom, PhantomSettings
 
 
 def singular_decibels(term):
-    matrix = term.reshape(len(term), -1)
-    singular = np.linalg.svd(matrix.astype(np.complex128), compute_uv=False)
-    return 20 * np.log10(singular / singular[0])
+    matrix = term.reshape(len(term), -1).astype(np.complex128)
+    power = np.linalg.eigvalsh(matrix @ matrix.conj().T)[::-1]
+    return 10 * np.log10(np.maximum(power / power[0], 1e-15))
 
 
 def test_iq_is_the_sum_of_its_terms(small_phantom):
@@ -22,8 +22,7 @@ def test_iq_is_the_sum_of_its_terms(small_phantom):
     assert terms.iq.dtype == np.complex64
 
 
-@pytest.mark.parametrize(("clutter", "noise"), [(30.0, 6.0), (60.0, -6.0)])
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(("clutter", "noise", "real"), [(30.0, 6.0, False), (60.0, -6.0, True)])
 def test_levels_are_those_asked_for(clutter, noise, real):
     settings = PhantomSettings(
         (64, 48, 200), clutter_to_blood_db=clutter, blood_to_noise_db=noise, real=real, seed=1
@@ -67,7 +66,7 @@ def test_noise_is_white_circular_and_complex(small_phantom):
 
 
 def test_doppler_spectrum_has_the_mean_of_the_true_velocity_and_the_width_of_its_profile():
-    settings = PhantomSettings((96, 72, 512), frame_rate_hz=1000.0, seed=5)
+    settings = PhantomSettings((80, 60, 384), frame_rate_hz=1000.0, seed=5)
     phantom, terms = all_frames(settings)
     lag_one = np.sum(np.conj(terms.blood[:-1]) * terms.blood[1:], axis=0)
     measured_hz = np.angle(lag_one) * settings.frame_rate_hz / (2 * np.pi)

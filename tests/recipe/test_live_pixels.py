@@ -40,13 +40,23 @@ def masked(stack, mask, fill):
     return stack
 
 
+@pytest.fixture(scope="module")
+def whole(terms):
+    return usdenoise.denoise(terms.iq, axes="tzx")
+
+
 @pytest.mark.parametrize(
-    ("mask", "fill"), [*((mask, "zero") for mask in MASKS), *(("disk", fill) for fill in FILLS)]
+    ("mask", "fills"), [*((mask, ["zero"]) for mask in MASKS if mask != "disk"), ("disk", FILLS)]
 )
-def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, mask, fill):
+def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, whole, mask, fills):
     live = MASKS[mask]
-    found = usdenoise.denoise(masked(terms.iq, live, fill), axes="tzx")
     alone = usdenoise.denoise(terms.iq[:, live][:, :, None], axes="tzx")
+    for fill in fills:
+        found = usdenoise.denoise(masked(terms.iq, live, fill), axes="tzx")
+        check_masked(found, alone, whole, terms, live, fill)
+
+
+def check_masked(found, alone, whole, terms, live, fill):
     assert found.options.low_cutoff == alone.options.low_cutoff
     assert found.noise_floor == pytest.approx(alone.noise_floor, rel=1e-5)
     assert found.power_doppler[live] == pytest.approx(alone.power_doppler[:, 0], rel=1e-3)
@@ -59,7 +69,6 @@ def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, mask, fill
     assert found.n_silent == (~live).sum()
     assert found.n_unobserved == (160 * (~live).sum() if fill == "unobserved" else 0)
     # The map of the whole image, where its edges are not those of the mask.
-    whole = usdenoise.denoise(terms.iq, axes="tzx")
     truth = (np.abs(terms.blood) ** 2).mean(axis=0)[live]
     assert correlation(found.blood_power[live], truth) > correlation(whole.blood_power[live], truth) - 0.01
 
@@ -138,7 +147,7 @@ def test_a_stack_with_fewer_live_pixels_than_components_is_taken_as_it_is():
     assert found.acquisition.iq == pytest.approx(values, abs=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(256, 64), (512, 16), (2048, 20)])
+@pytest.mark.parametrize("shape", [(256, 64), (512, 16)])
 def test_a_zero_first_column_hides_no_frame(shape):
     rng = np.random.default_rng(3)
     values = (rng.standard_normal((200, *shape)) + 1j * rng.standard_normal((200, *shape))).astype(

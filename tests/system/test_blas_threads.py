@@ -75,7 +75,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import scipy.linalg
 import usdenoise
 from usdenoise.jobs.run_job import run
-from usdenoise.options.denoise_options import DenoiseOptions
+from tests.batch.shared import ARGUMENTS
 
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
@@ -88,10 +88,9 @@ before, results, errors = state(), [], []
 
 def work(number):
     try:
-        for _ in range(3):
+        for _ in range(2):
             results.append(usdenoise.denoise(stack, axes="zxt", rank=5, low_cutoff=2).power_doppler)
-            options = DenoiseOptions(rank=5, low_cutoff=2)
-            run(sys.argv[1], f"{sys.argv[2]}/{number}", options=options, overwrite=True)
+            run(sys.argv[1], f"{sys.argv[2]}/{number}", overwrite=True, **ARGUMENTS)
     except BaseException as error:
         errors.append(error)
 
