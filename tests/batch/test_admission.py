@@ -20,16 +20,6 @@ from usdenoise.system import memory
 IDLE = 256 << 20
 
 
-def system(root: Path, **texts: str) -> Path:
-    """A root folder with what Linux says in its files."""
-    places = {"meminfo": "proc/meminfo", "group": "proc/self/cgroup"}
-    for name, text in texts.items():
-        place = root / places.get(name, f"sys/fs/cgroup/job/memory.{name}")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    return root
-
-
 def test_two_stacks_in_working_precision_over_an_idle_job(tmp_path: Path) -> None:
     path = write_scan(tmp_path / "x.h5", shape=(24, 12, 10))
     assert expected_bytes(path, {}, "single") == IDLE + 2 * 8 * 24 * 12 * 10
@@ -40,27 +30,6 @@ def test_two_stacks_in_working_precision_over_an_idle_job(tmp_path: Path) -> Non
 
 def test_of_an_unreadable_file_that_of_an_idle_job(tmp_path: Path) -> None:
     assert expected_bytes(tmp_path / "absent.h5", {}, "single") == IDLE
-
-
-def test_what_the_system_has(tmp_path: Path) -> None:
-    root = system(tmp_path, meminfo="MemTotal: 9 kB\nMemAvailable:    1000 kB\n")
-    assert memory.available_bytes(root) == 1000 * 1024
-    assert memory.available_bytes(tmp_path / "elsewhere") == float("inf")
-    assert memory.available_bytes() > 1 << 20
-
-
-def test_what_the_control_group_leaves(tmp_path: Path) -> None:
-    root = system(
-        tmp_path,
-        meminfo="MemAvailable: 1000 kB\n",
-        group="0::/job\n",
-        max="500000\n",
-        current="300000\n",
-        stat="anon 1\ninactive_file 50000\n",
-    )
-    assert memory.available_bytes(root) == 500000 - 300000 + 50000
-    system(tmp_path, max="max\n")
-    assert memory.available_bytes(root) == 1000 * 1024
 
 
 def test_what_a_process_has_taken() -> None:

@@ -102,6 +102,7 @@ def test_the_smallest_limit_of_all_control_groups_counts(
 
 def test_a_system_that_says_nothing_has_no_limit(tmp_path: Path) -> None:
     assert math.isinf(memory.available_bytes(tmp_path))
+    assert memory.available_bytes() > MIB
     assert not memory.is_in_memory(tmp_path, tmp_path)
 
 
