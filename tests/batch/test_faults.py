@@ -108,8 +108,7 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
 
 
 @pytest.mark.parametrize(
-    ("at", "number"),
-    [("estimate_components", signal.SIGINT), ("commit", signal.SIGTERM)],
+    ("at", "number"), [("estimate_components", signal.SIGINT), ("commit", signal.SIGTERM)]
 )
 def test_run_told_to_stop(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     process = run_doing(f"os.kill(os.getpid(), {int(number)})", at, scans / "scan1.h5", tmp_path / "out")
@@ -132,9 +131,7 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("message", "number"),
-    [(("iteration", 0), signal.SIGTERM), (("stage", "write"), signal.SIGINT)],
-    ids=str,
+    ("message", "number"), [(("iteration", 0), signal.SIGTERM), (("stage", "write"), signal.SIGINT)], ids=str
 )
 def test_batch_told_to_stop(
     message: tuple[str, Any], number: signal.Signals, scans: Path, tmp_path: Path

@@ -48,11 +48,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
         "sequence", *pictures, *tables, "movie", "blood_movie", "report_html", "report"
     }  # fmt: skip
     table = cli(*arguments, "--overwrite", "-o", tmp_path / "out").stdout
-    assert re.search(
-        r"^blocks +\d of 16 frames every 8",
-        table,
-        re.MULTILINE,
-    )
+    assert re.search(r"^blocks +\d of 16 frames every 8", table, re.MULTILINE)
 
 
 def test_bad_frames_are_given_as_a_list_with_ranges(stack: Path, tmp_path: Path) -> None:

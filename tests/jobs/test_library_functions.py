@@ -82,11 +82,7 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
         "array": {"source": stack.iq, "axes": "tzx"},
     }[source]
     images = usdenoise.sequence(
-        **given,
-        window=20,
-        stride=15,
-        **OPTIONS,
-        on_block=lambda done, total: seen.append((done, total)),
+        **given, window=20, stride=15, **OPTIONS, on_block=lambda done, total: seen.append((done, total))
     )
     with h5py.File(report["output"]["sequence"]) as file:
         for name in ("power_doppler", "blood_power", "noise_power"):

@@ -84,11 +84,7 @@ def test_thin_vessels_and_capillaries_change_neither_tissue_nor_noise_nor_the_ot
 @pytest.mark.parametrize("correlation_pixels", [0.0, 1.0])
 def test_noise_grows_by_the_gain_and_is_at_the_bottom_what_was_asked_for(shape, correlation_pixels):
     settings = PhantomSettings(
-        shape,
-        blood_to_noise_db=-6.0,
-        noise_gain_db=20.0,
-        noise_correlation_pixels=correlation_pixels,
-        seed=3,
+        shape, blood_to_noise_db=-6.0, noise_gain_db=20.0, noise_correlation_pixels=correlation_pixels, seed=3
     )
     power, noise = noise_frames(settings)
     decibels = 10 * np.log10(power.reshape(shape[0], -1))

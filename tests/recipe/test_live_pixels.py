@@ -74,8 +74,7 @@ def check_masked(found, alone, whole, terms, live, fill):
 
 
 @pytest.mark.parametrize(
-    ("mask", "part"),
-    [("rows", (slice(12, 44), slice(0, 36))), ("border", (slice(5, 39), slice(4, 32)))],
+    ("mask", "part"), [("rows", (slice(12, 44), slice(0, 36))), ("border", (slice(5, 39), slice(4, 32)))]
 )
 def test_the_maps_of_a_masked_stack_are_those_of_the_cropped_one(terms, mask, part):
     found = usdenoise.denoise(masked(terms.iq, MASKS[mask], "zero"), axes="tzx")

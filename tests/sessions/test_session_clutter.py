@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from tests.sessions.scans import LENGTH, scan
 from usdenoise import denoise, session
 from usdenoise.errors import OptionError
-from usdenoise.sessions.session_clutter import (
-    SAMPLED_FRAMES,
-    sampled_frames,
-    session_clutter,
-)
+from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, sampled_frames, session_clutter
 
 
 @given(st.lists(st.integers(2, 900), min_size=1, max_size=60), st.integers(0, 2**32 - 1))

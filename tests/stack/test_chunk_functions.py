@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from tests.reference.matrices import low_rank_and_noise
 from usdenoise.errors import InputError
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.stack.chunk_functions import (
-    add_measured,
-    as_chunk,
-    as_rows,
-    last_frames,
-    look,
-    measure_chunk,
-)
+from usdenoise.stack.chunk_functions import add_measured, as_chunk, as_rows, last_frames, look, measure_chunk
 
 
 @settings(max_examples=60, deadline=None)
