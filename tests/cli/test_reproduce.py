@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from tests.batch.shared import shell
 from tests.cli.shared import cli, refused, write
 from usdenoise import load
 from usdenoise.experiments import catalogue, ultrasound
@@ -136,8 +135,8 @@ def test_results_that_exist_are_refused_before_anything_is_done(done: tuple[Path
 def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> None:
     options = ("--quick", "--seeds", 1, "-o", tmp_path / "out", "--json")
     arguments = ("reproduce", "high-noise", "one-bit", *options)
-    first = shell(*arguments)
-    assert first.returncode == 0, first.stderr
+    first = cli(*arguments)
+    assert first.exit_code == 0, first.stderr
     summary = json.loads(first.stdout)
     assert list(summary["experiments"]) == ["high-noise", "one-bit"]
     assert summary["claims"] == sum(len(one["claims"]) for one in summary["experiments"].values())
