@@ -17,6 +17,8 @@ from usdenoise import __version__, load
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 OUTPUTS = {
     "denoised": "x_denoised.h5",
     "power_doppler_png": "x_power_doppler.png",
@@ -133,7 +135,6 @@ def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("iterations", [0, 2])
 @pytest.mark.parametrize("method", ["svd", "gd", "precgd", "scaledgd", "scaledgd-lambda"])
-@pytest.mark.usefixtures("no_pictures")
 def test_every_method_reports(method: str, iterations: int, stack: Path, tmp_path: Path) -> None:
     options = (*QUICK, "--method", method, "--iterations", iterations, "--no-html")
     report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
