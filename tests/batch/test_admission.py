@@ -17,6 +17,8 @@ from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 IDLE = 256 << 20
 
 

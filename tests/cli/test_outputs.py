@@ -16,6 +16,7 @@ FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff",
 
 
 @pytest.mark.parametrize("suffix", ["h5", "mat", "zarr"])
+@pytest.mark.usefixtures("no_pictures")
 def test_factors_then_expand(suffix: str, stack: Path, tmp_path: Path) -> None:
     kept, written = tmp_path / "out" / "x_denoised.h5", tmp_path / f"y.{suffix}"
     done = cli("run", stack, "-o", tmp_path / "out", *FEW, "--keep-factors", "--no-stack", "-q")
@@ -36,6 +37,7 @@ def test_factors_then_expand(suffix: str, stack: Path, tmp_path: Path) -> None:
     refused(cli("expand", stack), "holds no factors; write them with usdenoise run --keep-factors")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) -> None:
     arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--window", 16, "--stride", 8, "--movie", "gif")
     result = cli(*arguments, "--json")
@@ -51,6 +53,7 @@ def test_a_sequence_has_the_keys_of_the_contract(stack: Path, tmp_path: Path) ->
     assert re.search(r"^blocks +\d of 16 frames every 8", table, re.MULTILINE)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_bad_frames_are_given_as_a_list_with_ranges(stack: Path, tmp_path: Path) -> None:
     report = parse(cli("run", stack, "-o", tmp_path / "out", *FEW, "--json", "--bad-frames", "1,3:5").stdout)
     assert [bad["frame"] for bad in report["bad_frames"]] == [1, 3, 4]
@@ -86,6 +89,7 @@ def test_figures_come_in_the_formats_that_were_asked_for(stack: Path, tmp_path: 
     ],
     ids=" ".join,
 )
+@pytest.mark.usefixtures("no_pictures")
 def test_products_and_the_page_can_be_chosen(
     flags: tuple[str, ...], written: list[str], stack: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,8 @@ from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 ROOT = Path(__file__).parents[2]
 OPTIONS = DenoiseOptions(rank=3, iterations=2, low_cutoff=1)
 

@@ -22,6 +22,8 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.casorati import casorati
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 REAL = IQ.real.copy()
 FAST = DenoiseOptions(rank=2, iterations=2)
 

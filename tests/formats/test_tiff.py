@@ -14,6 +14,8 @@ from usdenoise.formats.tiff import read_tiff, tiff
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 SPACING = {"z": 0.05, "x": 0.1, "y": 0.4}
 
 

@@ -15,6 +15,8 @@ from usdenoise.formats import layout, open_input
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.run_job import run
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 ONE_FILE = {"npy": write_npy, "AUTC": write_autc, "EchoFrame": write_echoframe}
 
 

@@ -15,6 +15,8 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 BAD = [9, 70, 71]
 
 

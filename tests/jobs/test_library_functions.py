@@ -17,6 +17,8 @@ from usdenoise.errors import OptionError, OutputError
 from usdenoise.jobs import run_job as job
 from usdenoise.options.reading_options import ReadOptions
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 OPTIONS: dict[str, Any] = {"rank": 3, "iterations": 3, "low_cutoff": 1, "seed": 2, "bad_frames": "keep"}
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
 

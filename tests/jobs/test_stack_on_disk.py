@@ -36,6 +36,8 @@ from usdenoise.system import row_file
 from usdenoise.system.provenance import requested
 from usdenoise.system.row_file import RawFile
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
     reports = {

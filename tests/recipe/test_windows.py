@@ -30,6 +30,8 @@ from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pictures import film as movie
 from usdenoise.recipe.windows import Window, cut_into_windows
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
 
 
