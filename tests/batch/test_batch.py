@@ -337,7 +337,7 @@ def test_what_is_asked_for_is_recorded_as_it_is_compared(scans: Path, tmp_path: 
     )
     command = ("batch", scans / "scan2.h5", "-o", tmp_path / "out", "--no-html", "--cutoff-figure", *flags)
     assert cli(*command).exit_code == 0
-    assert cli(*command, "--dry-run").stdout == "skip         scan2.h5  (whole)\n"
+    assert cli(*command, "--dry-run").stdout == "skip         scan2.h5  (complete)\n"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.batch.shared import QUICK, write_scan
+from usdenoise.cli.console import two_columns
 
 
 def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
