@@ -28,7 +28,9 @@ def tool(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    "command", [("lint-imports",), ("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)], ids=" ".join
+    "command",
+    [("lint-imports",), ("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)],
+    ids=" ".join,
 )
 def test_checks_pass(command: tuple[str, ...]) -> None:
     done = tool(*command)
