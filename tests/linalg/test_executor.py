@@ -30,5 +30,14 @@ def test_results_come_in_order(threads):
         assert list(executor.map(lambda item: item * item, range(20))) == [item**2 for item in range(20)]
 
 
+def test_few_results_wait_for_a_slow_caller():
+    done = []
+    with ThreadExecutor(2) as executor:
+        made = executor.map(lambda item: done.append(item), range(50))
+        next(made)
+        next(made)
+    assert len(done) <= 8
+
+
 def test_a_blas_that_is_loaded_late_is_limited_too():
     python(THREADS).check_returncode()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.row_blocks import row_blocks
 
 MAX_STEPS = 40
 """Largest number of conjugate gradient steps of a row block; usually the tolerance ends them earlier."""
@@ -32,6 +33,9 @@ PRIOR_FLOOR = 1e-3
 
 SINGULAR = 1e-5
 """Least ridge of a row's preconditioner, whose entries are at most 1, so that a singular matrix can be inverted."""
+
+_ROWS_OF_V = 2048
+"""Rows of V whose outer products are made at a time: in long stacks all of them are a hundred megabytes."""
 
 _MOST_CROWDED = 0.8
 """Largest ratio of components to samples of a row that enters the variance of a fit, which is infinite at 1."""
@@ -112,7 +116,9 @@ class _RowModel:
     def from_factor(cls, right: NDArray[Any], ridge: NDArray[np.float64], density: float) -> Self:
         real = right.real.dtype
         upper = np.triu_indices(min(len(ridge), LEADING))
-        outer = np.take(right, upper[0], axis=1) * np.take(right, upper[1], axis=1).conj()
+        outer = np.empty((len(right), len(upper[0])), right.dtype)
+        for part in row_blocks(len(right), _ROWS_OF_V):
+            np.multiply(right[part][:, upper[0]], right[part][:, upper[1]].conj(), out=outer[part])
         right_h = np.ascontiguousarray(right.conj().T)
         return cls(right, right_h, ridge, (1 / (density + ridge)).astype(real), outer.view(real))
 

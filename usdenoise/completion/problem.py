@@ -124,14 +124,14 @@ class CompletionProblem:
         """Return objective, gradients and held-out error at (U, V), in one pass over the sampled residual."""
         u, v = factors
         gradient_u = np.empty_like(u)
-        u_residual: Any = 0.0
+        u_residual = np.zeros(v.shape[::-1], np.result_type(v.dtype, np.float64))
         loss = held_out = 0.0
         scale = 2 / self.sample.n_fitted
         for rows, sums in self._map(u, v):
             loss += sums.loss
             held_out += sums.held_out
             gradient_u[rows] = sums.residual_v
-            u_residual = u_residual + sums.u_residual.astype(np.result_type(v.dtype, np.float64))
+            u_residual += sums.u_residual
         gradient_u *= np.asarray(scale, gradient_u.real.dtype)
         gradient_v = np.ascontiguousarray((scale * u_residual).conj().T, dtype=v.dtype)
         n_held_out = self.sample.n_held_out

@@ -12,7 +12,7 @@ from usdenoise.components.extension import COARSE_PIXELS
 from usdenoise.components.pixel_subset import PixelSubset, draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.movement import Movement, describe_movement
-from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.linalg.row_blocks import block_rows, row_blocks
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.rows import Rows
 from usdenoise.stack.sampling import spread_rows
@@ -47,6 +47,9 @@ LEAST_GOOD = 8
 """Frames, at least, that are far better than the others where half of the frames or more are bad, the median with them."""
 
 MOST_ROUNDS = 12
+
+_FRAMES_A_BLOCK = 4096
+"""Frames that are compared with each other at a time."""
 
 
 class FrameReason(StrEnum):
@@ -262,7 +265,10 @@ def _damaged(rows: Rows) -> list[BadFrame]:
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is no zero frame: it is unobserved already, and the model fills it.
     seen = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    alike = _alike(values, np.arange(rows.n_frames)) & seen
+    blocks = row_blocks(rows.n_frames, _FRAMES_A_BLOCK)
+    alike = (
+        np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1) & seen
+    )
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
         # In a stack of few levels frames agree in a sample without being the same.
@@ -291,7 +297,7 @@ def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def _outliers(subset: PixelSubset) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
-    share = np.abs(subset.right.astype(np.complex128)) ** 2
+    share = np.abs(subset.right).astype(np.float64) ** 2
     used = np.flatnonzero(share.sum(axis=1) > 0)
     # Relative to the largest, no square leaves the range of the numbers.
     largest = max(float(subset.singular_values[0]), float(np.finfo(np.float32).tiny))

@@ -6,8 +6,9 @@ over blocks are the same for any number of threads. Another executor, out of cor
 method `map`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -48,8 +49,19 @@ class ThreadExecutor:
         with blas_on_one_thread():
             if self._pool is None:
                 yield from map(function, items)
-            else:
-                yield from self._pool.map(function, items)
+                return
+            # No more results wait than threads work: in long stacks that of a block takes tens of megabytes.
+            ahead: deque[Future[Result]] = deque()
+            try:
+                for item in items:
+                    ahead.append(self._pool.submit(function, item))
+                    if len(ahead) > 2 * self.threads:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
 
     def __enter__(self) -> Self:
         self._limit.enter_context(blas_on_one_thread())

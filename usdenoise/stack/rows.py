@@ -391,10 +391,10 @@ class ArrayRows(Rows):
             # (U^H M)^H is M^H U; this order reads the block along its rows.
             return left[rows].conj().T @ block, gram(left[rows])
 
-        moments: Any = 0.0
+        moments: Any = np.zeros((right.shape[1], self.n_frames), wide)
         squares: Any = 0.0
         for part, square in self._map(moment):
-            moments = moments + part.astype(wide)
+            moments += part
             squares = squares + square
         return left, squares, moments
 
