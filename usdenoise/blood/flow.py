@@ -12,6 +12,7 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import time_axis_of
+from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
@@ -282,7 +283,7 @@ def flow_images(
 
 def _by_pixel(
     function: Callable[[NDArray[np.complex128]], NDArray[Any]],
-    iq: NDArray[Any],
+    iq: Any,
     axis: int,
     what: str,
     left_out: NDArray[np.bool_] | None,
@@ -307,18 +308,24 @@ def _by_pixel(
         raise OptionError(
             f"{what} needs complex IQ, and this stack is real; leave it out of --products, or give the IQ"
         )
-    if is_dask_array(iq):
-        iq = np.asarray(iq)
-    frames_last = iq.transpose([*(other for other in range(iq.ndim) if other != axis % iq.ndim), axis])
-    lines, n_frames = frames_last.shape[0], frames_last.shape[-1]
-    blocks = row_blocks(lines, max(1, _ROWS_A_BLOCK * lines * n_frames // iq.size))
+    if isinstance(iq, FileStack):
+        order = [*(other for other in range(iq.ndim) if other != axis), axis]
+        lines: Any = iq.transpose(order)
+        shape: tuple[int, ...] = lines.shape
+        places = np.ndindex(*shape[:-2])
+        blocks = (np.asarray(lines[tuple(slice(i, i + 1) for i in place)]) for place in places)
+    else:
+        frames_last = np.moveaxis(np.asarray(iq), axis, -1)
+        shape = frames_last.shape
+        pixels = frames_last.reshape(-1, shape[-1])
+        blocks = (pixels[rows] for rows in row_blocks(len(pixels), _ROWS_A_BLOCK))
 
-    def seen(part: slice) -> NDArray[np.complex128]:
-        block = np.asarray(frames_last[part], np.complex128).reshape(-1, n_frames)
+    def seen(block: NDArray[Any]) -> NDArray[np.complex128]:
+        wide = block.reshape(-1, shape[-1]).astype(np.complex128)
         if left_out is not None:
-            block = np.where(left_out, 0, block)
-        return block
+            wide[:, left_out] = 0
+        return wide
 
-    values = np.concatenate([function(seen(part)) for part in blocks], axis=-1)
-    by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *frames_last.shape[:-1])
+    values = np.concatenate([function(seen(block)) for block in blocks], axis=-1)
+    by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *shape[:-1])
     return by_pixel
