@@ -3,8 +3,8 @@
     python -m tests.benchmarks.scale FOLDER [--ways memory,disk,dask] [--against pixels,frames,rank,chunks]
 
 The stacks are three components of tissue over white noise, complex64, as Zarr without compression in FOLDER, 0.3 GB at
-most. Each way runs in a process of its own. Peaks do not count pages of files; with Dask they are those of the caller and
-of the largest of two workers. The power images of all ways are compared before a time is printed.
+most. Each way runs in a process of its own, whose peak is told; with Dask also that of the larger of two workers. The power
+images of all ways are compared before a time is printed.
 """
 
 import json

@@ -98,7 +98,7 @@ class Disk:
         return max(_LEAST_SLAB_BYTES, self.memory // _SLABS)
 
     def begin(self, shape: Sequence[int], dtype: np.dtype[Any], edges: Collection[int]) -> FileStack:
-        """Return a stack to be filled, in the order z, x, y, t; `end` makes it one that can be read.
+        """Return a stack to be filled, in the order z, x, y, t; its method `filled` gives the one to be read.
 
         Parameters
         ----------
