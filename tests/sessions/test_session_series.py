@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise_map import noise_map
+from usdenoise.jobs import session_pass
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import filter_block
 from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
-from usdenoise.sessions.session_series import MODEL_BLOCKS, SMOOTHING, find_bad_blocks, session_series
+from usdenoise.sessions.session_series import (
+    MODEL_BLOCKS,
+    SMOOTHING,
+    BlockSums,
+    find_bad_blocks,
+    leak_share,
+    session_series,
+)
 
 SIZE = (10, 8)
 
@@ -258,3 +266,29 @@ def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
     found = session(replace(made.stack, iq=(made.iq * np.float32(scale))), LENGTH)
     assert found.bad.tolist() == wanted.bad.tolist()
     np.testing.assert_allclose(found.blood_power / scale**2, wanted.blood_power, rtol=1e-2, atol=2e-3)
+
+
+def test_the_share_of_tissue_that_leaks(
+    measured: tuple[list[Any], SessionClutter, DenoiseResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """White noise, and the speckle of the weak components with the slowest motion, of a known share above the noise."""
+    _, clutter, _ = measured
+    tissue = clutter.leaking.sum(axis=0)
+    white, slow = clutter.projection.white, np.ones(clutter.projection.n_lags)
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.5):
+        sums = BlockSums()
+        for _ in range(4):
+            noise = 1 + 0.02 * rng.standard_normal(len(tissue))
+            lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
+            sums.add(lags * clutter.kept_share[:, None], clutter)
+        assert leak_share(sums, clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
+    monkeypatch.setattr(session_pass, "leak_share", lambda sums, clutter: 1.0 if clutter.cutoff < 7 else 0.0)
+    made = scan(6, shape=(20, 16))
+    found = session(made.stack, LENGTH)
+    given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
+    assert found.low_cutoff == 7
+    assert found.series.result.cutoff_sentence.endswith("; raised to 7 because tissue was left in the blocks")
+    assert found.series.result.cutoff_certainty == "unsure"
+    # The components that it has more are of noise, and differ.
+    np.testing.assert_allclose(found.power_doppler, given.power_doppler, rtol=0.08)

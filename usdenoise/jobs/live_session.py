@@ -19,7 +19,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
-from usdenoise.sessions.session_clutter import SessionClutter, check_options
+from usdenoise.sessions.session_clutter import SessionClutter, check_options, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.random_streams import RandomStream
@@ -390,8 +390,8 @@ class Session:
         assert self._first is not None
         along = self._first.axes.index("t")
         parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, along) for some in sample]
-        none = [np.zeros(0, np.intp)]
-        return fit_sample(parts, none, [sample[-1].length], self._first, self._options)
+        fit = fit_sample(parts, self._first, self._options)
+        return fit, session_clutter(fit, [np.zeros(0, np.intp)], [sample[-1].length])
 
 
 def _masks(

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import Treatment
@@ -30,7 +32,7 @@ from usdenoise.sessions.session_clutter import (
     sampled_frames,
     session_clutter,
 )
-from usdenoise.sessions.session_series import find_bad_blocks, session_series
+from usdenoise.sessions.session_series import BlockSums, find_bad_blocks, leak_share, session_series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.blas_threads import available_threads
 
@@ -48,6 +50,12 @@ NO_FRAMES = {
     "steps": [],
     "sentence": "",
 }
+
+TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.3, 1.12
+"""Blocks on which a cutoff is tried, the largest share of leaked tissue in their power above the noise, and how much the
+cutoff is raised at a time. On a phantom with tissue 50 dB over blood 65 components left a share of 0.68, and the map
+correlated with the truth by 0.876; with 98 components by 0.995. On one of 45 dB, where more components take blood, the share
+was 0.23."""
 
 ON_ONE_THREAD = 1 << 24
 """Entries of a block up to which blocks are filtered side by side, one on each thread; larger ones would take too much
@@ -85,7 +93,7 @@ def fit_session(
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
-    parts, sampled, lengths = [], [], []
+    parts, sampled, lengths, filtered = [], [], [], []
     for number, some in zip(numbers, frames, strict=True):
         block, known_bad = blocks.blocks[number], _own_options(options, blocks, number).bad_frames
         good = some if isinstance(known_bad, str) else np.setdiff1d(some, known_bad)
@@ -98,50 +106,95 @@ def fit_session(
             continue
         sampled.append(good)
         lengths.append(block.window.n_frames)
+        filtered.append(number)
     if not parts:
         raise InputError("no block of the session has good frames")
-    return fit_sample(parts, sampled, lengths, blocks.first, options, on_iteration)
+    fit = fit_sample(parts, blocks.first, options, on_iteration)
+    clutter = session_clutter(fit, sampled, lengths)
+    is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
+    tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
+    whole = None
+    while len(tried) > 1 and leak_share(_sums_of(blocks, tried, clutter, options), clutter) > MOST_LEAK:
+        whole = whole or fit_sample(parts, blocks.first, options, on_iteration, all_components=True)
+        rank = len(whole.singular_values)
+        if clutter.cutoff >= rank:
+            break
+        fit = _with_cutoff(whole, fit, min(math.ceil(MORE * clutter.cutoff), rank))
+        clutter = session_clutter(fit, sampled, lengths)
+    return fit, clutter
+
+
+def _calm_blocks(fit: DenoiseResult, numbers: list[int], sampled: list[NDArray[np.intp]]) -> list[int]:
+    """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
+    edges = np.cumsum([0, *map(len, sampled)])
+    left = fit.frame_quality.curves.outside
+    levels = np.array([np.median(left[first:stop]) for first, stop in pairwise(edges)])
+    # The image moved in some of the others, perhaps.
+    calm = np.flatnonzero(levels <= np.median(levels))
+    places = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
+    return [numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
+
+
+def _sums_of(
+    blocks: Blocks, numbers: list[int], clutter: SessionClutter, options: DenoiseOptions
+) -> BlockSums:
+    """Filter some blocks, and return their sums."""
+    sums = BlockSums()
+    for number in numbers:
+        own = replace(_own_options(options, blocks, number), threads=1)
+        stack = blocks.read(number, 0, blocks.blocks[number].window.n_frames)
+        sums.add(filter_block(stack, clutter, own).lags, clutter)
+    return sums
+
+
+def _with_cutoff(whole: DenoiseResult, before: DenoiseResult, low: int) -> DenoiseResult:
+    """Return a fit with all components, and with a higher cutoff than the one before."""
+    assert before.cutoff is not None
+    first = before.cutoff.sentence.partition("; raised")[0]
+    said = f"{first}; raised to {low} because tissue was left in the blocks"
+    choice = replace(before.cutoff, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
+    return replace(whole, cutoff=choice, options=replace(whole.options, low_cutoff=low))
 
 
 def fit_sample(
     parts: Sequence[NDArray[Any]],
-    frames: Sequence[NDArray[np.intp]],
-    lengths: Sequence[int],
     first: Acquisition,
     options: DenoiseOptions,
     on_iteration: Callable[..., None] | None = None,
-) -> tuple[DenoiseResult, SessionClutter]:
-    """Find the clutter in frames of several blocks.
+    all_components: bool = False,
+) -> DenoiseResult:
+    """Filter frames of several blocks.
 
     Parameters
     ----------
     parts : sequence of arrays
         Frames of each block, with the axes of `first`.
-    frames : sequence of arrays
-        Their numbers in each block that is to be filtered, increasing; none for a block that is not in the sample.
-    lengths : sequence of int
-        Frames of each block that is to be filtered.
     first : Acquisition
         Two frames, with the axes and scales of all.
     options, on_iteration
         As for :func:`fit_session`.
+    all_components : bool
+        As for :func:`usdenoise.denoise`.
 
     Returns
     -------
-    fit, clutter
+    DenoiseResult
         As for :func:`fit_session`.
     """
     iq = np.concatenate(parts, axis=first.axes.index("t"))
     sample = replace(first, iq=iq, frame_rate_hz=None, coordinates={}, labels=None)
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     fit = denoise(
-        sample, options=replace(options, bad_frames=bad_frames), in_place=True, on_iteration=on_iteration
+        sample,
+        options=replace(options, bad_frames=bad_frames),
+        in_place=True,
+        all_components=all_components,
+        on_iteration=on_iteration,
     )
-    clutter = session_clutter(fit, frames, lengths)
     quality = fit.frame_quality
     still = FrameQuality((), quality.n_frames, Treatment.KEPT, Movement(0.0, (), 0.0), quality.curves)
     chosen = replace(fit.options, bad_frames=options.bad_frames)
-    return replace(fit, acquisition=first, frame_quality=still, options=chosen, observed=None), clutter
+    return replace(fit, acquisition=first, frame_quality=still, options=chosen, observed=None)
 
 
 def filter_session(

@@ -33,6 +33,9 @@ LEAST_LIKENESS = 0.3
 LEAST_KEPT = 0.15
 """Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
 
+LEAST_ABOVE = 0.05
+"""Power above the noise, over the noise, from which the share of tissue in it is looked at."""
+
 MODEL_BLOCKS = 10
 """The variance of a spectrum counts as much as the one that speckle has, (S + N)^2, from so many blocks."""
 
@@ -236,6 +239,11 @@ class BlockSums:
     squares: Any = 0.0
     last: NDArray[np.float64] | None = None
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Number of blocks in each of the halves."""
+        return -(-self.n_blocks // 2), self.n_blocks // 2
+
     def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
         """Add the lagged products of a block, (n_live, L), which is without a clutter."""
         spectra = Spectra(clutter)
@@ -263,14 +271,9 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
     """
     spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
     n_good, halves = sums.n_blocks, sums.halves
-    mean_lags = (halves[0] + halves[1]) / n_good
-    mean_power, noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
-    quality, numbers = fit.picture_quality, (-(-n_good // 2), n_good // 2)
-    if n_good > 1:
-        noise = noise_map(
-            np.stack([half / n for half, n in zip(halves, numbers, strict=True)]), projection, grid
-        )
-    leak = _leak(mean_lags - noise[:, None] * spectra.white_lags, clutter)
+    mean_power, own_noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
+    quality, numbers = fit.picture_quality, sums.numbers
+    mean_lags, noise, leak = _mean_noise_leak(sums, clutter, own_noise)
     background = spectra.of(noise[:, None] * spectra.white_lags + leak)
     mean = spectra.of(mean_lags)
     blood = np.maximum(grid.average(mean - background, SMOOTHING), 0)
@@ -296,6 +299,34 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
     return SeriesModel(
         spectra.weights_of_lags(weights), mean_power - np.vecdot(weights, mean), mean_power, noise, quality
     )
+
+
+def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
+    """Return the share of leaked tissue in the power above the noise; 0 where there is nearly nothing above the noise.
+
+    Parameters
+    ----------
+    sums : BlockSums
+        Sums over two blocks or more.
+    clutter : SessionClutter
+        What was filtered.
+    """
+    mean_lags, noise, leak = _mean_noise_leak(sums, clutter)
+    above = float(mean_lags[:, 0].real.sum() - noise.sum() * Spectra(clutter).white_lags[0].real)
+    return float(leak[:, 0].real.sum()) / above if above > LEAST_ABOVE * noise.sum() else 0.0
+
+
+def _mean_noise_leak(
+    sums: BlockSums, clutter: SessionClutter, own_noise: NDArray[np.float64] | None = None
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
+    """Return the mean lagged products, the noise power, for one block that of the sample, and the part that tissue left."""
+    noise = own_noise
+    if sums.n_blocks > 1:
+        means = [half / n for half, n in zip(sums.halves, sums.numbers, strict=True)]
+        noise = noise_map(np.stack(means), clutter.projection, clutter.grid)
+    assert noise is not None
+    mean_lags = (sums.halves[0] + sums.halves[1]) / sums.n_blocks
+    return mean_lags, noise, _leak(mean_lags - noise[:, None] * Spectra(clutter).white_lags, clutter)
 
 
 def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
