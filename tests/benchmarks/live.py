@@ -60,6 +60,7 @@ def main() -> None:
                     item.attrs.pop("start_s", None)
         job = subprocess.Popen(
             usdenoise("session", folder, "-o", out, "--live", "--until-idle", 10),
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -19,8 +19,10 @@ from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.charts import Chart
 from usdenoise.pictures.doppler_pictures import power_doppler_picture
+from usdenoise.pictures.figures import load_libraries
 from usdenoise.pictures.live_page import live_page
 from usdenoise.pictures.scan_page import Picture
+from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 
 LATEST, PAGE = "latest.png", "live.html"
@@ -55,12 +57,15 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
     list of str
         A sentence on each file that is no block.
     """
+    # The first picture does not wait for it.
+    run_in_background(load_libraries)
     pages = LivePages(stem, folder, display)
     update = None
     try:
         for update in blocks:
             pages.show(update, blocks)
             watcher.live(update, blocks)
+            pages.write_if_due(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:
             raise
@@ -80,31 +85,34 @@ class LivePages:
 
     def __init__(self, stem: str, folder: Path, display: Display) -> None:
         self._stem, self._folder, self._display = stem, folder, display
-        self._drawn, self._next_page = -MOST_LATE_S, 0.0
+        self._latest, self._drawn, self._next_page = b"", -MOST_LATE_S, 0.0
+        self._shown: SessionUpdate | None = None
 
     def show(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
-        """Draw the last block, unless others wait, and now and then the page."""
+        """Draw the last block, unless others wait and one was drawn a moment ago."""
         began = time.monotonic()
         if blocks.n_waiting and began - self._drawn < MOST_LATE_S:
             return
-        if began < self._next_page:
-            with OutputFolder(self._folder, overwrite=True) as outputs:
-                outputs.reserve(LATEST).write_bytes(self._picture(update, "png"))
-                outputs.commit()
-        else:
-            self.write(update, blocks)
-            self._next_page = time.monotonic() + max(LEAST_PAGE_S, (time.monotonic() - began) / PAGE_SHARE)
+        self._draw(update)
         self._drawn = time.monotonic()
         blocks.seconds += self._drawn - began
 
+    def write_if_due(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
+        """Write the page and the series, now and then."""
+        began = time.monotonic()
+        if began >= self._next_page:
+            self.write(update, blocks)
+            took = time.monotonic() - began
+            self._next_page = began + took + max(LEAST_PAGE_S, took / PAGE_SHARE)
+
     def write(self, update: SessionUpdate, blocks: LiveBlocks, is_running: bool = True) -> None:
-        """Write the picture, the page and the series."""
-        latest = self._picture(update, "png")
-        pictures = [
-            Picture("Last block", latest, f"Blood of block {update.number}", "Blood power without the noise.")
-        ]
+        """Write the page and the series."""
+        if self._shown is not update:
+            self._draw(update)
+        words = f"Blood of block {update.number}"
+        pictures = [Picture("Last block", self._latest, words, "Blood power without the noise.")]
         if np.isfinite(update.mean_blood_power).all():
-            mean = self._picture(update, "png", of_mean=True)
+            mean = self._picture(update, of_mean=True)
             n_good = int((~update.bad).sum())
             pictures.append(
                 Picture(
@@ -121,19 +129,23 @@ class LivePages:
             None if is_running else report,
         )
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(LATEST).write_bytes(latest)
             outputs.reserve(PAGE).write_text(page, encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             outputs.commit()
 
-    def _picture(self, update: SessionUpdate, kind: str, of_mean: bool = False) -> bytes:
+    def _draw(self, update: SessionUpdate) -> None:
+        self._latest, self._shown = self._picture(update), update
+        with OutputFolder(self._folder, overwrite=True) as outputs:
+            outputs.reserve(LATEST).write_bytes(self._latest)
+            outputs.commit()
+
+    def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
         power = update.mean_blood_power if of_mean else update.blood_power
         stack = update.acquisition
         what = f"mean of {int((~update.bad).sum())} blocks" if of_mean else f"block {update.number}"
         return power_doppler_picture(
             shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             stack.spatial_axes,
-            kind=kind,
             dynamic_range_db=self._display.dynamic_range,
             color_map=self._display.color_map,
             quantity="blood power",
