@@ -20,7 +20,7 @@ from usdenoise.system.blas_threads import available_threads
 END_FILE = "usdenoise-end"
 """A file of this name in the folder of the blocks ends a live session."""
 
-POLL_S = 0.05
+POLL_S = 0.02
 """Seconds between two looks at the folder. Network folders send no events."""
 
 STEADY_S, SMALL_STEADY_S, USUAL_SHARE = 0.2, 1.0, 0.98
@@ -138,7 +138,8 @@ class LiveBlocks:
                 ):
                     self.passed_over |= {candidate.path: candidate.why for candidate in tried}
                     return
-                time.sleep(POLL_S)
+                # A folder of many files, or on a network, is not looked at all the time.
+                time.sleep(max(POLL_S, 4 * (time.monotonic() - began)))
 
     def _look(self, now: float) -> bool:
         """Look for files that came, changed or went; return whether any did."""

@@ -390,9 +390,7 @@ class Session:
         assert self._first is not None
         along = self._first.axes.index("t")
         parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, along) for some in sample]
-        # Later ones are made beside the filter and the picture, which go first.
-        threads = self._options.threads if self._fits.found is None else 1
-        fit = fit_sample(parts, self._first, replace(self._options, threads=threads))
+        fit = fit_sample(parts, self._first, self._options)
         return fit, session_clutter(fit, [np.zeros(0, np.intp)], [sample[-1].length])
 
 
