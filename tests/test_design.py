@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1400,
     "formats": 4022,
     "frames": 534,
-    "jobs": 3010,
+    "jobs": 3020,
     "linalg": 280,
     "options": 857,
     "phantom": 570,
