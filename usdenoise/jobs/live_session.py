@@ -248,8 +248,7 @@ class Session:
         self._lengths: list[int] = []
         self._motion: list[float] = []
         self._bad: list[bool] = []
-        self._strongest: list[float] = []
-        self._recent: list[tuple[NDArray[np.float64], bool, float]] = []
+        self._recent: list[tuple[NDArray[np.float64], bool, float, float]] = []
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._series: dict[str, list[float]] = {}
 
@@ -312,7 +311,7 @@ class Session:
             failed.set_exception(error)
             return BlockAtWork(name, own_start(stack), sample, failed)
         own = replace(self._options, threads=1)
-        usual = float(np.median(self._strongest[-REMEMBERED:])) if self._strongest else np.inf
+        usual = float(np.median([strongest for *_, strongest in self._recent])) if self._recent else np.inf
         filtered = self._pool.submit(lambda: (filter_block(stack, clutter, own, usual), clutter))
         return BlockAtWork(name, own_start(stack), sample, filtered)
 
@@ -327,15 +326,15 @@ class Session:
             return self._update(begun.name, str(error))
         motion = block.frames.movement.range_pixels
         why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
-        powers, known_bad, motions = zip(*self._recent, (block.power, bool(why), motion), strict=True)
+        own = (block.power, bool(why), motion, block.strongest)
+        powers, known_bad, motions, _ = zip(*self._recent, own, strict=True)
         if not why and find_bad_blocks(powers, np.array(known_bad), np.array(motions))[0][-1]:
             why = MOTION
         self._motion.append(motion)
-        self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion)]
+        self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion, block.strongest)]
         if not why:
             self._sums.add(block.lags, clutter)
         self._remember(begun.sample)
-        self._strongest.append(block.strongest)
         blood = None
         if self._sums.n_blocks:
             fit, sums = self._fits.found, replace(self._sums)
