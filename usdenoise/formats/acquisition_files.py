@@ -44,7 +44,7 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
         whole = [name for name in folders if is_acquisition_folder(Path(place, name))]
         folders[:] = [name for name in folders if name not in whole]
         for path in (Path(place, name) for name in whole):
-            if is_wanted(path, folder, patterns):
+            if is_wanted(path, folder, patterns, is_folder=True):
                 yield path
         for name in files:
             path = Path(place, name)
@@ -54,12 +54,12 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
     yield from unreadable
 
 
-def is_wanted(path: Path, folder: Path, patterns: Sequence[str]) -> bool:
-    """Return whether a file or an acquisition folder is one of :func:`acquisition_files`, with the same parameters."""
+def is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
+    """Return whether a file, or an acquisition folder, is one of :func:`acquisition_files`, with the same parameters."""
     if path.name.startswith(".") or _is_result(path):
         return False
     if not patterns:
-        return path.suffix.lower() in SUFFIXES or is_acquisition_folder(path)
+        return is_folder or path.suffix.lower() in SUFFIXES
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 

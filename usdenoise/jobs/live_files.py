@@ -146,11 +146,12 @@ class LiveBlocks:
         changed = False
         for name in set(os.listdir(self._folder)) - self._seen:
             path = self._folder / name
-            if path.is_dir() and not is_acquisition_folder(path):
+            is_folder = path.is_dir()
+            if is_folder and not is_acquisition_folder(path):
                 # It may become one.
                 continue
             self._seen.add(name)
-            if is_wanted(path, self._folder, self._patterns):
+            if is_wanted(path, self._folder, self._patterns, is_folder):
                 self._candidates[path] = _Candidate(path, None, now)
         for path, known in list(self._candidates.items()):
             state = file_state(path)
