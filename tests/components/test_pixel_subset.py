@@ -19,7 +19,7 @@ from usdenoise.stack.random_streams import RandomStream
 @pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
 def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
     matrix = (low_rank_and_noise(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
-    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
     assert subset.noise_rms == pytest.approx(sigma, rel=0.05)
     assert subset.n_above_noise == 12
     # The data are a sum of twelve products of independent unit vectors with scales from 100 to 1.
@@ -33,10 +33,10 @@ def test_pixel_subset_sees_through_missing_entries():
     smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
     rng = np.random.default_rng(0)
     matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
-    complete = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    complete = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
     missing = rng.random(matrix.shape) < 0.02
     missing[:, 40:46] = True
-    holes = draw_pixel_subset(casorati_matrix(matrix, missing), np.random.default_rng(0))
+    holes = draw_pixel_subset(casorati_matrix(matrix, missing), np.random.default_rng(0)).subset
     assert holes.noise_rms == pytest.approx(complete.noise_rms, rel=0.15)
     assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
 
@@ -44,7 +44,7 @@ def test_pixel_subset_sees_through_missing_entries():
 @pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])
 def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
     matrix = low_rank_and_noise(dtype, shape=shape)
-    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0))
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
     left, singular, right = loops.truncated_svd(matrix, min(shape))
     assert subset.n_pixels == shape[0]
     assert subset.singular_values[:6] == pytest.approx(singular[:6], rel=1e-5)
@@ -69,7 +69,7 @@ def falling(n_frames, n_tissue, n_pixels=700, seed=0):
 )
 def test_a_long_stack_has_pixels_for_its_spectrum(n_frames, n_tissue, n_pixels):
     matrix = casorati_matrix(falling(n_frames, n_tissue))
-    first = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(0))
+    first = draw_pixel_subset(matrix, RandomStream.PIXEL_SUBSET.generator(0)).subset
     subset = sufficient_subset(matrix, first, needed=0, automatic=True, seed=0)
     assert subset.n_pixels == n_pixels
     assert subset.rank_limit == 100 * n_pixels // 256
@@ -95,7 +95,7 @@ def tissue_and_blood(n_tissue, n_blood, shape=(3000, 400)):
 @pytest.mark.parametrize(("n_tissue", "rank"), [(5, 5 + 16), (10, 2 * 10 + 8)])
 def test_a_clutter_filter_estimates_few_components_beyond_those_like_tissue(n_tissue, rank):
     matrix = casorati_matrix(tissue_and_blood(n_tissue, 60))
-    subset = draw_pixel_subset(matrix, np.random.default_rng(0))
+    subset = draw_pixel_subset(matrix, np.random.default_rng(0)).subset
     assert subset.n_like_tissue == n_tissue
     assert subset.n_above_noise == n_tissue + 60
     n_entries = matrix.values.size
@@ -105,7 +105,7 @@ def test_a_clutter_filter_estimates_few_components_beyond_those_like_tissue(n_ti
 
 def test_where_all_components_are_like_tissue_none_is_left_out():
     matrix = casorati_matrix(tissue_and_blood(12, 0))
-    subset = draw_pixel_subset(matrix, np.random.default_rng(0))
+    subset = draw_pixel_subset(matrix, np.random.default_rng(0)).subset
     subset = replace(
         subset, **{name: getattr(subset, name)[..., :12] for name in ("left", "right", "singular_values")}
     )

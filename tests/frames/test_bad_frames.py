@@ -72,7 +72,7 @@ def test_misfits_equal_the_regression_of_each_frame_on_all_others():
     matrix = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 40)) + 0.1 * rng.standard_normal((60, 40))
     matrix[:, 7] += rng.standard_normal(60)
     rows = casorati_matrix(matrix)
-    subset = draw_pixel_subset(rows, np.random.default_rng(0))
+    subset = draw_pixel_subset(rows, np.random.default_rng(0)).subset
     ridge = subset.n_pixels * subset.noise_rms**2
     misfits = []
     for t in range(40):

@@ -20,6 +20,11 @@ def test_sums_equal_the_loop(dtype, n_frames, scale):
     tolerance = 1e-5 if rows.real.dtype == np.float32 else 1e-12
     assert sums.dtype == np.result_type(dtype, np.float64)
     np.testing.assert_allclose(sums, expected, rtol=0, atol=tolerance * n_frames * scale**2)
+    together = lag_sums(rows, n_lags, in_halves=False)
+    np.testing.assert_allclose(
+        together[0], expected.sum(axis=0), rtol=0, atol=tolerance * n_frames * scale**2
+    )
+    assert not together[1].any()
 
 
 def test_pair_counts_are_the_sums_of_ones():

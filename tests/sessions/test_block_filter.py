@@ -1,5 +1,6 @@
 """The filter of a block equals a slow loop over its frames, whatever is missing in them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def common(is_complex: bool = True, live: NDArray[np.intp] | None = None, n_left
     projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
     assert projection.n_lags == N_LAGS
     leaking = np.zeros((2, len(components)))
-    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx")
+    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx", 1.0)
 
 
 def stack_of(rows: Any) -> Acquisition:
@@ -122,9 +123,7 @@ def test_single_precision_has_the_scale_of_the_data(scale: float) -> None:
     wanted, lags = slow_filter(rows, left()[:, :K])
     single = DenoiseOptions(bad_frames="keep")
     clutter = common()
-    narrow = SessionClutter(
-        clutter.left.astype(np.complex64), K, clutter.leaking, clutter.projection, clutter.grid, "zx"
-    )
+    narrow = replace(clutter, left=clutter.left.astype(np.complex64))
     found = filter_block(stack_of((scale * rows).astype(np.complex64)), narrow, single)
     assert found.stack.iq.dtype == np.complex64
     # Numbers of 3000 are rounded to 2e-4 of what is left.

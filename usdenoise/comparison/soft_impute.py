@@ -37,7 +37,7 @@ def run_soft_impute(work: Work) -> Filtered:
         rank = min(work.number("rank"), highest_rank(rows.shape, sample.n_fitted))
         check_rank(rows.shape, rank, sample.n_fitted)
         problem = CompletionProblem(rows.values, sample, executor)
-        noise = draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed)).noise_rms
+        noise = draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed)).subset.noise_rms
         edge = np.sqrt(sample.density) * noise_edge(noise, sample.shape)
         penalty = parameters.pop("penalty") * edge
         curve: list[tuple[int, float, float]] = []

@@ -4,6 +4,7 @@ It gives the noise level, the rank, and a first temporal subspace.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,6 @@ class PixelSubset:
         Spatial and temporal singular vectors.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry.
-    filled : (n_frames,) float64 array
-        Share of the pixels whose entry was unobserved, and filled.
     """
 
     n_pixels: int
@@ -66,7 +65,6 @@ class PixelSubset:
     left: NDArray[Any]
     right: NDArray[Any]
     noise_rms: float
-    filled: NDArray[np.float64]
 
     @property
     def n_frames(self) -> int:
@@ -107,6 +105,35 @@ class PixelSubset:
         return np.maximum(power - self.noise_rms**2, 0.0)
 
 
+@dataclass(frozen=True)
+class SubsetValues:
+    """The rows of a pixel subset, whose spectrum is made when it is asked for.
+
+    Attributes
+    ----------
+    values : (n_pixels, n_frames) array
+        The rows, with their unobserved entries filled; 0 in excluded frames.
+    shape : (int, int)
+        Its shape without the excluded frames.
+    filled : (n_frames,) float64 array
+        Share of the pixels whose entry was unobserved, and filled.
+    executor : Executor
+        Maps over parts of the products.
+    """
+
+    values: NDArray[Any]
+    shape: tuple[int, int]
+    filled: NDArray[np.float64]
+    executor: Executor
+
+    @cached_property
+    def subset(self) -> PixelSubset:
+        """The spectrum of the rows."""
+        left, singular, right = _spectrum(self.values, self.executor)
+        noise_rms = noise_from_spectrum(singular[: min(self.shape)], self.shape)
+        return PixelSubset(*self.shape, singular, left, right, noise_rms)
+
+
 def sufficient_subset(
     rows: Rows, subset: PixelSubset, needed: int, automatic: bool, seed: int
 ) -> PixelSubset:
@@ -133,7 +160,7 @@ def sufficient_subset(
 
     while not is_enough(subset):
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels)
+        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset
     return subset
 
 
@@ -142,8 +169,8 @@ def draw_pixel_subset(
     rng: np.random.Generator,
     n_wanted: int = SUBSET_PIXELS,
     excluded: NDArray[np.bool_] | None = None,
-) -> PixelSubset:
-    """Choose pixels at random over the image, and factorise their rows.
+) -> SubsetValues:
+    """Choose pixels at random over the image.
 
     Where entries are unobserved, the pixels with the most observed entries are chosen. Their unobserved entries are
     filled by interpolation over time, since tissue is slow, and then by the low-rank model of the subset itself.
@@ -174,16 +201,15 @@ def draw_pixel_subset(
         values = _interpolated(values, mask)
     if excluded is not None:
         values = np.where(excluded, 0, values)
-    shape = chosen.used_shape
-    left, singular, right = _spectrum(values, rows.executor)
-    for _ in range(0 if mask is None else _FILL_ROUNDS):
-        edge = noise_edge(noise_from_spectrum(singular[: min(shape)], shape), shape)
-        rank = max(1, int(np.count_nonzero(singular > edge)))
-        model = (values @ right[:, :rank]) @ right[:, :rank].conj().T
-        values = np.where(mask, values, model) if mask is not None else values
-        left, singular, right = _spectrum(values, rows.executor)
-    noise_rms = noise_from_spectrum(singular[: min(shape)], shape)
-    return PixelSubset(*shape, singular, left, right, noise_rms, filled)
+    drawn = SubsetValues(values, chosen.used_shape, filled, rows.executor)
+    if mask is None:
+        return drawn
+    for _ in range(_FILL_ROUNDS):
+        known = drawn.subset
+        edge = noise_edge(known.noise_rms, drawn.shape)
+        right = known.right[:, : max(1, int(np.count_nonzero(known.singular_values > edge)))]
+        drawn = replace(drawn, values=np.where(mask, drawn.values, (drawn.values @ right) @ right.conj().T))
+    return drawn
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:

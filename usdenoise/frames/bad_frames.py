@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.components.extension import COARSE_PIXELS
-from usdenoise.components.pixel_subset import PixelSubset, draw_pixel_subset
+from usdenoise.components.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.movement import Movement, describe_movement
 from usdenoise.linalg.row_blocks import block_rows, row_blocks
@@ -159,15 +159,16 @@ def find_bad_frames(
     wanted: str | tuple[int, ...],
     seed: int,
     displacement: NDArray[np.float64],
-) -> tuple[FrameSearch, PixelSubset]:
+    noise_rms: float | None = None,
+) -> tuple[FrameSearch, SubsetValues]:
     """Look for bad frames; the rows stay as they are.
 
     Outliers are the frames that fit least to all others. The misfit of frame t is the energy of x_t minus its ridge
-    regression on the other frames, over a few hundred pixels: with the singular values s and vectors v of these
-    pixels, lambda their noise energy and h = sum_k v_tk^2 s_k^2 / (s_k^2 + lambda) (leave-one-out residuals; Cook and
-    Weisberg, Residuals and Influence in Regression, 1982),
+    regression on the other frames, over a few hundred pixels: with the matrix X of these pixels, lambda their noise energy
+    and z = (X X^H + lambda)^-1 x_t (leave-one-out residuals; Cook and Weisberg, Residuals and Influence in Regression,
+    1982),
 
-        e_t = lambda^2 sum_k v_tk^2 s_k^2 / (s_k^2 + lambda)^2 / (1 - h)^2.
+        e_t = lambda^2 |z|^2 / (1 - x_t^H z)^2.
 
     The worst frames are taken out and the misfits are measured again, until none is an outlier: a strong outlier
     makes its neighbours look bad.
@@ -182,12 +183,14 @@ def find_bad_frames(
         Seed of the pixel subset.
     displacement : (n_frames, n_axes) array
         Displacement of each frame in pixels.
+    noise_rms : float, optional
+        Root mean square of the noise in an entry; by default that of the pixel subset, which takes its spectrum.
 
     Returns
     -------
     search : FrameSearch
         The bad frames.
-    subset : PixelSubset
+    subset : SubsetValues
         The pixel subset without the frames that are left out.
 
     Raises
@@ -198,8 +201,8 @@ def find_bad_frames(
     n_frames = rows.n_frames
 
     def result(
-        bad: Iterable[BadFrame], treatment: Treatment, subset: PixelSubset
-    ) -> tuple[FrameSearch, PixelSubset]:
+        bad: Iterable[BadFrame], treatment: Treatment, subset: SubsetValues
+    ) -> tuple[FrameSearch, SubsetValues]:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
         used = ~_mask((frame.frame for frame in ordered), n_frames)
         movement = describe_movement(displacement, used if used.any() else ~used)
@@ -215,7 +218,7 @@ def find_bad_frames(
     most = LARGEST_SHARE * n_frames
     clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
-        worse = _outliers(clean)
+        worse = _outliers(clean, clean.subset.noise_rms if noise_rms is None else noise_rms)
         found |= {bad.frame: bad for bad in worse}
         if not worse or len(found) > most:
             break
@@ -227,7 +230,7 @@ def find_bad_frames(
     return result(found.values(), Treatment.LEFT_OUT, clean)
 
 
-def _subset(rows: Rows, frames: Collection[int], seed: int) -> PixelSubset:
+def _subset(rows: Rows, frames: Collection[int], seed: int) -> SubsetValues:
     excluded = _mask(frames, rows.n_frames) if frames else None
     return draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed), excluded=excluded)
 
@@ -295,18 +298,34 @@ def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
     return np.stack([~shown.any(axis=0), (shown == shown[:1]).all(axis=0), copies])
 
 
-def _outliers(subset: PixelSubset) -> list[BadFrame]:
+def _outliers(subset: SubsetValues, noise_rms: float) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
-    share = np.abs(subset.right).astype(np.float64) ** 2
-    used = np.flatnonzero(share.sum(axis=1) > 0)
-    # Relative to the largest, no square leaves the range of the numbers.
-    largest = max(float(subset.singular_values[0]), float(np.finfo(np.float32).tiny))
-    energy, share = (subset.singular_values / largest) ** 2, share[used]
-    ridge = max(subset.n_pixels * (subset.noise_rms / largest) ** 2, float(np.finfo(np.float32).eps) ** 2)
-    leverage = share @ (energy / (energy + ridge))
-    misfit = ridge**2 * (share @ (energy / (energy + ridge) ** 2)) / np.maximum(1 - leverage, 1e-12) ** 2
-    filled = subset.filled[used]
-    of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * (share @ energy))
+    blocks = list(row_blocks(subset.values.shape[1], _FRAMES_A_BLOCK))
+
+    def wide(frames: slice) -> NDArray[Any]:
+        return subset.values[:, frames].astype(np.result_type(subset.values.dtype, np.float64))
+
+    def squares(frames: slice) -> NDArray[Any]:
+        block = wide(frames)
+        square: NDArray[Any] = block @ block.conj().T
+        return square
+
+    gram: Any = sum(subset.executor.map(squares, blocks))
+    floor = float(np.finfo(np.float32).eps) ** 2 * np.trace(gram).real + np.finfo(np.float32).tiny ** 2
+    ridge = max(len(gram) * noise_rms**2, floor)
+    inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
+
+    def regressed(frames: slice) -> NDArray[np.float64]:
+        block = wide(frames)
+        weights = inverse @ block
+        leverage = np.sum((block.conj() * weights).real, axis=0)
+        return np.stack([leverage, *(np.linalg.norm(each, axis=0) ** 2 for each in (weights, block))])
+
+    leverage, weight, energy = np.concatenate(list(subset.executor.map(regressed, blocks)), axis=1)
+    used = np.flatnonzero(energy)
+    leverage, weight, energy, filled = (values[used] for values in (leverage, weight, energy, subset.filled))
+    misfit = ridge**2 * weight / np.maximum(1 - leverage, 1e-12) ** 2
+    of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * energy)
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
     median, quartile = np.quantile(_good_scores(score), [0.5, 0.25])
     score -= median

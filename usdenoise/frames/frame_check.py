@@ -74,10 +74,10 @@ def check_frames(
     OptionError
         If a given bad frame is not in the stack.
     """
-    search, subset = find_bad_frames(rows, options.bad_frames, options.seed, moved)
+    search, drawn = find_bad_frames(rows, options.bad_frames, options.seed, moved)
     left_out = search.left_out
     sample = frame_sample(rows, CURVE_PIXELS, left_out)
     if left_out is not None:
         rows, lost = rows.exclude(left_out)
         energy = np.maximum(energy - lost, 0)
-    return CheckedFrames(rows, energy, search, subset, sample, moved)
+    return CheckedFrames(rows, energy, search, drawn.subset, sample, moved)

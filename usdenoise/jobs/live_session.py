@@ -22,6 +22,7 @@ from usdenoise.sessions.block_filter import FilteredBlock, filter_block
 from usdenoise.sessions.session_clutter import SessionClutter, check_options, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.casorati import casorati
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
@@ -118,8 +119,8 @@ class SampledFrames:
     ----------
     numbers : array of int
         Their numbers in the block.
-    values : array
-        The frames, time first.
+    values : (n_pixels, n) array
+        The frames, as in the Casorati matrix.
     length : int
         Frames of the block, these and the others.
     """
@@ -133,7 +134,7 @@ class SampledFrames:
         n = max(1, round(share * self.length))
         if n >= len(self.numbers):
             return self
-        return SampledFrames(self.numbers[:n], self.values[:n].copy(), self.length)
+        return SampledFrames(self.numbers[:n], self.values[:, :n].copy(), self.length)
 
 
 @dataclass(frozen=True)
@@ -300,8 +301,7 @@ class Session:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        frames = np.moveaxis(np.take(stack.iq, numbers, axis=along), along, 0)
-        sample = SampledFrames(numbers, frames, stack.n_frames)
+        sample = SampledFrames(numbers, casorati(stack)[:, numbers], stack.n_frames)
         try:
             blocks = list(self._sample or [sample])
             _, clutter = self._fits.current(len(self._sample), lambda: self._fit_to(blocks))
@@ -387,8 +387,7 @@ class Session:
     def _fit_to(self, sample: Sequence[SampledFrames]) -> tuple[DenoiseResult, SessionClutter]:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._first is not None
-        along = self._first.axes.index("t")
-        parts = [np.moveaxis(some.values[np.argsort(some.numbers)], 0, along) for some in sample]
+        parts = [some.values[:, np.argsort(some.numbers)] for some in sample]
         fit = fit_sample(parts, self._first, self._options)
         return fit, session_clutter(fit, [np.zeros(0, np.intp)], [sample[-1].length])
 

@@ -34,6 +34,7 @@ from usdenoise.sessions.session_clutter import (
 )
 from usdenoise.sessions.session_series import BlockSums, find_bad_blocks, leak_share, session_series
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.casorati import casorati, from_casorati
 from usdenoise.system.blas_threads import available_threads
 
 MOTION = "more power is left than usual: the image moved as in no other block"
@@ -167,8 +168,8 @@ def fit_sample(
 
     Parameters
     ----------
-    parts : sequence of arrays
-        Frames of each block, with the axes of `first`.
+    parts : sequence of (n_pixels, n) arrays
+        Frames of each block, as in the Casorati matrix.
     first : Acquisition
         Two frames, with the axes and scales of all.
     options, on_iteration
@@ -181,7 +182,7 @@ def fit_sample(
     DenoiseResult
         As for :func:`fit_session`.
     """
-    iq = np.concatenate(parts, axis=first.axes.index("t"))
+    iq = from_casorati(np.concatenate(parts, axis=1), first)
     sample = replace(first, iq=iq, frame_rate_hz=None, coordinates={}, labels=None)
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     fit = denoise(
@@ -437,15 +438,11 @@ def _own_length(blocks: Blocks, number: int) -> int:
 
 
 def _some_frames(blocks: Blocks, number: int, frames: NDArray[np.intp], length: int) -> NDArray[Any]:
-    """Read some frames of a block: two at a time where they are few, of which the first counts."""
-    time = blocks.first.axes.index("t")
+    """Return some frames of a block as columns: read two at a time where they are few, of which the first counts."""
     if 4 * len(frames) >= length:
-        return np.take(blocks.read(number, 0, length).iq, frames, axis=time)
+        return casorati(blocks.read(number, 0, length))[:, frames]
     pairs = [min(int(frame), length - 2) for frame in frames]
-    return np.concatenate(
-        [
-            np.take(blocks.read(number, pair, pair + 2).iq, [int(frame) - pair], axis=time)
-            for pair, frame in zip(pairs, frames, strict=True)
-        ],
-        axis=time,
+    read = (casorati(blocks.read(number, pair, pair + 2)) for pair in pairs)
+    return np.stack(
+        [two[:, frame - pair] for two, pair, frame in zip(read, pairs, frames, strict=True)], axis=1
     )

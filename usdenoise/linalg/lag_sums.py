@@ -17,7 +17,7 @@ QUARTERS = 4
 """The columns are cut into four parts. The first and the third one are half 0, the others half 1."""
 
 
-def lag_sums(rows: NDArray[Any], n_lags: int) -> NDArray[Any]:
+def lag_sums(rows: NDArray[Any], n_lags: int, in_halves: bool = True) -> NDArray[Any]:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -26,6 +26,9 @@ def lag_sums(rows: NDArray[Any], n_lags: int) -> NDArray[Any]:
         Contiguous along the rows; real or complex.
     n_lags : int
         Number of lags: 0 to n_lags - 1. At most n.
+    in_halves : bool
+        Whether the halves are summed apart, as by default; otherwise half 0 has all columns, in half the time where they
+        are few.
 
     Returns
     -------
@@ -37,7 +40,7 @@ def lag_sums(rows: NDArray[Any], n_lags: int) -> NDArray[Any]:
     sums = np.zeros((2, m, n_lags), np.result_type(rows.dtype, np.float64))
     if n_lags == 0:
         return sums
-    for quarter, (first, last) in enumerate(pairwise(quarter_edges(n))):
+    for quarter, (first, last) in enumerate(pairwise(quarter_edges(n) if in_halves else (0, n))):
         part = rows[:, first : last + n_lags - 1]
         # Beyond the end there are zeros.
         missing = last + n_lags - 1 - n
@@ -131,6 +134,7 @@ class LagSums:
         observed: NDArray[np.bool_] | None,
         n_lags: int,
         used: NDArray[np.bool_] | None = None,
+        in_halves: bool = True,
     ) -> Self:
         """Return the lagged products of some rows.
 
@@ -144,8 +148,10 @@ class LagSums:
             Number of lags, lag 0 included.
         used : (n_frames,) boolean array, optional
             Frames that count, those whose entries are not all 0; by default all.
+        in_halves : bool
+            As for :func:`lag_sums`. The numbers of products are those of halves in any case, and right for both together.
         """
-        sums = lag_sums(rows, n_lags)
+        sums = lag_sums(rows, n_lags, in_halves)
         if observed is None:
             counts = pair_counts(rows.shape[1], n_lags, used)[:, None]
         else:

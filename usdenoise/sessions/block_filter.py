@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements
-from usdenoise.frames.frame_check import check_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.low_rank import Product
@@ -79,19 +78,20 @@ def filter_block(
         If the block is zero or unobserved everywhere.
     """
     with ThreadExecutor(1) as executor:
-        whole, energy = checked_rows(stack, options, executor, in_place=True)
+        whole, _ = checked_rows(stack, options, executor, in_place=True)
         live, grid = clutter.grid.live, clutter.grid
         moved = displacements(whole, grid.shape, None if live is None else grid.mask)
         rows = whole if live is None else whole.keep(live)
         left = clutter.left if live is None else clutter.left[live]
-        checked = check_frames(rows, clutter.of_live(energy), moved, options)
-        rows = checked.rows
+        search, _ = find_bad_frames(rows, options.bad_frames, options.seed, moved, clutter.noise_rms or None)
+        if search.left_out is not None:
+            rows, _ = rows.exclude(search.left_out)
         right_h = _coefficients(rows, left)
         k = clutter.cutoff
         removed, strongest = (left[:, :k], right_h[:k]), 0.0
         if usual is not None and rows.observed is None:
             removed, strongest = _with_own(rows, removed, OWN_RATIO * usual)
-        kept, _, lag_sums = rows.subtract(removed, clutter.projection.n_lags)
+        kept, _, lag_sums = rows.subtract(removed, clutter.projection.n_lags, in_halves=False)
         lags = lag_sums.mean(slice(None), stack.n_frames)
         power = lags[:, 0].real
         if options.high_cutoff != "none":
@@ -101,7 +101,7 @@ def filter_block(
         replace(stack, iq=filtered.as_stack(stack)),
         lags,
         power,
-        checked.search,
+        search,
         filtered.n_unused,
         strongest,
     )

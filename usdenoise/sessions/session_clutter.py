@@ -48,6 +48,8 @@ class SessionClutter:
         Shape of the image, and the pixels that have a signal.
     axes : str
         Spatial axes in the order of the stack.
+    noise_rms : float
+        Root mean square of the noise in an entry.
     """
 
     left: NDArray[np.inexact]
@@ -56,6 +58,7 @@ class SessionClutter:
     projection: ClutterProjection
     grid: Neighbourhood
     axes: str
+    noise_rms: float
 
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
@@ -152,6 +155,5 @@ def session_clutter(
         begin += len(numbers)
     high = fit.options.high_cutoff
     last = low if high == "none" else int(fit.options.rank if isinstance(high, str) else high)
-    return SessionClutter(
-        np.ascontiguousarray(model.left[:, :last]), low, leaking, blocks_projection(blocks), grid, axes
-    )
+    left, projection = np.ascontiguousarray(model.left[:, :last]), blocks_projection(blocks)
+    return SessionClutter(left, low, leaking, projection, grid, axes, fit.noise_floor)

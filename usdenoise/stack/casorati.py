@@ -38,9 +38,9 @@ def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
 
 
 def from_casorati(matrix: NDArray[Any], like: Acquisition) -> NDArray[Any]:
-    """Return a view of an (n_pixels, n_frames) matrix as a stack in the axis order and shape of `like`."""
-    canonical = canonical_axes(like.axes)
-    return spatial_order(matrix.reshape(like.shape_in(canonical)), canonical, like.axes)
+    """Return a view of an (n_pixels, n) matrix as a stack of n frames with the axes and the pixels of `like`."""
+    shape = like.shape_in(canonical_axes(like.spatial_axes))
+    return spatial_order(matrix.reshape(*shape, -1), canonical_axes(like.axes), like.axes)
 
 
 def image_from_pixels(values: NDArray[Any], like: Acquisition) -> NDArray[Any]:

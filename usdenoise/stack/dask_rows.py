@@ -145,7 +145,7 @@ class DaskRows(Rows):
         return self._by_row(sums)
 
     def subtract(
-        self, product: Product, n_lags: int, further: Product | None = None
+        self, product: Product, n_lags: int, further: Product | None = None, in_halves: bool = True
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
         """Return M - A B^H, to be made again when it is needed, and measure it; see :meth:`Rows.subtract`."""
         grid = _subtracted(self.grid, product)

@@ -158,7 +158,7 @@ class Rows(ABC):
 
     @abstractmethod
     def subtract(
-        self, product: Product, n_lags: int, further: Product | None = None
+        self, product: Product, n_lags: int, further: Product | None = None, in_halves: bool = True
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
         """Take A B^H out of the matrix, and measure what is left in the same pass.
 
@@ -170,6 +170,8 @@ class Rows(ABC):
             Number of lags, lag 0 included; 0 for none.
         further : pair of arrays, optional
             C and D^H, which are taken out before the lagged products are measured, and stay in the matrix.
+        in_halves : bool
+            Whether the lagged products are wanted of each half of the frames, as by default, or of both together.
 
         Returns
         -------
@@ -419,7 +421,7 @@ class ArrayRows(Rows):
         return np.concatenate(list(self._map(lambda rows: third_difference_norms(self.values[rows]))))
 
     def subtract(
-        self, product: Product, n_lags: int, further: Product | None = None
+        self, product: Product, n_lags: int, further: Product | None = None, in_halves: bool = True
     ) -> tuple[Self, NDArray[np.float64], LagSums]:
         """Take A B^H out in place, and measure what is left; see :meth:`Rows.subtract`."""
         factor, factor_h = product
@@ -427,11 +429,11 @@ class ArrayRows(Rows):
         def subtracted(rows: slice) -> tuple[NDArray[np.float64], LagSums]:
             block = self.values[rows]
             block -= factor[rows] @ factor_h
-            power, lags = self._measure_block(rows, block, n_lags if further is None else 0)
+            power, lags = self._measure_block(rows, block, n_lags if further is None else 0, in_halves)
             self._store(rows, block)
             if further is None:
                 return power, lags
-            return power, self._block_lags(rows, block - further[0][rows] @ further[1], n_lags)
+            return power, self._block_lags(rows, block - further[0][rows] @ further[1], n_lags, in_halves)
 
         return self, *_joined(self._map(subtracted))
 
@@ -493,12 +495,14 @@ class ArrayRows(Rows):
         return fit_gapped_rows(projected, self.observed_mask(rows), right, ridge)
 
     def _measure_block(
-        self, rows: slice, block: NDArray[Any], n_lags: int
+        self, rows: slice, block: NDArray[Any], n_lags: int, in_halves: bool = True
     ) -> tuple[NDArray[np.float64], LagSums]:
-        lags = self._block_lags(rows, block, n_lags)
+        lags = self._block_lags(rows, block, n_lags, in_halves)
         return row_squared_norms(block) / self.n_used_frames, lags
 
-    def _block_lags(self, rows: slice | NDArray[np.intp], block: NDArray[Any], n_lags: int) -> LagSums:
+    def _block_lags(
+        self, rows: slice | NDArray[np.intp], block: NDArray[Any], n_lags: int, in_halves: bool = True
+    ) -> LagSums:
         """Return the lagged products of values of some rows; those that are not observed or excluded are set to 0."""
         if self.excluded is not None:
             block[:, self.excluded] = 0
@@ -507,7 +511,7 @@ class ArrayRows(Rows):
             observed = None
         if observed is not None:
             block[~observed] = 0
-        return LagSums.from_rows(block, observed, n_lags, self.used)
+        return LagSums.from_rows(block, observed, n_lags, self.used, in_halves)
 
 
 def _joined(
