@@ -1,6 +1,7 @@
 """Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
 
 import re
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -226,7 +227,8 @@ def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) ->
 def test_a_file_that_changes_while_it_is_filtered_is_read_again(
     made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drop(tmp_path, 0, made.blocks[0])
+    # The clutter of what was there at first is not taken for that of the session.
+    drop(tmp_path, 0, made.blocks[9])
     begin, changed = Session.begin, []
 
     def begin_and_change(self: Session, *arguments: Any) -> Any:
@@ -240,6 +242,16 @@ def test_a_file_that_changes_while_it_is_filtered_is_read_again(
     once = Session(axes="tzx").add(made.blocks[0])
     assert len(found) == 1
     np.testing.assert_allclose(found[0].power_doppler, 4 * once.power_doppler, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_clock_that_jumps_loses_no_block(made: Scan, tmp_path: Path) -> None:
+    for number, seconds in enumerate((2e9, 1e9, 4e9)):
+        os.utime(drop(tmp_path, number, made.blocks[number]), (seconds, seconds))
+    found, blocks = follow(tmp_path)
+    assert [update.name for update in found] == ["block 0.h5", "block 1.h5", "block 2.h5"]
+    assert not blocks.remarks
+    assert 0 < blocks.seconds < 60
 
 
 @pytest.mark.usefixtures("fast")

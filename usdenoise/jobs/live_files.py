@@ -43,6 +43,12 @@ class _Candidate:
     tried: float = -1e9
     why: str = ""
 
+    def steady_s(self, usual_bytes: int) -> float:
+        """Return the seconds for which the file must not change; `usual_bytes` is the size of the block before it, or 0."""
+        if not usual_bytes or self.state is None or self.state["bytes"] < USUAL_SHARE * usual_bytes:
+            return SMALL_STEADY_S
+        return STEADY_S
+
 
 class LiveBlocks:
     """Blocks of a session from a folder into which their files are still to come; an iterator over its updates.
@@ -194,19 +200,20 @@ class LiveBlocks:
 
     def _may_be_whole(self, candidate: _Candidate, now: float) -> bool:
         """Return whether a file has not changed for long enough to try and read it."""
-        usual = self._usual_bytes
-        is_small = not usual or candidate.state is None or candidate.state["bytes"] < USUAL_SHARE * usual
-        return (
-            now - candidate.since >= (SMALL_STEADY_S if is_small else POLL_S)
-            and now - candidate.tried >= AGAIN_S
-        )
+        if self._n_done:
+            is_usual = candidate.steady_s(self._usual_bytes) == STEADY_S
+            steady = POLL_S if is_usual else SMALL_STEADY_S
+        else:
+            # It is filtered while it is waited for.
+            steady = STEADY_S
+        return now - candidate.since >= steady and now - candidate.tried >= AGAIN_S
 
     def _finish(self) -> SessionUpdate | None:
         """Return the update of the next block, if it is filtered and its file is as it was."""
         if not self._at_work:
             return None
         candidate, block = self._at_work[0]
-        steady = candidate.since + STEADY_S - time.monotonic()
+        steady = candidate.since + candidate.steady_s(self._usual_bytes) - time.monotonic()
         if not wait([block.filtered], POLL_S).done or steady > 0:
             time.sleep(min(POLL_S, max(0.0, steady)))
             return None

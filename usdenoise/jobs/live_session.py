@@ -293,6 +293,8 @@ class Session:
             self._masks = _masks(self._regions, first)
             self._series = {region: [] for region in self._masks}
             self._first = first
+            # What is known so far is from a file that was not whole.
+            self._fits = _FoundAgain()
         assert self._first is not None
         check_alike(first, self._first, who)
         numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
