@@ -1,7 +1,7 @@
 """Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
 
-import re
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
