@@ -38,6 +38,9 @@ LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
 up to twice its size, and pixels differ in theirs."""
 
+ROUNDING, TINY = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float32).tiny) ** 2
+"""Least ridge, relative to the energy of the pixel subset, and absolute."""
+
 END_FRAMES = 10
 """Frames at each end that are compared with the next frame towards the middle, and need twice the difference: they are
 predicted from one side, and the misfit grows towards the end. On a fast rotating disk without clutter it was 15 dB above
@@ -218,7 +221,7 @@ def find_bad_frames(
     most = LARGEST_SHARE * n_frames
     clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
-        worse = _outliers(clean, clean.subset.noise_rms if noise_rms is None else noise_rms)
+        worse = _outliers(clean, noise_rms)
         found |= {bad.frame: bad for bad in worse}
         if not worse or len(found) > most:
             break
@@ -298,30 +301,9 @@ def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
     return np.stack([~shown.any(axis=0), (shown == shown[:1]).all(axis=0), copies])
 
 
-def _outliers(subset: SubsetValues, noise_rms: float) -> list[BadFrame]:
+def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
-    blocks = list(row_blocks(subset.values.shape[1], _FRAMES_A_BLOCK))
-
-    def wide(frames: slice) -> NDArray[Any]:
-        return subset.values[:, frames].astype(np.result_type(subset.values.dtype, np.float64))
-
-    def squares(frames: slice) -> NDArray[Any]:
-        block = wide(frames)
-        square: NDArray[Any] = block @ block.conj().T
-        return square
-
-    gram: Any = sum(subset.executor.map(squares, blocks))
-    floor = float(np.finfo(np.float32).eps) ** 2 * np.trace(gram).real + np.finfo(np.float32).tiny ** 2
-    ridge = max(len(gram) * noise_rms**2, floor)
-    inverse = np.linalg.inv(gram + ridge * np.eye(len(gram)))
-
-    def regressed(frames: slice) -> NDArray[np.float64]:
-        block = wide(frames)
-        weights = inverse @ block
-        leverage = np.sum((block.conj() * weights).real, axis=0)
-        return np.stack([leverage, *(np.linalg.norm(each, axis=0) ** 2 for each in (weights, block))])
-
-    leverage, weight, energy = np.concatenate(list(subset.executor.map(regressed, blocks)), axis=1)
+    ridge, (leverage, weight, energy) = _regression(subset, noise_rms)
     used = np.flatnonzero(energy)
     leverage, weight, energy, filled = (values[used] for values in (leverage, weight, energy, subset.filled))
     misfit = ridge**2 * weight / np.maximum(1 - leverage, 1e-12) ** 2
@@ -336,6 +318,27 @@ def _outliers(subset: SubsetValues, noise_rms: float) -> list[BadFrame]:
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
         for t in np.flatnonzero((judged > limit) & ~of_filling)
     ]
+
+
+def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, NDArray[np.float64]]:
+    """Return lambda, and x_t^H z, |z|^2 and |x_t|^2 of each frame, (3, n_frames); see :func:`find_bad_frames`.
+
+    Without a noise level, the spectrum is needed in any case, and gives all of them.
+    """
+    n_pixels = len(subset.values)
+    if noise_rms is None:
+        known = subset.subset
+        powers = known.singular_values**2
+        ridge = max(n_pixels * known.noise_rms**2, ROUNDING * float(powers.sum()), TINY)
+        inverses = powers / (powers + ridge)
+        parts = np.stack([inverses, inverses / (powers + ridge), powers])
+        return ridge, parts @ np.abs(known.right.T).astype(np.float64) ** 2
+    values = subset.values.astype(np.result_type(subset.values.dtype, np.float64))
+    gram = values @ values.conj().T
+    ridge = max(n_pixels * noise_rms**2, ROUNDING * float(np.trace(gram).real), TINY)
+    weights = np.linalg.solve(gram + ridge * np.eye(n_pixels), values)
+    products = ((values.conj(), weights), (weights.conj(), weights), (values.conj(), values))
+    return ridge, np.stack([np.sum((one * other).real, axis=0) for one, other in products])
 
 
 def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
