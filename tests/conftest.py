@@ -1,9 +1,12 @@
 """Stacks and files that many tests share, made once a session by the package's own simulator."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401, loads the BLAS of SciPy, so that it is limited as well
+from threadpoolctl import threadpool_limits
 
 from usdenoise.jobs import products
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -18,6 +21,13 @@ def all_frames(settings: PhantomSettings) -> tuple[Phantom, Terms]:
     with ThreadExecutor() as executor:
         phantom = Phantom(settings, executor)
         return phantom, phantom.frames(np.arange(settings.n_frames))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_blas() -> Iterator[None]:
+    """BLAS has one thread: on the small matrices of the tests more of them only wait for each other."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 
 import usdenoise
-from tests.batch.shared import Told, write_scan
+from tests.batch.shared import ARGUMENTS, Told, write_scan
 from usdenoise.batch import run_batch
 from usdenoise.batch.admission import Admission
 from usdenoise.jobs.memory_check import expected_bytes
@@ -60,10 +60,7 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
     for name in ("one", "other"):
         write_scan(tmp_path / f"scans/{name}.h5")
     watcher = Told()
-    options = DenoiseOptions(rank=3, iterations=1, low_cutoff=1)
-    report = run_batch(
-        tmp_path / "scans", tmp_path / "out", arguments={"options": options}, jobs=2, watcher=watcher
-    )
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=ARGUMENTS, jobs=2, watcher=watcher)
     assert report.all_done
     # Those of the second scan come after those of the first.
     assert len([name for name, _ in groupby(scan.name for scan, _ in watcher.told("progress"))]) == 2

@@ -20,7 +20,6 @@ from tests.batch.shared import (
     files,
     finish,
     nobody_left,
-    powerless,
     results,
     rows,
     shell,
@@ -138,6 +137,11 @@ def test_batch_told_to_stop(
 ) -> None:
     out = tmp_path / "out"
     process, _ = start_and_stop(scans, out, message)
+    refused(
+        cli("batch", scans, "-o", out, *QUICK),
+        rf"the folder \S+out is held by another batch, process {process.pid} on \S+ since 2\S+; wait until it "
+        "has ended, or choose another folder with -o$",
+    )
     # A terminal's Ctrl-C reaches every process.
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     done = finish(process)
@@ -186,83 +190,7 @@ def test_workers_end_when_their_batch_is_killed(scans: Path, tmp_path: Path) -> 
     assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
 
 
-# ---------------------------------------------------------------- two at once
-
-
-def test_a_second_batch_says_who_holds_the_folder(scans: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first, _ = start_and_stop(scans, out, ("stage", "load"))
-    refused(
-        cli("batch", scans, "-o", out, *QUICK),
-        rf"the folder \S+out is held by another batch, process {first.pid} on \S+ since 2\S+; wait until it "
-        "has ended, or choose another folder with -o$",
-    )
-    assert files(out / "scan1") != []
-    first.terminate()
-    assert finish(first).returncode == 143
-
-
-# ---------------------------------------------------------------- disks
-
-
-def limited(what: int, value: int) -> Any:
-    """A limit that the program is started under."""
-    return lambda: resource.setrlimit(what, (value, value))
-
-
-def test_a_full_disk_fails_the_scans_that_do_not_fit(scans: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    write_scan(scans / "large.h5", shape=(30, 60, 60))
-    process = shell("batch", scans, "-o", out, *QUICK, before=limited(resource.RLIMIT_FSIZE, 500_000))
-    assert process.returncode == 1
-    assert column(out, "status") == {"large.h5": "failed", "scan1.h5": "done", "scan2.h5": "done"}
-    error = rows(out)["large.h5"]["error"]
-    assert re.fullmatch(
-        r"the results could not be written to \S+large \(File too large\); free some space .*", error
-    )
-    assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
-
-
-def test_a_disk_too_full_for_the_table(scans: Path, tmp_path: Path) -> None:
-    process = shell(
-        "batch",
-        scans / "scan1.h5",
-        "-o",
-        tmp_path / "out",
-        *QUICK,
-        "-qq",
-        before=limited(resource.RLIMIT_FSIZE, 1000),
-    )
-    only_ones(
-        process, 1, r"the results could not be written to \S+out \(File too large\); free some space .*"
-    )
-    assert files(tmp_path / "out") == []
-
-
-@pytest.mark.parametrize("command", ["run", "batch"])
-def test_a_read_only_output(command: str, scans: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir(mode=0o555)
-    for out in (tmp_path / "out", tmp_path / "out/below"):
-        process = shell(command, scans / "scan1.h5", "-o", out, *QUICK, before=powerless)
-        only_ones(process, 1, r"the folder \S+ cannot be (made|written).*; choose another one with -o")
-    assert os.listdir(tmp_path / "out") == []
-
-
-def test_read_only_results_are_not_lost(scans: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0
-    before = {name: (out / name).read_bytes() for name in results(["scan1"])}
-    (out / "scan1").chmod(0o555)
-    try:
-        process = shell("batch", scans, "-o", out, *QUICK, "--seed", 9, before=powerless)
-    finally:
-        (out / "scan1").chmod(0o755)
-    assert process.returncode == 1
-    assert column(out, "status") == {"scan1.h5": "failed", "scan2.h5": "done"}
-    assert {name: (out / name).read_bytes() for name in before} == before
-
-
-# ---------------------------------------------------------------- memory
+# ---------------------------------------------------------------- disks and memory
 
 
 @pytest.fixture(scope="module")
@@ -273,28 +201,54 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_stack(tmp_path_factory.mktemp("large") / "large.h5", stack)
 
 
+def limited(limits: dict[int, int]) -> dict[str, Any]:
+    """Settings of a program that is started under such limits."""
+
+    def limit() -> None:
+        for what, value in limits.items():
+            resource.setrlimit(what, (value, value))
+
+    return {"before": limit, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def test_scans_that_do_not_fit_on_the_disk_or_into_memory_are_rows(
+    scans: Path, large: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    os.symlink(large, scans / "large.h5")
+    write_scan(scans / "wide.h5", shape=(30, 60, 60))
+    settings = limited({resource.RLIMIT_FSIZE: 500_000, resource.RLIMIT_AS: 1000 << 20})
+    process = shell("batch", scans, "-o", out, *QUICK, "--threads", 1, **settings)
+    assert process.returncode == 1
+    assert column(out, "failure") == {
+        "large.h5": "memory",
+        "scan1.h5": "",
+        "scan2.h5": "",
+        "wide.h5": "output",
+    }
+    for name, error in (
+        ("wide.h5", r"the results could not be written to \S+wide \(File too large\); free some space .*"),
+        ("large.h5", "the memory is not enough for this stack; .*--frames, or fewer .*--jobs.*"),
+    ):
+        assert re.fullmatch(error, rows(out)[name]["error"])
+    assert files(out) == sorted([*OWN, *results(["scan1", "scan2"])])
+
+
+def test_a_disk_too_full_for_the_table(scans: Path, tmp_path: Path) -> None:
+    settings = limited({resource.RLIMIT_FSIZE: 1000})
+    process = shell("batch", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK, "-qq", **settings)
+    only_ones(
+        process, 1, r"the results could not be written to \S+out \(File too large\); free some space .*"
+    )
+    assert files(tmp_path / "out") == []
+
+
 @pytest.mark.parametrize("megabytes", [300, 650])
 def test_too_little_memory_is_one_sentence(megabytes: int, large: Path, tmp_path: Path) -> None:
-    limit = limited(resource.RLIMIT_AS, megabytes << 20)
-    settings = {"before": limit, "OPENBLAS_NUM_THREADS": "1"}
+    settings = limited({resource.RLIMIT_AS: megabytes << 20})
     process = shell("run", large, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
     only_ones(process, 1, "the memory is not enough for this stack; take fewer frames with --frames")
     assert not (tmp_path / "out").exists()
-
-
-def test_too_little_memory_is_a_row(scans: Path, large: Path, tmp_path: Path) -> None:
-    os.symlink(large, scans / "large.h5")
-    settings = {"before": limited(resource.RLIMIT_AS, 1000 << 20), "OPENBLAS_NUM_THREADS": "1"}
-    process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, "--threads", 1, **settings)
-    assert process.returncode == 1
-    assert column(tmp_path / "out", "status") == {
-        "large.h5": "failed",
-        "scan1.h5": "done",
-        "scan2.h5": "done",
-    }
-    row = rows(tmp_path / "out")["large.h5"]
-    assert row["failure"] == "memory"
-    assert re.match("the memory is not enough for this stack; .*--frames, or fewer .*--jobs", row["error"])
 
 
 # ---------------------------------------------------------------- nobody listens

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.batch.shared import QUICK, column, powerless, shell, write_scan
+from tests.batch.shared import QUICK, column, powerless, results, shell, write_scan
 from tests.cli.shared import cli
 from tests.formats import layouts
 from tests.programs import python
 
-DENIED = r"cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
-
-
+DENIED = r"\S+ cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
 NAMES = ("closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr")
 PARTS = {
     "h5py": "x.h5",
@@ -30,19 +28,18 @@ def scans(tmp_path: Path) -> Iterator[Path]:
     """A scan that may be read, a folder that may not be listed, and one whose files may not be opened."""
     folder = tmp_path / "scans"
     write_scan(folder / "open.h5")
-    modes = {"closed": 0o000, "listed": 0o444}
-    for name, mode in modes.items():
-        write_scan(folder / name / "a.h5", 1)
-        write_scan(folder / name / "deep/b.h5", 2)
-        # What would be the result of an earlier run.
-        write_scan(folder / name / "x_denoised.h5", 3)
-        (folder / name / "groups").mkdir()
-        layouts.confusius()(folder / name / "groups").rename(folder / name / "z.zarr")
-        (folder / name / "groups").rmdir()
-        (folder / name).chmod(mode)
+    closed, listed = folder / "closed", folder / "listed"
+    write_scan(closed / "a.h5", 1)
+    write_scan(listed / "a.h5", 1)
+    write_scan(listed / "deep/b.h5", 2)
+    # What would be the result of an earlier run.
+    write_scan(listed / "x_denoised.h5", 3)
+    layouts.confusius()(tmp_path).rename(listed / "z.zarr")
+    closed.chmod(0o000)
+    listed.chmod(0o444)
     yield folder
-    for name in modes:
-        (folder / name).chmod(0o755)
+    for path in (closed, listed):
+        path.chmod(0o755)
 
 
 def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Path) -> None:
@@ -59,7 +56,7 @@ def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Pat
     }
     failed = [line for line in process.stdout.splitlines() if line.startswith("failed")]
     assert len(failed) == 5
-    assert all(re.search(f"{DENIED}$", line) for line in failed), failed
+    assert all(re.search(f" {DENIED}$", line) for line in failed), failed
     # A permission that is given changes neither the size nor the time of a file.
     for name in ("closed", "listed"):
         (scans / name).chmod(0o755)
@@ -77,20 +74,20 @@ print(json.dumps([(result.exit_code, result.stdout, result.stderr) for result in
 """
 
 
-def refused(lines: list[list[str]]) -> None:
-    """Run commands without root's rights: each ends with one sentence that names the path, and writes nothing."""
+def refused(lines: list[list[str]], sentence: str = DENIED) -> None:
+    """Run commands without root's rights: each ends with such a sentence that names the path."""
     done = python(COMMANDS, json.dumps(lines), before=powerless)
     assert done.returncode == 0, done.stderr
     for line, (code, out, error) in zip(lines, json.loads(done.stdout), strict=True):
         assert (code, out) == (1, ""), line
-        assert re.fullmatch(rf"usdenoise: \S+ {DENIED}\n", error), error
-        assert "-o" not in line or not Path(line[line.index("-o") + 1]).exists()
+        assert re.fullmatch(rf"usdenoise: {sentence}\n", error), error
 
 
-@pytest.mark.parametrize("command", ["run", "info", "compare"])
-def test_a_path_that_may_not_be_read_is_one_sentence(command: str, scans: Path, tmp_path: Path) -> None:
-    out = [] if command == "info" else ["-o", str(tmp_path / "out")]
-    refused([[command, str(scans / name), *out] for name in NAMES])
+def test_a_path_that_may_not_be_read_is_one_sentence(scans: Path, tmp_path: Path) -> None:
+    out = ["-o", str(tmp_path / "out")]
+    commands = (("run", out), ("info", []), ("compare", out))
+    refused([[command, str(scans / name), *more] for command, more in commands for name in NAMES])
+    assert not (tmp_path / "out").exists()
 
 
 def test_scans_that_may_not_be_read_are_failed_rows_where_they_are_named(scans: Path, tmp_path: Path) -> None:
@@ -109,21 +106,36 @@ def test_a_part_that_may_not_be_read_is_one_sentence(tmp_path: Path) -> None:
         (folder / part).chmod(0)
         lines.append(["run", str(path), "-o", str(tmp_path / "out"), *QUICK])
     refused(lines)
+    assert not (tmp_path / "out").exists()
 
 
-def test_results_that_may_not_be_looked_at_are_a_failed_row(tmp_path: Path) -> None:
+def test_an_output_that_may_not_be_written_is_one_sentence(tmp_path: Path) -> None:
+    scan, out = write_scan(tmp_path / "scan.h5"), tmp_path / "out"
+    out.mkdir(mode=0o555)
+    places = [(command, place) for command in ("run", "batch") for place in (out, out / "below")]
+    refused(
+        [[command, str(scan), "-o", str(place), *QUICK] for command, place in places],
+        r"the folder \S+ cannot be (made|written).*; choose another one with -o",
+    )
+    assert list(out.iterdir()) == []
+
+
+def test_results_that_may_not_be_looked_at_or_replaced_are_a_failed_row(tmp_path: Path) -> None:
     for number in (1, 2):
         write_scan(tmp_path / f"scans/scan{number}.h5", number)
     out = tmp_path / "out"
     command: Any = ("batch", tmp_path / "scans", "-o", out, *QUICK)
     assert cli(*command).exit_code == 0
-    (out / "scan1").chmod(0)
-    try:
-        process = shell(*command, before=powerless)
-    finally:
-        (out / "scan1").chmod(0o755)
-    assert process.returncode == 1
-    assert "Traceback" not in process.stderr
-    assert column(out, "failure") == {"scan1.h5": "output", "scan2.h5": ""}
-    assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
+    before = {name: (out / name).read_bytes() for name in results(["scan1"])}
+    for mode, more in ((0o000, ()), (0o555, ("--seed", 9))):
+        (out / "scan1").chmod(mode)
+        try:
+            process = shell(*command, *more, before=powerless)
+        finally:
+            (out / "scan1").chmod(0o755)
+        assert process.returncode == 1
+        assert "Traceback" not in process.stderr
+        assert column(out, "failure") == {"scan1.h5": "output", "scan2.h5": ""}
+        assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
+    assert {name: (out / name).read_bytes() for name in before} == before
     assert cli(*command).exit_code == 0

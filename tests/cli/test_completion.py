@@ -1,22 +1,23 @@
 """What the shell completes: commands, options and the values of options."""
 
 import pytest
+from click.shell_completion import BashComplete
 
 from tests.programs import python
+from usdenoise.cli import main
+
+VARIABLE = "_USDENOISE_COMPLETE"
 
 
-def completed(*words: str) -> list[str]:
-    """What the program offers bash for the last word."""
+def test_bash_is_answered() -> None:
     program = "import sys; sys.argv[0] = 'usdenoise'; from usdenoise.__main__ import main; main()"
-    line = {"COMP_WORDS": " ".join(("usdenoise", *words)), "COMP_CWORD": str(len(words))}
-    done = python(program, _USDENOISE_COMPLETE="bash_complete", **line)
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+    done = python(program, COMP_WORDS="usdenoise ru", COMP_CWORD="1", **{VARIABLE: "bash_complete"})
+    assert done.stdout == "plain,run\n"
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("ru",), ["run"]),
         (("run", "--low-c"), ["--low-cutoff"]),
         (("run", "--method", "e"), ["eta-decay"]),
         (("run", "--low-cutoff", ""), ["auto"]),
@@ -34,4 +35,6 @@ def completed(*words: str) -> list[str]:
     ],
 )
 def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:
-    assert completed(*words) == expected
+    *before, last = words
+    found = BashComplete(main, {}, "usdenoise", VARIABLE).get_completions(before, last)
+    assert [item.value for item in found] == expected

@@ -137,16 +137,22 @@ def test_a_bad_file_is_wrong_usage(text: str, says: str, scan: Path) -> None:
     assert not (scan.parents[1] / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["run", "batch"])
-@pytest.mark.parametrize("line", ["dask = '0'", "allow_external = true"])
+OWN, PROJECT = ("usdenoise.toml", ""), ("pyproject.toml", "[tool.usdenoise]\n")
+
+
 @pytest.mark.parametrize(
-    ("name", "table"),
-    [("usdenoise.toml", ""), ("pyproject.toml", "[tool.usdenoise]\n")],
-    ids=["own", "project"],
+    ("command", "line", "file"),
+    [
+        ("run", "dask = '0'", OWN),
+        ("run", "allow_external = true", PROJECT),
+        ("batch", "dask = '0'", PROJECT),
+        ("batch", "allow_external = true", OWN),
+    ],
 )
 def test_only_a_file_that_was_asked_for_reaches_beyond_the_scans(
-    command: str, line: str, name: str, table: str, scan: Path
+    command: str, line: str, file: tuple[str, str], scan: Path
 ) -> None:
+    name, table = file
     place, out = scan.parent / name, scan.parents[1] / "out"
     place.write_text(f"{table}{line}\n")
     result = cli(command, scan, "-o", out)

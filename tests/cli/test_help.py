@@ -121,6 +121,7 @@ def test_examples_parse(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not context.args
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     (tmp_path / "scans").mkdir()

@@ -249,23 +249,23 @@ def test_tiff_is_the_power_doppler_with_depth_downwards_and_a_page_for_each_elev
     assert np.array_equal(pages if len(order) == 3 else pages[0], power.transpose(order))
 
 
-@pytest.mark.parametrize(("values", "axes"), [(IQ, "tzx"), (VOLUMES, "tzxy")], ids=["image", "volume"])
+@pytest.mark.parametrize(
+    ("values", "axes", "stem"),
+    [(IQ, "tzx", r"a$_$ b\frac c{}% 1.5 mm.tar"), (VOLUMES, "tzxy", "大鼠 line\nbreak \udcff")],
+    ids=["image", "volume"],
+)
 @pytest.mark.usefixtures("pictures")
-def test_png_is_a_picture(values: NDArray[Any], axes: str, tmp_path: Path) -> None:
-    report = run(write_stack(tmp_path / "x.h5", values, axes=axes, spacing_mm=0.1))
-    image = iio.imread(report["output"]["power_doppler_png"])
+def test_png_is_a_picture_with_any_file_name_in_its_title(
+    values: NDArray[Any], axes: str, stem: str, tmp_path: Path
+) -> None:
+    # Warnings, as of a letter that no font has, are errors here; on the command line they would be on stderr.
+    report = run(write_stack(tmp_path / f"{stem}.h5", values, axes=axes, spacing_mm=0.1))
+    picture = Path(report["output"]["power_doppler_png"])
+    assert picture.name == f"{stem}_power_doppler.png"
+    image = iio.imread(picture)
     assert image.dtype == np.uint8
     assert min(image.shape[:2]) > 100
     assert len(np.unique(image[::5, ::5].reshape(-1, image.shape[-1]), axis=0)) > 50
-
-
-@pytest.mark.parametrize("stem", ["a$_$", r"b\frac", "c{}%", "d 1.5 mm.tar", "大鼠", "line\nbreak \udcff"])
-@pytest.mark.usefixtures("pictures")
-def test_any_file_name_can_be_the_title(stem: str, tmp_path: Path) -> None:
-    # Warnings, as of a letter that no font has, are errors here; on the command line they would be on stderr.
-    picture = Path(run(write_stack(tmp_path / f"{stem}.h5", IQ))["output"]["power_doppler_png"])
-    assert picture.name == f"{stem}_power_doppler.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 # ---------------------------------------------------------------- unobserved entries
@@ -358,19 +358,22 @@ PICTURES = ("x_power_doppler.png", "x_power_doppler.tif", "x_blood_power.png", "
 RESULTS = ("x_denoised.h5", *PICTURES, "x_frames.tsv", "x_frames.json", "x_report.html", "x_report.json")
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_an_existing_result_is_refused_and_left_alone(name: str, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "x.h5", IQ)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text("precious")
-    says = rf"{name} exists; give overwrite to replace it, or another folder$"
-    with pytest.raises(OutputError, match=says):
-        run(path)
-    assert os.listdir(tmp_path / "out") == [name]
-    assert (tmp_path / "out" / name).read_text() == "precious"
+def test_an_existing_result_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path, out = write_stack(tmp_path / "x.h5", IQ), tmp_path / "out"
+    out.mkdir()
+    for name in RESULTS:
+        (out / name).write_text("precious")
+        says = rf"{name} exists; give overwrite to replace it, or another folder$"
+        with pytest.raises(OutputError, match=says):
+            run(path)
+        assert os.listdir(out) == [name]
+        assert (out / name).read_text() == "precious"
+        (out / name).unlink()
+    for name in RESULTS:
+        (out / name).write_text("precious")
     run(path, overwrite=True)
-    assert sorted(os.listdir(tmp_path / "out")) == sorted(RESULTS)
-    assert (tmp_path / "out" / name).read_bytes() != b"precious"
+    assert sorted(os.listdir(out)) == sorted(RESULTS)
+    assert all((out / name).read_bytes() != b"precious" for name in RESULTS)
 
 
 class AtStage(Silence):

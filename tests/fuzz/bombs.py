@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.fuzz.originals import Files
 
-EXPANDED_BYTES = 3 << 30
+EXPANDED_BYTES = 3 << 29
 """What they expand to. The limit on memory is far below."""
 
 _PIECE = 1 << 24
@@ -85,7 +85,7 @@ def _in_mat(raw: bytes, rng: np.random.Generator) -> bytes:
         packed = zeros_in_zlib(EXPANDED_BYTES + len(head), head)
     else:
         # A cell of nothing but empty elements, one that goes on without end, or one element of text.
-        n_bytes = {3: 1 << 27, 4: EXPANDED_BYTES, 5: EXPANDED_BYTES}[kind]
+        n_bytes = {3: 1 << 26, 4: EXPANDED_BYTES, 5: EXPANDED_BYTES}[kind]
         head = struct.pack("<II", 14, n_bytes) + struct.pack("<IIII", 6, 8, 4 if kind == 5 else 1, 0)
         head += struct.pack("<IIII", 5, 8, 1, 3) + struct.pack("<HH4s", 1, 2, b"IQ")
         if kind == 5:

@@ -44,8 +44,9 @@ def test_errors_off_the_scale_are_drawn_at_its_edge():
     low = Line("low", X, np.zeros((3, 50)))
     high = Line("high", X, np.full((3, 50), np.inf))
     assert has_color(picture([Setting("one", [low])]), (0, 114, 178))
-    assert has_color(picture([Setting("one", [high], 1e-3)]), (0, 114, 178))
-    assert has_color(picture([Setting("one", [high], 1e-3)]), (128, 128, 128))
+    image = picture([Setting("one", [high], 1e-3)])
+    assert has_color(image, (0, 114, 178))
+    assert has_color(image, (128, 128, 128))
 
 
 def test_a_dollar_sign_in_a_title_is_drawn_as_it_is():

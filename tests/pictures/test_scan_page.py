@@ -231,10 +231,10 @@ def test_ticks_are_few_and_reach_over_the_values(low: float, high: float) -> Non
 
 
 def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
-    noise = np.random.default_rng(0).integers(0, 255, (800, 800, 3)).astype(np.uint8)
+    noise = np.random.default_rng(0).integers(0, 255, (640, 640, 3)).astype(np.uint8)
     large = replace(PICTURE, png=iio.imwrite("<bytes>", noise, extension=".png"))
     assert 1_000_000 < len(scan_page("x", report(), [large] * 2, [])) < 3_000_000
     assert large.within(len(large.png)) == large
     small = large.within(400_000)
     assert len(small.png) <= 400_000
-    assert [iio.imread(large.within(most).png).shape[0] for most in (1_000_000, 10)] == [800, 450]
+    assert [iio.imread(large.within(most).png).shape[0] for most in (1_000_000, 10)] == [640, 480]

@@ -5,8 +5,8 @@ import numpy as np
 
 def sensing_gradient(M, matrices, y):
     """f = 1/m sum_i (<A_i, M> - y_i)^2 and G = 2/m sum_i (<A_i, M> - y_i) A_i."""
-    off = np.array([np.sum(A.conj() * M).real for A in matrices]) - y
-    return np.mean(off**2), 2 * sum(o * A for o, A in zip(off, matrices, strict=True)) / len(y)
+    off = np.einsum("kij,ij->k", matrices.conj(), M).real - y
+    return np.mean(off**2), 2 * np.einsum("k,kij->ij", off, matrices) / len(y)
 
 
 def one_bit_gradient(M, log_odds):
