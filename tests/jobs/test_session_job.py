@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,21 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     )
 
 
+@pytest.mark.parametrize("nothing", [0, np.nan])
+def test_frames_and_blocks_without_data_leave_the_others_alone(nothing: float) -> None:
+    """Also where the cutoff is tried on a few blocks."""
+    many = scan(8)
+    wanted = session(many.stack, LENGTH)
+    iq = many.iq.copy()
+    iq[[7, 555]] = nothing
+    iq[3 * LENGTH : 4 * LENGTH] = nothing
+    found = session(replace(many.stack, iq=iq), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == [3]
+    assert found.low_cutoff == wanted.low_cutoff
+    good = [0, 1, 2, 4, 5, 6, 7]
+    np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
+
+
 @pytest.mark.parametrize(("n_bad", "more"), [(3, ""), (4, "; and 1 more blocks"), (5, "; and 2 more blocks")])
 def test_three_bad_blocks_are_named_and_the_others_counted(
     n_bad: int, more: str, copied: Path, tmp_path: Path
@@ -342,6 +358,7 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
 
 CHILD = """
 import os, signal, sys
+from dataclasses import replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.formats import spectra_store

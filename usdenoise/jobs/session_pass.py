@@ -129,9 +129,13 @@ def _calm_blocks(fit: DenoiseResult, numbers: list[int], sampled: list[NDArray[n
     """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
     edges = np.cumsum([0, *map(len, sampled)])
     left = fit.frame_quality.curves.outside
-    levels = np.array([np.median(left[first:stop]) for first, stop in pairwise(edges)])
+    # Frames without data have 0 or NaN.
+    parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
+    levels = np.array([np.median(part) if len(part) else np.nan for part in parts])
+    if np.isnan(levels).all():
+        return []
     # The image moved in some of the others, perhaps.
-    calm = np.flatnonzero(levels <= np.median(levels))
+    calm = np.flatnonzero(levels <= np.nanmedian(levels))
     places = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
     return [numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
 
