@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from usdenoise.completion import posterior
 from usdenoise.completion.posterior import fit_rows, posterior_sweep
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
@@ -36,6 +37,18 @@ def test_rows_are_the_ridge_regressions_of_the_textbook(dtype, rank):
             expected
         )
     assert (passes < 2) == (rank <= 24)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_long_stacks_are_swept_by_parts_of_the_frames(dtype, monkeypatch):
+    _, right, variances, completion = problem(dtype, 8)
+    whole = posterior_sweep(completion, right, variances, 0.01)
+    monkeypatch.setattr(posterior, "_ROWS_KEPT", 150)
+    monkeypatch.setattr(posterior, "_ROWS_OF_V", 70)
+    parts = posterior_sweep(completion, right, variances, 0.01)
+    assert whole[3] == parts[3]
+    for one, other in zip(whole[:3], parts[:3], strict=True):
+        assert np.linalg.norm(one - other) < 50 * np.finfo(dtype).eps * np.linalg.norm(one)
 
 
 def test_a_guess_of_the_rows_costs_one_look_and_saves_the_steps():

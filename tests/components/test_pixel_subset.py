@@ -41,6 +41,16 @@ def test_pixel_subset_sees_through_missing_entries():
     assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
 
 
+def test_half_of_the_temporal_vectors_are_enough_unless_all_pixels_are_in_the_subset():
+    matrix = low_rank_and_noise(np.complex64, (600, 300))
+    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
+    few = subset.trimmed(600)
+    assert np.array_equal(few.right, subset.right[:, :128])
+    assert few.right.base is None
+    assert few.n_frames == 300
+    assert subset.trimmed(256) is subset
+
+
 @pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])
 def test_the_spectrum_of_a_few_pixels_is_numpys(shape, dtype):
     matrix = low_rank_and_noise(dtype, shape=shape)

@@ -96,7 +96,9 @@ def clutter_projection(
         `leftover` are those of the image.
     """
     n = len(right)
-    spectra = (np.abs(np.fft.fft(right.astype(np.complex128), 4 * n, axis=0)) ** 2) / n
+    spectra = np.empty((4 * n, right.shape[1]))
+    for column, vector in zip(spectra.T, right.T, strict=True):
+        column[:] = np.abs(np.fft.fft(vector.astype(np.complex128), 4 * n)) ** 2 / n
     everything = np.ones(right.shape[1])
     return _projection(
         n,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.orthonormal_bases import tall_qr
 from usdenoise.linalg.row_blocks import row_blocks
 
 MAX_STEPS = 40
@@ -34,8 +35,9 @@ PRIOR_FLOOR = 1e-3
 SINGULAR = 1e-5
 """Least ridge of a row's preconditioner, whose entries are at most 1, so that a singular matrix can be inverted."""
 
-_ROWS_OF_V = 2048
-"""Rows of V whose outer products are made at a time: in long stacks all of them are a hundred megabytes."""
+_ROWS_OF_V, _ROWS_KEPT = 2048, 12288
+"""Rows of V that are worked on at a time, and the largest number of which the outer products are kept. In longer stacks they
+are made again for each row block: with 48000 frames they are more than a hundred megabytes."""
 
 _MOST_CROWDED = 0.8
 """Largest ratio of components to samples of a row that enters the variance of a fit, which is infinite at 1."""
@@ -102,31 +104,32 @@ class _RowModel:
         Noise variance over prior variance.
     inverse : (r,) array
         Diagonal of the inverse of the average normal matrix.
-    outer : (n, n_leading (n_leading + 1) / 2) array; of complex numbers the real and imaginary parts in turn
-        V_jk conj(V_jl) for k <= l in row j: a mask times it is half of a row's normal matrix.
+    outer : (n, n_leading (n_leading + 1) / 2) array or None; of complex numbers the real and imaginary parts in turn
+        V_jk conj(V_jl) for k <= l in row j: a mask times it is half of a row's normal matrix. None where it is not kept.
     """
 
     right: NDArray[Any]
     right_h: NDArray[Any]
     ridge: NDArray[np.float64]
     inverse: NDArray[Any]
-    outer: NDArray[Any]
+    outer: NDArray[Any] | None
 
     @classmethod
     def from_factor(cls, right: NDArray[Any], ridge: NDArray[np.float64], density: float) -> Self:
         real = right.real.dtype
-        upper = np.triu_indices(min(len(ridge), LEADING))
-        outer = np.empty((len(right), len(upper[0])), right.dtype)
-        for part in row_blocks(len(right), _ROWS_OF_V):
-            np.multiply(right[part][:, upper[0]], right[part][:, upper[1]].conj(), out=outer[part])
+        outer = _outer_products(right, min(len(ridge), LEADING)) if len(right) <= _ROWS_KEPT else None
         right_h = np.ascontiguousarray(right.conj().T)
-        return cls(right, right_h, ridge, (1 / (density + ridge)).astype(real), outer.view(real))
+        return cls(right, right_h, ridge, (1 / (density + ridge)).astype(real), outer)
 
     def leading_inverses(self, mask: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the inverse normal matrices of some rows for the leading components, (b, n_leading, n_leading)."""
         right, n_leading = self.right, min(len(self.ridge), LEADING)
         upper = np.triu_indices(n_leading)
-        half = (mask.astype(right.real.dtype) @ self.outer).view(right.dtype)
+        half: Any = 0
+        for part in row_blocks(len(right), _ROWS_OF_V if self.outer is None else len(right)):
+            outer = _outer_products(right[part], n_leading) if self.outer is None else self.outer
+            half = half + mask[:, part].astype(outer.dtype) @ outer
+        half = half.view(right.dtype)
         normal = np.empty((len(half), n_leading, n_leading), right.dtype)
         normal[:, upper[1], upper[0]] = half.conj()
         normal[:, upper[0], upper[1]] = half
@@ -142,6 +145,14 @@ class _RowModel:
         # x A^-1 for row vectors x.
         scaled[:, : inverses.shape[1]] = np.matvec(inverses, values[:, : inverses.shape[1]])
         return scaled
+
+
+def _outer_products(right: NDArray[Any], n_leading: int) -> NDArray[Any]:
+    upper = np.triu_indices(n_leading)
+    outer = np.empty((len(right), len(upper[0])), right.dtype)
+    for part in row_blocks(len(right), _ROWS_OF_V):
+        np.multiply(right[part][:, upper[0]], right[part][:, upper[1]].conj(), out=outer[part])
+    return outer.view(right.real.dtype)
 
 
 def _conjugate_gradients(
@@ -235,12 +246,14 @@ def posterior_sweep(
     columns = right.astype(inverse.dtype)
     for _ in range(COLUMN_STEPS):
         gradient = problem.evaluate((rows, columns.astype(right.dtype))).gradients[1]
-        residual = gradient.astype(inverse.dtype) * (problem.sample.n_fitted / 2)
-        columns = columns - (residual + density * m * columns @ covariance) @ inverse
-    basis, triangle = np.linalg.qr(columns)
+        for part in row_blocks(n, _ROWS_KEPT):
+            residual = gradient[part].astype(inverse.dtype) * (problem.sample.n_fitted / 2)
+            columns[part] -= (residual + density * m * columns[part] @ covariance) @ inverse
+        del gradient
+    columns, triangle = tall_qr(columns)
     values, rotation = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
     floor = PRIOR_FLOOR * noise_variance
-    rotated = np.ascontiguousarray((basis @ rotation[:, ::-1]).astype(right.dtype))
+    rotated = np.ascontiguousarray((columns @ rotation[:, ::-1]).astype(right.dtype))
     guess = rows @ (triangle.conj().T @ rotation[:, ::-1]).astype(rows.dtype)
     return rotated, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
 

@@ -133,7 +133,8 @@ class CompletionProblem:
             gradient_u[rows] = sums.residual_v
             u_residual += sums.u_residual
         gradient_u *= np.asarray(scale, gradient_u.real.dtype)
-        gradient_v = np.ascontiguousarray((scale * u_residual).conj().T, dtype=v.dtype)
+        u_residual *= scale
+        gradient_v = np.ascontiguousarray(u_residual.astype(v.dtype).conj().T)
         n_held_out = self.sample.n_held_out
         return Evaluation(
             loss / self.sample.n_fitted,

@@ -149,8 +149,11 @@ def refit(
     left, squares, moments = rows.fit_and_moments(right, None if prior is None else prior.ridge)
     before = float(np.trace(squares).real)
     white = _whitening(squares)
-    rotation, singular, right_h = np.linalg.svd(white.conj().T @ moments, full_matrices=False)
-    better = np.ascontiguousarray(right_h.conj().T, dtype=rows.dtype)
+    # In long stacks each of these takes tens of megabytes.
+    moments = white.conj().T @ moments
+    rotation, singular, moments = np.linalg.svd(moments, full_matrices=False)
+    better = np.ascontiguousarray(moments.astype(rows.dtype).conj().T)
+    del moments
     if not rows.is_complete:
         if prior is not None:
             signal = singular**2 / rows.n_pixels - prior.noise_variance

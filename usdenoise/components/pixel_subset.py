@@ -5,7 +5,7 @@ It gives the noise level, the rank, and a first temporal subspace.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,9 @@ EDGE_MARGIN = 1.05
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""
 
-_PRODUCT_PARTS = 8
-"""Parts of a matrix product that threads share. The number is fixed, so that the result depends on no machine."""
+_PRODUCT_PARTS, _MOST_IN_PART = 8, 1536
+"""Parts of a matrix product that threads share, and most frames of one, whose copies in double precision take memory. The
+numbers are fixed, so that the result depends on no machine."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class PixelSubset:
     singular_values : (k,) float64 array
         Singular values of the subset's Casorati matrix, k being the smaller of n_pixels and n_frames.
     left, right : (n_pixels, k) and (n_frames, k) arrays
-        Spatial and temporal singular vectors.
+        Spatial and temporal singular vectors. Of the temporal ones there may be fewer (see :meth:`trimmed`).
     noise_rms : float
         Noise level: estimated rms of the noise in an entry.
     """
@@ -97,6 +98,17 @@ class PixelSubset:
         similarity = spatial_similarity(self.left[:, leading])
         return SimilarityProfile.from_similarity(similarity, self.singular_values[leading]).first_below(
             BLOOD_BELOW
+        )
+
+    def trimmed(self, n_all: int) -> Self:
+        """Return the subset of `n_all` pixels without the temporal vectors that no rank takes.
+
+        Unless it has all pixels, it has at least twice as many as components are estimated.
+        """
+        return (
+            self
+            if self.n_pixels == n_all
+            else replace(self, right=self.right[:, : self.n_pixels // 2].copy())
         )
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
@@ -160,7 +172,7 @@ def sufficient_subset(
 
     while not is_enough(subset):
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset
+        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset.trimmed(rows.n_pixels)
     return subset
 
 
@@ -225,7 +237,7 @@ def _spectrum(
     1e-8 of the largest, which is far below the resolution of single-precision data.
     """
     is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
-    parts = list(row_blocks(length, -(-length // _PRODUCT_PARTS)))
+    parts = list(row_blocks(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
 
     def adjoint(part: slice) -> NDArray[Any]:
         return _wide(rows[part] if is_tall else rows[:, part].conj().T)

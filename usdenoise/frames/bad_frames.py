@@ -51,7 +51,7 @@ LEAST_GOOD = 8
 
 MOST_ROUNDS = 12
 
-_FRAMES_A_BLOCK = 4096
+_FRAMES_A_BLOCK = 1024
 """Frames that are compared with each other at a time."""
 
 
@@ -214,10 +214,10 @@ def find_bad_frames(
     if isinstance(wanted, tuple):
         given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
         return result(given, Treatment.LEFT_OUT, _subset(rows, wanted, seed))
+    found = {bad.frame: bad for bad in _damaged(rows)} if n_frames >= LEAST_FRAMES else {}
     subset = _subset(rows, (), seed)
     if n_frames < LEAST_FRAMES:
         return result([], Treatment.KEPT, subset)
-    found = {bad.frame: bad for bad in _damaged(rows)}
     most = LARGEST_SHARE * n_frames
     clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):
@@ -332,7 +332,10 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
         ridge = max(n_pixels * known.noise_rms**2, ROUNDING * float(powers.sum()), TINY)
         inverses = powers / (powers + ridge)
         parts = np.stack([inverses, inverses / (powers + ridge), powers])
-        return ridge, parts @ np.abs(known.right.T).astype(np.float64) ** 2
+        blocks = (known.right[frames].T for frames in row_blocks(len(known.right), _FRAMES_A_BLOCK))
+        return ridge, np.concatenate(
+            [parts @ np.abs(each).astype(np.float64) ** 2 for each in blocks], axis=1
+        )
     values = subset.values.astype(np.result_type(subset.values.dtype, np.float64))
     gram = values @ values.conj().T
     ridge = max(n_pixels * noise_rms**2, ROUNDING * float(np.trace(gram).real), TINY)

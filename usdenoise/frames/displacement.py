@@ -71,6 +71,8 @@ def displacements(
             values = np.asarray(image[(*map(slice, size), slice(read.start, read.stop, step))])
             blocks = [values[..., frames] for frames in row_blocks(values.shape[-1], FRAMES_A_BLOCK)]
             made.extend(executor.map(function, blocks))
+            # Before the next ones are read.
+            del values, blocks
         return made
 
     step = n_frames // REFERENCE_FRAMES

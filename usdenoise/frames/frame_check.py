@@ -75,9 +75,12 @@ def check_frames(
         If a given bad frame is not in the stack.
     """
     search, drawn = find_bad_frames(rows, options.bad_frames, options.seed, moved)
+    subset = drawn.subset
+    # In long stacks its values take as much as a hundred components.
+    del drawn
     left_out = search.left_out
     sample = frame_sample(rows, CURVE_PIXELS, left_out)
     if left_out is not None:
         rows, lost = rows.exclude(left_out)
         energy = np.maximum(energy - lost, 0)
-    return CheckedFrames(rows, energy, search, drawn.subset, sample, moved)
+    return CheckedFrames(rows, energy, search, subset.trimmed(rows.n_pixels), sample, moved)

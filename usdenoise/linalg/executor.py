@@ -50,12 +50,12 @@ class ThreadExecutor:
             if self._pool is None:
                 yield from map(function, items)
                 return
-            # No more results wait than threads work: in long stacks that of a block takes tens of megabytes.
+            # One block waits while all threads work: in long stacks the result of a block takes tens of megabytes.
             ahead: deque[Future[Result]] = deque()
             try:
                 for item in items:
                     ahead.append(self._pool.submit(function, item))
-                    if len(ahead) > 2 * self.threads:
+                    if len(ahead) > self.threads:
                         yield ahead.popleft().result()
                 while ahead:
                     yield ahead.popleft().result()

@@ -6,6 +6,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.orthonormal_bases import tall_qr
+
 Product = tuple[NDArray[Any], NDArray[Any]]
 """The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
 
@@ -44,9 +46,7 @@ class LowRank:
         v : (n_frames, r) array
             Right factor, r at most n_frames.
         """
-        wide = np.result_type(u.dtype, np.float64)
-        q_u, r_u = np.linalg.qr(u.astype(wide))
-        q_v, r_v = np.linalg.qr(v.astype(wide))
+        (q_u, r_u), (q_v, r_v) = tall_qr(u), tall_qr(v)
         rotation_u, singular, rotation_v = np.linalg.svd(r_u @ r_v.conj().T)
         return cls(
             (q_u @ rotation_u).astype(u.dtype),

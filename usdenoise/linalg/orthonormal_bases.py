@@ -5,7 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.system.blas_threads import blas_on_one_thread
+
+_ROWS_AT_ONCE = 12288
+"""Rows, at least, of a part of a long matrix that is factorised: LAPACK and NumPy hold it five times."""
 
 
 def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
@@ -22,6 +26,37 @@ def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
     """
     wide = columns.astype(np.result_type(columns.dtype, np.float64))
     return np.linalg.qr(wide)[0].astype(columns.dtype)
+
+
+def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the QR factorisation of a matrix in double precision; that of a long one by parts, which take less memory.
+
+    R is that of the factors R of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        r at most n.
+
+    Returns
+    -------
+    q : (n, r) float64 or complex128 array
+        Orthonormal columns.
+    r : (r, r) array of the same dtype
+        Upper triangle.
+    """
+    n, r = columns.shape
+    basis = np.empty((n, r), np.result_type(columns.dtype, np.float64))
+    parts = list(row_blocks(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
+    triangles = []
+    for part in parts:
+        basis[part], triangle = np.linalg.qr(columns[part].astype(basis.dtype))
+        triangles.append(triangle)
+    if len(parts) > 1:
+        rotation, triangle = np.linalg.qr(np.concatenate(triangles))
+        for part, turn in zip(parts, np.split(rotation, len(parts)), strict=True):
+            basis[part] = basis[part] @ turn
+    return basis, triangle
 
 
 def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
