@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1400,
     "formats": 4022,
     "frames": 553,
-    "jobs": 3020,
+    "jobs": 3035,
     "linalg": 295,
     "options": 857,
     "phantom": 570,

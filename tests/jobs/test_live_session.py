@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.jobs import live_files, live_job
+from usdenoise.jobs import live_files, live_job, live_session
 from usdenoise.jobs.live_session import WHOLE_IMAGE
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.session_call import run_session
@@ -135,6 +136,35 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
         Session(local_cutoff=True)
     with pytest.raises(OptionError, match=r"region 'a' is a mask of \(3, 3\)"):
         Session(axes="tzx", regions={"a": np.ones((3, 3), bool)}).add(made.blocks[0])
+
+
+@pytest.mark.parametrize("what", ["silent pixel", "length"])
+def test_blocks_of_other_pixels_and_lags_go_on(
+    what: str, made: Scan, updates: list[SessionUpdate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first blocks have a pixel that is silent, or fewer frames, so that their lagged products have another shape."""
+
+    def at_once(find: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(find())
+        return done
+
+    # The clutter and the weights are found again from every third block.
+    monkeypatch.setattr(live_session, "run_in_background", at_once)
+    monkeypatch.setattr(live_session, "REST", 0.0)
+    blocks = [block.copy() for block in made.blocks]
+    for number in range(3):
+        if what == "length":
+            blocks[number] = blocks[number][:40]
+        else:
+            blocks[number][:, 2, 2] = 0
+    live = Session(axes="tzx", frame_rate=RATE_HZ)
+    last = [live.add(block) for block in blocks][-1]
+    assert last.bad.tolist() == [False] * 16
+    assert np.isfinite(last.series[WHOLE_IMAGE]).all()
+    wanted = updates[-1]
+    np.testing.assert_allclose(last.series[WHOLE_IMAGE][-3:], wanted.series[WHOLE_IMAGE][-3:], rtol=0.2)
+    assert last.mean_blood_power.mean() == pytest.approx(wanted.mean_blood_power.mean(), rel=0.2)
 
 
 def test_known_bad_frames_are_not_in_the_sample(made: Scan) -> None:

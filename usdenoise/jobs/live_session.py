@@ -250,6 +250,7 @@ class Session:
         self._motion: list[float] = []
         self._bad: list[bool] = []
         self._recent: list[tuple[NDArray[np.float64], bool, float, float]] = []
+        self._clutter: SessionClutter | None = None
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._series: dict[str, list[float]] = {}
 
@@ -326,6 +327,7 @@ class Session:
         except UsdenoiseError as error:
             self._motion.append(0.0)
             return self._update(begun.name, str(error))
+        self._take_over(clutter)
         motion = block.frames.movement.range_pixels
         why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
         own = (block.power, bool(why), motion, block.strongest)
@@ -341,7 +343,7 @@ class Session:
         if self._sums.n_blocks:
             fit, sums = self._fits.found, replace(self._sums)
             assert fit is not None
-            model = self._models.current(sums.n_blocks, lambda: series_model(sums, fit[1], fit[0]))
+            model = self._models.current(sums.n_blocks, lambda: series_model(sums, clutter, fit[0]))
             blood = clutter.image_of(model.blood_power(block.lags))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
 
@@ -356,7 +358,7 @@ class Session:
         assert self._first is not None
         missing = np.full(self._first.shape_in(self._first.spatial_axes), np.nan, np.float32)
         blood = missing if blood is None else blood
-        model, clutter = self._models.found, None if self._fits.found is None else self._fits.found[1]
+        model, clutter = self._models.found, self._clutter
         self._bad.append(bool(why))
         for region_name, mask in self._masks.items():
             self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
@@ -379,6 +381,24 @@ class Session:
             self._first,
         )
 
+    def _take_over(self, clutter: SessionClutter) -> None:
+        """Bring what is known of the blocks before to the pixels and the lags of the clutter of a block."""
+        before, self._clutter = self._clutter or clutter, clutter
+        if clutter.projection.n_lags != before.projection.n_lags:
+            self._sums, self._models, self._recent = BlockSums(), _FoundAgain(), []
+        elif not np.array_equal(clutter.grid.mask, before.grid.mask):
+
+            def moved(values: Any) -> Any:
+                # Of the first block there are no differences.
+                is_known = isinstance(values, np.ndarray)
+                return clutter.of_live(before.grid.everywhere(values)) if is_known else values
+
+            halves = (moved(self._sums.halves[0]), moved(self._sums.halves[1]))
+            squares, last = moved(self._sums.squares), moved(self._sums.last)
+            self._sums = replace(self._sums, halves=halves, squares=squares, last=last)
+            self._recent = [(moved(power), *others) for power, *others in self._recent]
+            self._models = _FoundAgain()
+
     def _remember(self, sample: SampledFrames) -> None:
         """Add frames to the sample, and take the share of others out of it."""
         share = LIVE_FRAMES / sum(self._lengths)
@@ -391,7 +411,8 @@ class Session:
         assert self._first is not None
         parts = [some.values[:, np.argsort(some.numbers)] for some in sample]
         fit = fit_sample(parts, self._first, self._options)
-        return fit, session_clutter(fit, [np.zeros(0, np.intp)], [sample[-1].length])
+        length = int(np.median([some.length for some in sample]))
+        return fit, session_clutter(fit, [np.zeros(0, np.intp)], [length])
 
 
 def _masks(
