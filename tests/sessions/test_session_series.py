@@ -16,9 +16,13 @@ from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import filter_block
 from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import (
+    LEAK_CHANGE,
     MODEL_BLOCKS,
+    MOST_RESCALED,
     SMOOTHING,
+    WIDE,
     BlockSums,
+    band_weights,
     find_bad_blocks,
     leak_share,
     session_series,
@@ -37,14 +41,14 @@ def measured() -> tuple[list[Any], SessionClutter, DenoiseResult]:
     return [filter_block(block, clutter, fit.options).lags for block in blocks], clutter, fit
 
 
-def averaged(image: NDArray[np.float64]) -> NDArray[np.float64]:
+def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[np.float64]:
     """The Gaussian average over the pixels of the image, one after the other."""
     found = np.zeros_like(image)
     for z in range(SIZE[0]):
         for x in range(SIZE[1]):
             weights = np.array(
                 [
-                    [np.exp(-((z - i) ** 2 + (x - j) ** 2) / (2 * SMOOTHING**2)) for j in range(SIZE[1])]
+                    [np.exp(-((z - i) ** 2 + (x - j) ** 2) / (2 * spread**2)) for j in range(SIZE[1])]
                     for i in range(SIZE[0])
                 ]
             )
@@ -85,13 +89,32 @@ def slow_series(
     seen = averaged((squares / steps).reshape(*SIZE, -1)).reshape(n_pixels, -1)
     model = (blood + noise[:, None]) ** 2
     variance = steps * seen + MODEL_BLOCKS * np.median(seen / model) * model
+    weights = blood / variance
+    known = np.zeros(n_pixels)
+    for pixel in range(n_pixels):
+        weights[pixel] *= blood[pixel].mean() / max(np.sum(weights[pixel] * blood[pixel]), 1e-300)
+        known[pixel] = weights[pixel] @ (mean[pixel] - noise[pixel] * white)
+    wide = [averaged(power.reshape(*SIZE, 1), WIDE).ravel() for power in (mean_power, known)]
+    scale = np.clip(wide[0] / wide[1], 1 / MOST_RESCALED, MOST_RESCALED)
     series = np.zeros((len(all_lags), n_pixels))
     for pixel in range(n_pixels):
-        weights = blood[pixel] / variance[pixel]
-        weights *= blood[pixel].mean() / max(np.sum(weights * blood[pixel]), 1e-300)
         for number in range(len(all_lags)):
-            series[number, pixel] = mean_power[pixel] + weights @ (spectra[number][pixel] - mean[pixel])
+            change = weights[pixel] @ (spectra[number][pixel] - mean[pixel])
+            series[number, pixel] = mean_power[pixel] + scale[pixel] * change
     return series
+
+
+def test_the_weights_of_bands_are_those_of_their_covariance() -> None:
+    rng = np.random.default_rng(0)
+    blood, variance = rng.exponential(size=(2, 7, 12))
+    leaked = rng.standard_normal((7, 12))
+    leaked[0] = 0
+    found = band_weights(blood, variance, leaked)
+    for pixel in range(7):
+        covariance = np.diag(variance[pixel]) + LEAK_CHANGE**2 * np.outer(leaked[pixel], leaked[pixel])
+        wanted = np.linalg.solve(covariance, blood[pixel])
+        wanted *= blood[pixel].mean() / (wanted @ blood[pixel])
+        np.testing.assert_allclose(found[pixel], wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("bad", [(), (2, 5)])
