@@ -336,8 +336,9 @@ def band_weights(
     variance = np.maximum(variance, TINY)
     of_leak = LEAK_CHANGE**2 * leaked / variance
     share = np.vecdot(of_leak, blood) / (1 + np.vecdot(of_leak, leaked))
-    weights = (blood - share[:, None] * leaked) / variance
-    return weights * (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
+    weights: NDArray[np.float64] = (blood - share[:, None] * leaked) / variance
+    weights *= (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
+    return weights
 
 
 def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
