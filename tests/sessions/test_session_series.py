@@ -256,6 +256,19 @@ def test_few_blocks_and_gaps_are_judged_with_care() -> None:
     assert find_bad_blocks([None, None], np.zeros(2, bool))[0].all()
 
 
+def test_pixels_that_are_silent_in_most_blocks_make_no_block_bad() -> None:
+    rng = np.random.default_rng(5)
+    powers: list[Any] = [rng.gamma(50, size=300).astype(np.float32) for _ in range(7)]
+    powers[5] *= 3
+    known = np.zeros(7, bool)
+    wanted = find_bad_blocks(powers, known)
+    for power in powers[1:]:
+        power[7] = 0
+    is_bad, spread = find_bad_blocks(powers, known)
+    assert np.flatnonzero(is_bad).tolist() == [5]
+    np.testing.assert_allclose(spread, wanted[1], atol=0.3)
+
+
 def test_copies_of_a_block_have_a_series_without_change() -> None:
     made = scan(1)
     found = session(np.tile(made.iq, (3, 1, 1)), LENGTH, axes="tzx")

@@ -165,19 +165,17 @@ def find_bad_blocks(
     good = np.flatnonzero(~is_known_bad & has_power)
     if len(good) == 0:
         return is_known_bad | True, spread
-    usual = np.maximum(
-        np.median(
-            [power for power, is_good in zip(powers, has_power & ~is_known_bad, strict=True) if is_good],
-            axis=0,
-        ),
-        TINY,
+    usual = np.median(
+        [power for power, is_good in zip(powers, has_power & ~is_known_bad, strict=True) if is_good],
+        axis=0,
     )
-    levels = np.array(
-        [
-            np.nan if power is None else np.log(max(float(np.percentile(power / usual, BAD_PERCENT)), TINY))
-            for power in powers
-        ]
-    )
+
+    def level(power: NDArray[np.float32]) -> float:
+        # Pixels that are silent in most blocks have no usual power.
+        relative = np.divide(power, usual, out=np.ones_like(power), where=usual > 0)
+        return float(np.log(max(float(np.percentile(relative, BAD_PERCENT)), TINY)))
+
+    levels = np.array([np.nan if power is None else level(power) for power in powers])
     middle = np.median(levels[good])
     deviation = 1.4826 * np.median(np.abs(levels[good] - middle)) + SPREAD_FLOOR
     spread = (levels - middle) / deviation
