@@ -74,7 +74,7 @@ def start(
 def finish(process: "subprocess.Popen[str]", patience_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
     """Wait for the program, and for all that it started."""
     out, err = process.communicate(timeout=patience_s)
-    assert nobody_left(process.pid), f"{in_session(process.pid)} are still there"
+    wait_for_the_end(process.pid)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
@@ -105,14 +105,9 @@ def in_session(session: int) -> list[int]:
     return alive
 
 
-def nobody_left(session: int, patience_s: float = 20.0) -> bool:
-    """Whether all processes of a session end within some time."""
-    deadline = time.monotonic() + patience_s
-    while in_session(session):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def wait_for_the_end(session: int) -> None:
+    """Wait until no process of a session is left, which may not take long."""
+    wait_for(lambda: not in_session(session), 20)
 
 
 def wait_for(condition: Callable[[], bool], patience_s: float = 60.0) -> None:

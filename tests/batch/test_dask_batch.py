@@ -1,6 +1,5 @@
 """Batches and runs on Dask workers: the same results as without, also when workers are killed."""
 
-import contextlib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import usdenoise
-from tests.batch.shared import finish, start, wait_for
+from tests.batch.shared import finish, in_session, start, wait_for
 from usdenoise.batch import executors
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import workers
@@ -168,20 +167,12 @@ def test_what_a_worker_cannot_do_is_a_failed_row(
     assert re.search(message, row.error)
 
 
-def processes_of(session):
-    """The processes of a session: the command, the tracker of its resources, and its workers."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            found += [stat] if int(stat.read_text().rpartition(")")[2].split()[3]) == session else []
-    return found
-
-
 @pytest.mark.parametrize("command", ["run", "batch"])
 def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturbed, tmp_path):
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
     process = start(command, source, "-o", out, "--dask", "1", "--no-html")
-    wait_for(lambda: bool(list(out.rglob(".*partial*"))) and len(processes_of(process.pid)) > 2, 120)
+    # The command, the tracker of its resources, and its workers.
+    wait_for(lambda: bool(list(out.rglob(".*partial*"))) and len(in_session(process.pid)) > 2, 120)
     os.killpg(process.pid, signal.SIGINT)
     interrupted = finish(process)
     assert interrupted.returncode == 130, interrupted.stderr

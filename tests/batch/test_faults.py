@@ -19,7 +19,6 @@ from tests.batch.shared import (
     column,
     files,
     finish,
-    nobody_left,
     results,
     rows,
     shell,
@@ -27,6 +26,7 @@ from tests.batch.shared import (
     temporary,
     wait_for,
     wait_for_line,
+    wait_for_the_end,
     write_scan,
 )
 from tests.cli.shared import cli, refused
@@ -265,7 +265,7 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     with process.stderr:
         assert process.stderr.read() == ""
     assert process.wait(60) == 141
-    assert nobody_left(process.pid)
+    wait_for_the_end(process.pid)
     assert temporary(out) == []
     assert rows(out)["scan1.h5"]["status"] == "done"
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0

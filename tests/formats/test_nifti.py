@@ -15,7 +15,7 @@ from tests.formats.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved,
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.cli import main
-from usdenoise.errors import OptionError, OutputError
+from usdenoise.errors import OptionError
 from usdenoise.formats import bids
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -200,8 +200,3 @@ def test_entities_that_bids_does_not_allow(entities: str, refused: str, tmp_path
 )
 def test_entities_in_the_order_of_bids(entities: str) -> None:
     assert bids.bids_name(entities, Path("x.h5")).entities == entities
-
-
-def test_a_description_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"dataset_description\.json could not be written"):
-        bids.describe_derivative(tmp_path / "missing", "1")

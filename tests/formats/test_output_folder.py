@@ -264,20 +264,12 @@ def test_our_own_group_is_replaced(scan: Path) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_folder_that_is_not_ours_is_refused(name: str, scan: Path) -> None:
     theirs = scan.parent / "out" / name
-    theirs.mkdir(parents=True)
-    (theirs / "thesis.txt").write_text("precious")
+    zarr.open_group(theirs, mode="w").create_array("iq", data=np.ones(3))
     says = rf"{name} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose"
     with pytest.raises(OutputError, match=says):
         run(scan, overwrite=True)
-    assert (theirs / "thesis.txt").read_text() == "precious"
+    assert zarr.open_group(theirs, mode="r")["iq"].shape == (3,)
     assert os.listdir(scan.parent / "out") == [name]
-
-
-def test_a_group_of_others_is_refused(scan: Path) -> None:
-    zarr.open_group(scan.parent / "out/x_denoised.zarr", mode="w").create_array("iq", data=np.ones(3))
-    with pytest.raises(OutputError, match="is a folder that usdenoise did not write"):
-        run(scan, overwrite=True)
-    assert zarr.open_group(scan.parent / "out/x_denoised.zarr", mode="r")["iq"].shape == (3,)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -401,7 +393,7 @@ def test_a_process_that_is_killed_before_old_files_go_leaves_whole_results(tmp_p
     scan, out = tmp_path / "x.npy", tmp_path / "out"
     np.save(scan, low_rank((20, 12, 10)))
     job.run(scan, out, options=OPTIONS)
-    killed = subprocess.run([sys.executable, "-c", KILLED, scan, out], cwd=ROOT, timeout=120)
+    killed = python(KILLED, scan, out)
     assert killed.returncode == -signal.SIGKILL
     report = json.loads((out / "x_report.json").read_text())
     assert set(report["output"]) >= {"denoised", "power_doppler_png"}

@@ -1,7 +1,6 @@
 """Labelled arrays of xarray in, labelled arrays out."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import xarray
 
 from tests.formats.test_neighbours import N_X, N_Y, N_Z, TURNED, saved, voxel_data
+from tests.programs import python
 from usdenoise import axial_velocity, denoise, load, power_doppler, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
@@ -228,7 +228,7 @@ def test_xarray_is_imported_only_where_it_is_used() -> None:
         "import sys, usdenoise, numpy as np; usdenoise.denoise(np.random.rand(30, 6, 5) - 0.5, axes='tzx'); "
         "assert 'xarray' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     assert done.returncode == 0, done.stderr
 
 

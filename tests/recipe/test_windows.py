@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.batch.shared import shell
 from tests.cli.shared import write
 from tests.conftest import all_frames
 from usdenoise.errors import OptionError
@@ -231,12 +231,8 @@ def sequence_in_a_child(
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
     options = ("--window", "100", "--stride", "80", "--no-html", "-qq", "--threads", threads)
-    subprocess.run(
-        [sys.executable, "-m", "usdenoise", "run", path, "-o", folder, *options],
-        check=True,
-        env={**os.environ, **environment},
-        preexec_fn=limit,
-    )
+    done = shell("run", path, "-o", folder, *options, before=limit, **environment)
+    assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
     blocks = json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]

@@ -1,5 +1,6 @@
 """Decide whether a scan has to be run, from the results on disk and the options of now."""
 
+import glob
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -93,7 +94,7 @@ def decide(
         reason = "failed before; --retry-failed tries again"
         return Decision(Action.KEEP_FAILED, reason, replace(earlier, reason=reason))
     if not os.path.exists(scan.report):
-        begun = os.path.isdir(scan.folder) and any(scan.folder.glob(f"*{_escaped(scan.path.stem)}_*"))
+        begun = os.path.isdir(scan.folder) and any(scan.folder.glob(f"*{glob.escape(scan.path.stem)}_*"))
         return Decision(Action.RUN, "stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())
@@ -164,7 +165,3 @@ def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
             yield from _changes(before.get(key), now.get(key), str(key))
     elif before != now:
         yield f"{name} {before} -> {now}"
-
-
-def _escaped(stem: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in stem)

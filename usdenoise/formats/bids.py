@@ -4,12 +4,12 @@ Functional ultrasound is a proposal for BIDS (extension proposal 40): its folder
 """
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from usdenoise.errors import OptionError, OutputError
+from usdenoise.errors import OptionError
+from usdenoise.formats.output_folder import OutputFolder
 
 _ENTITIES = re.compile(r"sub-[A-Za-z0-9]+(_[a-z]+-[A-Za-z0-9]+)*")
 _ORDER = (
@@ -133,14 +133,10 @@ def describe_derivative(root: Path, version: str) -> None:
         "DatasetType": "derivative",
         "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
     }
-    for name, text in ((_DESCRIPTION, json.dumps(described, indent=2) + "\n"), (".bidsignore", _OTHERS)):
-        place, waiting = root / name, root / f".{name}.{os.getpid()}"
-        if place.exists():
-            continue
-        try:
-            waiting.write_text(text)
-            os.replace(waiting, place)
-        except OSError as error:
-            raise OutputError(
-                f"{place} could not be written ({error.strerror}); free some space or choose another folder with -o"
-            ) from error
+    texts = {_DESCRIPTION: json.dumps(described, indent=2) + "\n", ".bidsignore": _OTHERS}
+    missing = {name: text for name, text in texts.items() if not (root / name).exists()}
+    if missing:
+        with OutputFolder(root, overwrite=True) as outputs:
+            for name, text in missing.items():
+                outputs.reserve(name).write_text(text)
+            outputs.commit()
