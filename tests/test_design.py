@@ -120,7 +120,7 @@ BUDGETS = {
     ".": 140,
     "batch": 895,
     "blood": 727,
-    "cli": 1537,
+    "cli": 1550,
     "clutter": 459,
     "comparison": 1074,
     "completion": 834,

@@ -55,10 +55,10 @@ class Console:
         """Print a warning, which only -qq silences."""
         self.say(f"warning: {message}", WARNING)
 
-    def begin(self, what: str, total: int | None, key: Hashable = None) -> None:
+    def begin(self, what: str, total: int | None, key: Hashable = None, state: object = "") -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
 
-        It takes the place of the stage before it with the same key.
+        It takes the place of the stage before it with the same key. The text of a state is made again whenever it is shown.
         """
         if not self.is_animated:
             return
@@ -69,6 +69,7 @@ class Console:
             self._progress = Progress(
                 TextColumn("{task.description:<8}", markup=False),
                 BarColumn(bar_width=24),
+                TextColumn("{task.fields[state]}", markup=False),
                 TextColumn("{task.fields[note]}", markup=False),
                 TimeElapsedColumn(),
                 console=RichConsole(stderr=True),
@@ -76,7 +77,7 @@ class Console:
             )
             self._progress.start()
         self.end(key)
-        self._tasks[key] = self._progress.add_task(what, total=total, note="")
+        self._tasks[key] = self._progress.add_task(what, total=total, note="", state=state)
 
     def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
         """Move the bar of a stage to step `done`, with a note behind it."""

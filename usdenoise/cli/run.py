@@ -1,5 +1,6 @@
 """``usdenoise run``."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from usdenoise.jobs.live_files import LiveBlocks
     from usdenoise.jobs.live_session import SessionUpdate
     from usdenoise.stack.acquisition import Acquisition
+    from usdenoise.stack.file_stack import FileStack
+
+
+class _Passes:
+    """How often the file of a stack was read so far, in words."""
+
+    def __init__(self, stack: "FileStack") -> None:
+        self._stack = stack
+
+    def __str__(self) -> str:
+        return f"pass {math.ceil(self._stack.passes)} "
 
 
 class Narrator:
@@ -27,11 +39,12 @@ class Narrator:
         self._iterations = iterations
         self._clock, self._expected = Clock(), expected_seconds(path)
         self._reads = False
+        self._state: object = ""
         self._said: set[str] = set()
 
     def stage(self, name: str) -> None:
         """Begin a stage."""
-        self._console.begin(name, self._iterations if name == "solve" else None)
+        self._console.begin(name, self._iterations if name == "solve" else None, state=self._state)
         self._console.advance(0, self._clock.left_of(self._expected))
 
     def read(self, done: int, total: int) -> None:
@@ -43,6 +56,11 @@ class Narrator:
 
     def loaded(self, acquisition: "Acquisition") -> None:
         """Say what was assumed on reading."""
+        from usdenoise.stack.file_stack import FileStack
+
+        iq: Any = acquisition.iq
+        if isinstance(iq, FileStack):
+            self._state = _Passes(iq)
         for assumption in acquisition.assumptions:
             self._console.say(f"note: {assumption}")
 

@@ -60,6 +60,11 @@ class FileStack:
         return self.size * self.dtype.itemsize
 
     @property
+    def passes(self) -> float:
+        """How often all of the file was read so far."""
+        return float(self.rows.raw.read / (np.prod(self.whole) * self.rows.dtype.itemsize))
+
+    @property
     def real(self) -> Self:
         """The real part."""
         return replace(self, dtype=np.empty(0, self.dtype).real.dtype, part="real")
