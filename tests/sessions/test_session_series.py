@@ -95,7 +95,7 @@ def slow_series(
         weights[pixel] *= blood[pixel].mean() / max(np.sum(weights[pixel] * blood[pixel]), 1e-300)
         known[pixel] = weights[pixel] @ (mean[pixel] - noise[pixel] * white)
     wide = [averaged(power.reshape(*SIZE, 1), WIDE).ravel() for power in (mean_power, known)]
-    scale = np.clip(wide[0] / wide[1], 1 / MOST_RESCALED, MOST_RESCALED)
+    scale = np.clip(wide[0] / wide[1], 1, MOST_RESCALED)
     series = np.zeros((len(all_lags), n_pixels))
     for pixel in range(n_pixels):
         for number in range(len(all_lags)):

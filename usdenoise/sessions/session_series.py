@@ -45,7 +45,7 @@ of 10 % of blood over the noise read 9.4 and 9.5 with 0, 9.5 with 0.5 and 9.7 to
 were 8 % fewer with 0.5 and 35 to 50 % fewer with 3."""
 
 MOST_RESCALED = 1.5
-"""Most by which the weights are scaled up or down so that their sum is the blood map."""
+"""Most by which the weights are scaled up so that their sum is the blood map. In noise the map is smaller than their sum."""
 
 BAD_SPREADS, BAD_PERCENT, SPREAD_FLOOR = 6.0, 90.0, 0.02
 """A block is bad from so many robust standard deviations, with this floor, of the logarithm of the 90th percentile of its
@@ -307,7 +307,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
     weights = band_weights(blood, variance, leaked)
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
-    weights *= np.clip(shown / np.maximum(known, TINY), 1 / MOST_RESCALED, MOST_RESCALED)
+    weights *= np.clip(shown / np.maximum(known, TINY), 1, MOST_RESCALED)
     return SeriesModel(
         spectra.weights_of_lags(weights), mean_power - np.vecdot(weights, mean), mean_power, noise, quality
     )
