@@ -101,9 +101,14 @@ def test_blocks_of_noise_have_no_blood() -> None:
     assert abs(np.mean(found[-1].series[WHOLE_IMAGE])) < 0.1
 
 
-def test_tissue_that_moves_on_is_taken_out() -> None:
+@pytest.mark.parametrize("what", ["whole", "frame", "entries"])
+def test_tissue_that_moves_on_is_taken_out(what: str) -> None:
     """Tissue of another place comes after four blocks, which no clutter from the blocks before it knows."""
     here, there = scan(5, seed=5), scan(2, seed=6)
+    if what == "frame":
+        there.iq[7] = np.nan
+    elif what == "entries":
+        there.iq[np.random.default_rng(0).random(there.iq.shape) < 0.002] = np.nan
     live = Session(axes="tzx", frame_rate=RATE_HZ)
     before = [live.add(block) for block in here.blocks][-1]
     after = live.add(there.blocks[0])

@@ -89,7 +89,7 @@ def filter_block(
         right_h = _coefficients(rows, left)
         k = clutter.cutoff
         removed, strongest = (left[:, :k], right_h[:k]), 0.0
-        if usual is not None and rows.observed is None:
+        if usual is not None:
             removed, strongest = _with_own(rows, removed, OWN_RATIO * usual)
         kept, _, lag_sums = rows.subtract(removed, clutter.projection.n_lags, in_halves=False)
         lags = lag_sums.mean(slice(None), stack.n_frames)
@@ -111,14 +111,20 @@ def _with_own(rows: Rows, product: Product, bound: float) -> tuple[Product, floa
     """Return a product with the components of what it leaves that are above a bound, and the power of the next one."""
     left, right_h = product
     some = slice(None, None, max(1, rows.n_pixels // OWN_PIXELS))
-    values = rows.take(slice(None)).values
+    values, observed = rows.take(slice(None)).values, rows.observed_mask(slice(None))
     rest = values[some] - left[some] @ right_h
+    if observed is not None:
+        rest *= observed[some]
     energies, vectors = np.linalg.eigh(rest.conj().T @ rest)
     powers = energies / rest.size
     n_own = min(int(np.count_nonzero(powers > bound)), len(powers) - 1)
     if n_own:
         own = np.ascontiguousarray(vectors[:, -n_own:])
-        left = np.concatenate([left, values @ own - left @ (right_h @ own)], axis=1)
+        left_own = values @ own - left @ (right_h @ own)
+        if observed is not None:
+            # Unobserved values are 0, and nothing is left there.
+            left_own += ((left @ right_h) * ~observed) @ own
+        left = np.concatenate([left, left_own], axis=1)
         right_h = np.concatenate([right_h, own.conj().T])
     return (left, right_h), float(powers[-1 - n_own])
 
