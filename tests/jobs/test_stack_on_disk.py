@@ -219,6 +219,19 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
         assert run(tmp_path / name, tmp_path / "out", overwrite=True)["scratch_bytes"] == 0
 
 
+def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(0).standard_normal((1024, 32, 32, 2), np.float32).view(np.complex64)[..., 0]
+    for name, n_frames in (("large", 1024), ("small", 256)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_dataset("iq", data=noise, chunks=(n_frames, 32, 32))
+    monkeypatch.setattr(memory_check, "_IDLE_BYTES", 1 << 16)
+    says = "large.h5 does not fit into 12 MiB of memory, and 4 of its chunks of 8 MiB are held at a time; save it in"
+    with pytest.raises(InputError, match=says):
+        run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)
+    assert not (tmp_path / "out").exists()
+    assert run(tmp_path / "small.h5", tmp_path / "out", memory=12 << 20)["scratch_bytes"] == noise.nbytes
+
+
 def test_the_memory_is_not_among_what_results_depend_on() -> None:
     assert requested(options={"rank": 4}, memory=1 << 30) == {"options": {"rank": 4}}
 

@@ -24,6 +24,9 @@ _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 """Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
 120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
 
+_CHUNKS = 4
+"""Chunks that are in memory at a time while a file is read. With one chunk of 94 MiB the peak was 370 MiB."""
+
 _THREAD_ADDRESSES = 128 << 20
 """Addresses that the allocator and BLAS reserve for a thread; most of them are never touched."""
 
@@ -53,8 +56,12 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
 
 
 def _job_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
+    return int(_IDLE_BYTES + _STACKS * _array_bytes(shape, stored, precision))
+
+
+def _array_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
     one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
-    return int(_IDLE_BYTES + _STACKS * math.prod(shape) * max(one, stored.itemsize))
+    return math.prod(shape) * max(one, stored.itemsize)
 
 
 def _bytes_of(source: Input, job: Job) -> int:
@@ -75,7 +82,7 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
     Raises
     ------
     InputError
-        If the stack does not fit and its file cannot be read in parts.
+        If the stack does not fit and its file cannot be read in parts, or in too large ones.
     OptionError
         If it does not fit and the method needs all of it in memory.
     OutputError
@@ -89,6 +96,13 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
         raise InputError(
             f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
             f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
+        )
+    stored = source.stack.array
+    chunk = _array_bytes(stored.chunks or (), stored.dtype, job.options.precision)
+    if job.dask is None and _CHUNKS * chunk > max(most, _IDLE_BYTES):
+        raise InputError(
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {_CHUNKS} of its chunks of "
+            f"{chunk / 2**20:.0f} MiB are held at a time; save it in smaller chunks, or raise --memory"
         )
     if job.options.method == "svd":
         raise OptionError(
