@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1399,
     "formats": 4016,
     "frames": 553,
-    "jobs": 3045,
+    "jobs": 3049,
     "linalg": 295,
     "options": 857,
     "phantom": 570,

@@ -141,6 +141,9 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
         Session(local_cutoff=True)
     with pytest.raises(OptionError, match=r"region 'a' is a mask of \(3, 3\)"):
         Session(axes="tzx", regions={"a": np.ones((3, 3), bool)}).add(made.blocks[0])
+    for name in (WHOLE_IMAGE, "whole_image", "power", "left/right"):
+        with pytest.raises(OptionError, match=f"a region cannot have the name '{name}'"):
+            Session(axes="tzx", regions={name: RIGHT})
 
 
 @pytest.mark.parametrize("what", ["silent pixel", "length"])

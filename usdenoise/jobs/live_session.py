@@ -42,6 +42,9 @@ REMEMBERED = 20
 WHOLE_IMAGE = "whole image"
 """Name of the first region."""
 
+TAKEN_NAMES = (WHOLE_IMAGE, "power")
+"""Names that no other region can have: blood_power is the image of the last block in the file of the series so far."""
+
 
 @dataclass(frozen=True)
 class SessionUpdate:
@@ -238,6 +241,9 @@ class Session:
         check_options(self._options)
         self._scales = (axes, frame_rate, spacing)
         self._interval, self._regions = block_interval_s, dict(regions or {})
+        for name in self._regions:
+            if "/" in name or name.replace("_", " ") in TAKEN_NAMES:
+                raise OptionError(f"a region cannot have the name '{name}'; choose another one")
         self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
         self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
         self._first: Acquisition | None = None
