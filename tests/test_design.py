@@ -122,7 +122,7 @@ BUDGETS = {
     "blood": 727,
     "cli": 1550,
     "clutter": 459,
-    "comparison": 1074,
+    "comparison": 1066,
     "completion": 834,
     "components": 492,
     "experiments": 1399,

@@ -8,7 +8,6 @@ step of 10 % reads, from the series of the same session with and without the act
 to choose anything.
 """
 
-import argparse
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
 from usdenoise.jobs.session_inputs import BlocksOfStack
 from usdenoise.jobs.session_pass import fit_session
@@ -189,11 +189,9 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=lambda text: [int(n) for n in text.split(",")])
-    chosen = parser.parse_args().only or range(len(SESSIONS))
+    asked = command_line(__doc__, only=",".join(map(str, range(len(SESSIONS)))))
     rows = []
-    for number in chosen:
+    for number in map(int, asked.only.split(",")):
         rows.append(measure(SESSIONS[number]))
         print(
             number, {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True

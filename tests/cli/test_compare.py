@@ -68,7 +68,7 @@ def test_the_files_hold_the_same_rows(outcome):
     assert report["rows"][0]["curve"][-1][0] == report["rows"][0]["passes"]
     assert report["low_cutoff"] == 12
     assert report["settings"]["parameters"] == {"highpass": {"cutoff_hz": 600}}
-    assert report["input"]["axes"] == "tzx"
+    assert (report["input"]["axes"], report["input"]["dtype"]) == ("tzx", "complex64")
     assert set(report["output"]) == set(FILES)
 
 

@@ -19,6 +19,7 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.regions import region
 from usdenoise.formats.tables import csv_text
 from usdenoise.formats.truth import read_truth
+from usdenoise.jobs.report import record_of_stack
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.comparison_page import comparison_page
 from usdenoise.pictures.figures import shortened, suitable_range_db
@@ -100,16 +101,7 @@ def compare_file(
             name: None if text is None else region(text, shape, axes, acquisition.spacing_mm)
             for name, text in regions.items()
         }
-        input_entry = {
-            "path": str(path),
-            "sha256": digest.result(),
-            "dataset": acquisition.name,
-            "shape": list(acquisition.iq.shape),
-            "axes": acquisition.axes,
-            "frame_rate_hz": acquisition.frame_rate_hz,
-            "spacing_mm": dict(acquisition.spacing_mm),
-            "assumptions": list(acquisition.assumptions),
-        }
+        source_record = record_of_stack(path, acquisition, acquisition.iq.shape, digest.result())
         outcome = compare(
             acquisition,
             methods,
@@ -134,7 +126,7 @@ def compare_file(
             "high_cutoff": settings.high_cutoff,
             "settings": asdict(settings),
             "regions": regions,
-            "input": input_entry,
+            "input": source_record,
             "output": {name: str(folder / name) for name in written},
             "software": dict(software()),
             "command": command,
