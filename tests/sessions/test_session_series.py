@@ -328,3 +328,13 @@ def test_the_share_of_tissue_that_leaks(
     assert found.series.result.cutoff_certainty == "unsure"
     # The components that it has more are of noise, and differ.
     np.testing.assert_allclose(found.power_doppler, given.power_doppler, rtol=0.08)
+
+
+@pytest.mark.parametrize("cutoff", [12, 36])
+def test_a_cutoff_above_the_tissue_takes_no_blood_for_leaked_tissue(cutoff: int) -> None:
+    """The weak components are blood and noise then."""
+    made = scan()
+    found = session(made.stack, LENGTH, low_cutoff=cutoff, rank=48)
+    assert found.series.images["noise_power"].mean() == pytest.approx(1, abs=0.08)
+    truth = made.blood_power.mean(axis=0)
+    assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.96

@@ -373,7 +373,7 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
     of weak clutter components, both without what is wide in the image. What the filter leaves comes after these components,
     and is less like them than they are among themselves: as far as the second half of them is not predicted by the first,
-    leaked tissue is taken to be wide in the image.
+    leaked tissue is taken to be wide in the image. In the half of the pixels with least power it has all of it at most.
     """
     no_leak = np.zeros_like(blood)
     first, second = (clutter.of_live(half)[:, None] for half in clutter.leaking)
@@ -387,8 +387,12 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
 
     def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
-        along = weights * (on - grid.average(on, WIDE))[:, 0]
-        sums: NDArray[np.float64] = along @ (of - grid.average(of, WIDE)) / max(float(along @ on[:, 0]), TINY)
+        own = (on - grid.average(on, WIDE))[:, 0]
+        along = weights * own
+        total = float(along @ own)
+        sums: NDArray[np.float64] = (
+            along @ (of - grid.average(of, WIDE)) / (total if total > TINY else np.inf)
+        )
         return sums
 
     factors = slope(parts, tissue)
@@ -397,4 +401,8 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
         return no_leak
     image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around
     leak: NDArray[Any] = (image * factors).view(blood.dtype)
-    return leak
+    # Where too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
+    power = blood[:, 0].real
+    quiet = power <= np.median(power)
+    most = max(float(power[quiet].sum()), 0.0) / max(float(leak[quiet, 0].real.sum()), TINY)
+    return leak * min(most, 1.0)
