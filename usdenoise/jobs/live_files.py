@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.errors import InputError, OptionError, UsdenoiseError, command_line_text
 from usdenoise.formats.acquisition_files import is_wanted, natural_key
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.known_formats import is_acquisition_folder
@@ -189,7 +189,7 @@ class LiveBlocks:
                 with open_input(path, self._reading, self._precision) as source:
                     block = self._session.begin(source.read(0, source.n_frames), path.name)
             except (UsdenoiseError, OSError) as error:
-                candidate.why = str(error)
+                candidate.why = command_line_text(error)
                 if now - candidate.since > GIVE_UP_S:
                     if isinstance(error, OptionError) and not self._n_done:
                         raise

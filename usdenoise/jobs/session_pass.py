@@ -263,7 +263,7 @@ def _measured(
             return filter_block(stack, clutter, own), ""
         # Too few frames of it are good, or it is zero everywhere.
         except (InputError, OptionError) as error:
-            return None, str(error)
+            return None, error.command_line_text
 
     waiting: deque[tuple[int, Future[tuple[FilteredBlock | None, str]] | None]] = deque()
 
@@ -421,7 +421,7 @@ def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
     if not blocks.skips:
         raise error
-    blocks.blocks[number] = replace(blocks.blocks[number], problem=str(error))
+    blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
 
 
 def _check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:
