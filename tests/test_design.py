@@ -134,7 +134,7 @@ BUDGETS = {
     "phantom": 570,
     "pictures": 1114,
     "recipe": 592,
-    "sessions": 345,
+    "sessions": 348,
     "stack": 1800,
     "system": 575,
 }
