@@ -222,6 +222,15 @@ def test_statistics_beside_an_activation_are_those_of_noise(rising: tuple[Scan, 
     assert abs(t.mean()) < 0.3
 
 
+def test_a_block_with_little_power_is_bad() -> None:
+    made = scan(8)
+    iq = made.iq.copy()
+    iq[5 * LENGTH : 6 * LENGTH] /= 1000
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == [5]
+    assert found.blocks["why"][5].startswith("less than half of the usual power is left")
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bursts_are_found_and_no_good_block(seed: int) -> None:
     bursts = (3, 4, 11)
@@ -244,6 +253,10 @@ def test_few_blocks_and_gaps_are_judged_with_care() -> None:
     is_bad, spread = find_bad_blocks(powers, np.zeros(6, bool))
     assert is_bad.tolist() == [False, False, True, False, False, False]
     assert spread[2] > 10
+    # One that was recorded with a fifth of the amplitude.
+    is_bad, spread = find_bad_blocks([*powers, powers[0] / 25], np.zeros(7, bool))
+    assert np.flatnonzero(is_bad).tolist() == [2, 6]
+    assert spread[6] < -10
     # Of four good ones nobody knows which is unusual.
     is_bad, _ = find_bad_blocks(powers[:4], np.zeros(4, bool))
     assert not is_bad.any()

@@ -14,7 +14,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.formats.regions import region
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.jobs.session_inputs import check_alike, own_start, start_times, time_unit
-from usdenoise.jobs.session_pass import MOSTLY_BAD, MOTION, fit_sample
+from usdenoise.jobs.session_pass import LOST, MOSTLY_BAD, MOTION, fit_sample
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import DenoiseResult
@@ -338,8 +338,9 @@ class Session:
         why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
         own = (block.power, bool(why), motion, block.strongest)
         powers, known_bad, motions, _ = zip(*self._recent, own, strict=True)
-        if not why and find_bad_blocks(powers, np.array(known_bad), np.array(motions))[0][-1]:
-            why = MOTION
+        is_bad, spread = find_bad_blocks(powers, np.array(known_bad), np.array(motions))
+        if not why and is_bad[-1]:
+            why = MOTION if spread[-1] > 0 else LOST
         self._motion.append(motion)
         self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion, block.strongest)]
         if not why:

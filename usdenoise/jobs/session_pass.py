@@ -38,6 +38,7 @@ from usdenoise.stack.casorati import casorati, from_casorati
 from usdenoise.system.blas_threads import available_threads
 
 MOTION = "more power is left than usual: the image moved as in no other block"
+LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
 MOSTLY_BAD = "more than a fifth of its frames are bad"
 """Why a block is bad, in words."""
 
@@ -368,7 +369,7 @@ def _series(
     unit = time_unit(blocks.first)
     records = []
     for number, (block, record) in enumerate(zip(blocks.blocks, stored, strict=True)):
-        moved = has_data[number] and is_bad[number] and not record["problem"]
+        unusual = has_data[number] and is_bad[number] and not record["problem"]
         records.append(
             {
                 "file": block.name,
@@ -377,7 +378,7 @@ def _series(
                 "complete": block.window.complete,
                 "time": block.start + (block.window.n_frames - 1) / 2 * blocks.frame_time,
                 "is_bad": bool(is_bad[number]),
-                "why": MOTION if moved else record["problem"],
+                "why": (MOTION if spread[number] > 0 else LOST) if unusual else record["problem"],
                 "low_cutoff": clutter.cutoff,
                 "leftover": None if np.isnan(spread[number]) else float(spread[number]),
                 "bad_frames": record.get("bad_frames", []),

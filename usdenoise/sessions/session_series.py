@@ -52,6 +52,10 @@ BAD_SPREADS, BAD_PERCENT, SPREAD_FLOOR = 6.0, 90.0, 0.02
 power over the usual power of each pixel. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at
 most."""
 
+LOST_POWER = 0.5
+"""Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
+halves the power of nine pixels in ten."""
+
 MOVED_SPREADS, MOVED_RATIO = 3.0, 2.5
 """Where few pixels or few blocks hide a burst, the motion shows it: a block that moved by so many times the usual is bad
 from so many standard deviations. Of 20 blocks of 48 x 48 x 120 those that moved by a pixel had 5.2 to 5.8 and a ratio of 4,
@@ -144,7 +148,7 @@ def find_bad_blocks(
     is_known_bad: NDArray[np.bool_],
     motion: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Find the blocks with more power than usual: in them tissue moved as in no other one.
+    """Find the blocks with more power than usual, in which tissue moved as in no other one, or with far less.
 
     Parameters
     ----------
@@ -182,7 +186,8 @@ def find_bad_blocks(
     limits = np.full(len(powers), BAD_SPREADS)
     if motion is not None:
         limits[motion > MOVED_RATIO * np.median(motion[good])] = MOVED_SPREADS
-    found = (spread > limits) if len(good) >= 5 else np.zeros(len(powers), bool)
+    is_unusual = (spread > limits) | (levels < middle + np.log(LOST_POWER))
+    found = is_unusual if len(good) >= 5 else np.zeros(len(powers), bool)
     return is_known_bad | found | np.isnan(spread), spread
 
 
