@@ -134,7 +134,7 @@ BUDGETS = {
     "phantom": 570,
     "pictures": 1114,
     "recipe": 592,
-    "sessions": 350,
+    "sessions": 351,
     "stack": 1800,
     "system": 575,
 }

@@ -30,6 +30,11 @@ WIDE = 4.0
 LEAST_LIKENESS = 0.3
 """Least share of the speckle of tissue that is taken to be known from that of other components."""
 
+QUIET_LEAK = 0.8
+"""Part of the estimated leak that the pixels with least power have at least: they are also those with less than estimated.
+On six sessions at their own cutoff their power above the noise was 1.12 to 2.2 times the leak, with 1.25 times as many
+components 0.82 and 0.84 times, with 1.5 times as many 0.22 and 0.30 times."""
+
 LEAST_KEPT = 0.15
 """Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
 
@@ -378,7 +383,7 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
     of weak clutter components, both without what is wide in the image. What the filter leaves comes after these components,
     and is less like them than they are among themselves: as far as the second half of them is not predicted by the first,
-    leaked tissue is taken to be wide in the image. In the half of the pixels with least power it has all of it at most.
+    leaked tissue is taken to be wide in the image. The half of the pixels with least power has it all the same.
     """
     no_leak = np.zeros_like(blood)
     first, second = (clutter.of_live(half)[:, None] for half in clutter.leaking)
@@ -409,5 +414,5 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     # Where too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
     power = blood[:, 0].real
     quiet = power <= np.median(power)
-    most = max(float(power[quiet].sum()), 0.0) / max(float(leak[quiet, 0].real.sum()), TINY)
+    most = max(float(power[quiet].sum()), 0.0) / max(QUIET_LEAK * float(leak[quiet, 0].real.sum()), TINY)
     return leak * min(most, 1.0)
