@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1399,
     "formats": 4016,
     "frames": 553,
-    "jobs": 3051,
+    "jobs": 3056,
     "linalg": 295,
     "options": 857,
     "phantom": 570,

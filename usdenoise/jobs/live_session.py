@@ -310,7 +310,7 @@ class Session:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        sample = SampledFrames(numbers, casorati(stack)[:, numbers], stack.n_frames)
+        sample = SampledFrames(numbers, np.take(casorati(stack), numbers, axis=1), stack.n_frames)
         try:
             blocks = list(self._sample or [sample])
             _, clutter = self._fits.current(len(self._sample), lambda: self._fit_to(blocks))
@@ -416,7 +416,7 @@ class Session:
     def _fit_to(self, sample: Sequence[SampledFrames]) -> tuple[DenoiseResult, SessionClutter]:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._first is not None
-        parts = [some.values[:, np.argsort(some.numbers)] for some in sample]
+        parts = [np.take(some.values, np.argsort(some.numbers), axis=1) for some in sample]
         fit = fit_sample(parts, self._first, self._options)
         length = int(np.median([some.length for some in sample]))
         return fit, session_clutter(fit, [np.zeros(0, np.intp)], [length])

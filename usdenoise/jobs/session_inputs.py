@@ -102,7 +102,7 @@ class BlocksOfStack:
         given = stack.coordinates.get("t")
         times = {} if given is None else {"t": given[frames]}
         return replace(
-            stack, iq=stack.iq[part].copy(), coordinates={**stack.coordinates, **times}, labels=None
+            stack, iq=stack.iq[part].copy(order="K"), coordinates={**stack.coordinates, **times}, labels=None
         )
 
 

@@ -22,6 +22,7 @@ from usdenoise.frames.movement import Movement
 from usdenoise.jobs.result_record import bad_frames_record, frames_record
 from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import Blocks, time_unit
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import denoise
 from usdenoise.recipe.result import DenoiseResult
@@ -145,11 +146,17 @@ def _sums_of(
     blocks: Blocks, numbers: list[int], clutter: SessionClutter, options: DenoiseOptions
 ) -> BlockSums:
     """Filter some blocks, and return their sums."""
+    lengths = {number: blocks.blocks[number].window.n_frames for number in numbers}
+    is_small = 2 * max(lengths.values()) * len(clutter.left) <= ON_ONE_THREAD
     sums = BlockSums()
-    for number in numbers:
-        own = replace(_own_options(options, blocks, number), threads=1)
-        stack = blocks.read(number, 0, blocks.blocks[number].window.n_frames)
-        sums.add(filter_block(stack, clutter, own).lags, clutter)
+
+    def filtered(number: int, stack: Acquisition) -> FilteredBlock:
+        return filter_block(stack, clutter, replace(_own_options(options, blocks, number), threads=1))
+
+    with ThreadExecutor(options.threads if is_small else 1) as executor:
+        stacks = ((number, blocks.read(number, 0, length)) for number, length in lengths.items())
+        for block in executor.map(lambda one: filtered(*one), stacks):
+            sums.add(block.lags, clutter)
     return sums
 
 
@@ -445,7 +452,7 @@ def _own_length(blocks: Blocks, number: int) -> int:
 def _some_frames(blocks: Blocks, number: int, frames: NDArray[np.intp], length: int) -> NDArray[Any]:
     """Return some frames of a block as columns: read two at a time where they are few, of which the first counts."""
     if 4 * len(frames) >= length:
-        return casorati(blocks.read(number, 0, length))[:, frames]
+        return np.take(casorati(blocks.read(number, 0, length)), frames, axis=1)
     pairs = [min(int(frame), length - 2) for frame in frames]
     read = (casorati(blocks.read(number, pair, pair + 2)) for pair in pairs)
     return np.stack(
