@@ -127,7 +127,7 @@ BUDGETS = {
     "components": 492,
     "experiments": 1399,
     "formats": 4016,
-    "frames": 553,
+    "frames": 555,
     "jobs": 3056,
     "linalg": 295,
     "options": 857,

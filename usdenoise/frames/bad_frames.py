@@ -305,6 +305,8 @@ def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
     ridge, (leverage, weight, energy) = _regression(subset, noise_rms)
     used = np.flatnonzero(energy)
+    if len(used) == 0:
+        return []
     leverage, weight, energy, filled = (values[used] for values in (leverage, weight, energy, subset.filled))
     misfit = ridge**2 * weight / np.maximum(1 - leverage, 1e-12) ** 2
     of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * energy)
