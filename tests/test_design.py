@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1399,
     "formats": 4016,
     "frames": 555,
-    "jobs": 3056,
+    "jobs": 3057,
     "linalg": 295,
     "options": 857,
     "phantom": 570,

@@ -265,6 +265,8 @@ def test_a_scheduler_that_is_killed_is_one_sentence(command, scans, tmp_path, mo
         says = f"^the connection to the Dask scheduler at {where} was lost; start it and this command again{done}$"
         with pytest.raises(OptionError, match=says):
             work(source, tmp_path, dask=where, watcher=Killer(process))
+    # Dask arrays are worked on here again.
+    assert dask.config.get("scheduler", None) is None
     assert capfd.readouterr().err == ""
     assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
     if command == "batch":

@@ -85,6 +85,8 @@ def _connected(where: str, stack: ExitStack) -> Any:
     from distributed import Client
 
     scheduler: Any = where
+    # A client whose scheduler was lost may leave itself as the one that all Dask arrays ask for.
+    stack.enter_context(dask.config.set(scheduler=dask.config.get("scheduler", None)))
     if where.isdecimal():
         stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}))
         scheduler = stack.enter_context(_local_cluster(int(where)))
