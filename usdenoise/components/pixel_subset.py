@@ -105,11 +105,9 @@ class PixelSubset:
 
         Unless it has all pixels, it has at least twice as many as components are estimated.
         """
-        return (
-            self
-            if self.n_pixels == n_all
-            else replace(self, right=self.right[:, : self.n_pixels // 2].copy())
-        )
+        if self.n_pixels == n_all:
+            return self
+        return replace(self, right=self.right[:, : self.n_pixels // 2].copy())
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
         """Return the mean power of each leading component in the coefficients of a pixel, minus the noise power."""

@@ -214,10 +214,10 @@ def find_bad_frames(
     if isinstance(wanted, tuple):
         given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
         return result(given, Treatment.LEFT_OUT, _subset(rows, wanted, seed))
-    found = {bad.frame: bad for bad in _damaged(rows)} if n_frames >= LEAST_FRAMES else {}
-    subset = _subset(rows, (), seed)
     if n_frames < LEAST_FRAMES:
-        return result([], Treatment.KEPT, subset)
+        return result([], Treatment.KEPT, _subset(rows, (), seed))
+    found = {bad.frame: bad for bad in _damaged(rows)}
+    subset = _subset(rows, (), seed)
     most = LARGEST_SHARE * n_frames
     clean = _subset(rows, found, seed) if found and len(found) <= most else subset
     for _ in range(MOST_ROUNDS):

@@ -300,7 +300,7 @@ class Session:
             self._masks = _masks(self._regions, first)
             self._series = {region: [] for region in self._masks}
             self._first = first
-            # What is known so far is from a file that was not whole.
+            # The first file was not whole: what was found of it does not hold.
             self._fits = _FoundAgain()
         assert self._first is not None
         check_alike(first, self._first, who)
@@ -389,7 +389,7 @@ class Session:
         )
 
     def _take_over(self, clutter: SessionClutter) -> None:
-        """Bring what is known of the blocks before to the pixels and the lags of the clutter of a block."""
+        """Take the clutter of a block; values of the blocks before are carried over to its pixels, if its lags are the same."""
         before, self._clutter = self._clutter or clutter, clutter
         if clutter.projection.n_lags != before.projection.n_lags:
             self._sums, self._models, self._recent = BlockSums(), _FoundAgain(), []

@@ -151,7 +151,7 @@ def _sums_of(
     sums = BlockSums()
 
     def filtered(number: int, stack: Acquisition) -> FilteredBlock:
-        return filter_block(stack, clutter, replace(_own_options(options, blocks, number), threads=1))
+        return filter_block(stack, clutter, _own_options(options, blocks, number))
 
     with ThreadExecutor(options.threads if is_small else 1) as executor:
         stacks = ((number, blocks.read(number, 0, length)) for number, length in lengths.items())
@@ -266,7 +266,7 @@ def _measured(
     threads = options.threads or available_threads()
 
     def filtered(number: int, stack: Acquisition) -> tuple[FilteredBlock | None, str]:
-        own = replace(_own_options(options, blocks, number), threads=1)
+        own = _own_options(options, blocks, number)
         try:
             return filter_block(stack, clutter, own), ""
         # Too few frames of it are good, or it is zero everywhere.
@@ -417,12 +417,12 @@ def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> DenoiseOptions:
-    """Return options whose bad frames are counted from the first frame of a block."""
+    """Return options for a block, on one thread, whose bad frames are counted from its first frame."""
     if isinstance(options.bad_frames, str):
-        return options
+        return replace(options, threads=1)
     window = blocks.blocks[number].window
     own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
-    return replace(options, bad_frames=own or "keep")
+    return replace(options, bad_frames=own or "keep", threads=1)
 
 
 def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:

@@ -24,8 +24,7 @@ def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
     -------
     (n, r) array of the same dtype
     """
-    wide = columns.astype(np.result_type(columns.dtype, np.float64))
-    return np.linalg.qr(wide)[0].astype(columns.dtype)
+    return tall_qr(columns)[0].astype(columns.dtype)
 
 
 def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -83,6 +83,7 @@ def filter_block(
         moved = displacements(whole, grid.shape, None if live is None else grid.mask)
         rows = whole if live is None else whole.keep(live)
         left = clutter.left if live is None else clutter.left[live]
+        # Where the blocks are copies of each other, the noise of the session is 0, and that of the block counts.
         search, _ = find_bad_frames(rows, options.bad_frames, options.seed, moved, clutter.noise_rms or None)
         if search.left_out is not None:
             rows, _ = rows.exclude(search.left_out)

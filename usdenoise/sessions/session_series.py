@@ -208,10 +208,9 @@ def session_series(
     With the mean spectrum S of the blood at a pixel, and the variance of its bands from block to block, the weights
     W = S / var find a change of the blood best where bands are independent. Bands in which tissue leaks now and then vary
     more than their blood is worth, and count little; bands in which it leaks together count less (:func:`band_weights`). The
-    variance is that of the differences of neighbouring blocks, so that
-    slow changes and the activation are no noise. W is scaled so that the mean of the weighted sum is the blood map of the
-    mean of the blocks, averaged over the neighbourhood. The mean of the series is this map; with one good block it is the
-    blood map of the sample.
+    variance is that of the differences of neighbouring blocks, so that slow changes and the activation are no noise. W is
+    scaled up so that the mean of the weighted sum, averaged over the neighbourhood, is not below the blood map of the mean
+    of the blocks. The mean of the series is this map; with one good block it is the blood map of the sample.
 
     Parameters
     ----------
