@@ -389,7 +389,7 @@ class Session:
         )
 
     def _take_over(self, clutter: SessionClutter) -> None:
-        """Take the clutter of a block; values of the blocks before are carried over to its pixels, if its lags are the same."""
+        """Take the clutter of a block; carry values of the blocks before over to its pixels, if the lags are the same."""
         before, self._clutter = self._clutter or clutter, clutter
         if clutter.projection.n_lags != before.projection.n_lags:
             self._sums, self._models, self._recent = BlockSums(), _FoundAgain(), []
