@@ -364,13 +364,13 @@ from dataclasses import replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.formats import spectra_store
-from usdenoise.jobs import run_job, session_blocks
-from usdenoise.pictures.figures import load_libraries
+from usdenoise.jobs import products, run_job, session_blocks
 
-load_libraries()
+for name in ("power_doppler_picture", "directional_picture"):
+    setattr(products, name, lambda *arguments, **settings: b"picture")
 path, out, n_blocks = sys.argv[1:4]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
-words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
+words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "--no-html", "-qq"]
 
 
 def kill(*arguments, **more):
@@ -451,7 +451,7 @@ def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, t
     names = sorted(path.name for path in (tmp_path / "undisturbed").iterdir())
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == names
     assert "long_block_00003_denoised.h5" in names
-    for name in set(names) - {"long_report.json", "long_report.html"}:
+    for name in set(names) - {"long_report.json"}:
         one, other = (tmp_path / folder / name for folder in ("undisturbed", "killed"))
         assert one.read_bytes() == other.read_bytes(), name
 
@@ -466,7 +466,7 @@ from usdenoise.system.memory import peak_memory_bytes, use_one_heap
 use_one_heap()
 folder, *files = sys.argv[1:]
 options = DenoiseOptions(rank=8, low_cutoff=4, iterations=1, threads=1)
-for count in (10, 40):
+for count in (6, 26):
     if os.fork() == 0:
         paths = [files[number % len(files)] for number in range(count)]
         run_session(paths, f"{folder}/{count}", options=options, output=Output(html=False))
@@ -482,9 +482,9 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
     done = python(MEMORY, tmp_path / "out", *paths, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     few, many = map(int, done.stdout.split())
-    # 30 more blocks are of 61 MB.
+    # 20 more blocks are of 41 MB.
     assert many - few < 4 * big[0].nbytes
-    assert 30 * big[0].nbytes > 60e6
+    assert 20 * big[0].nbytes > 40e6
 
 
 # ---------------------------------------------------------------- options

@@ -242,8 +242,8 @@ def sequence_in_a_child(
 def test_a_sequence_does_not_depend_on_threads_or_processors(
     long_stack: NDArray[np.complex64], tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "x.h5", long_stack[:300], axes="tzx")
+    path = write(tmp_path / "x.h5", long_stack[:260], axes="tzx")
     few = sequence_in_a_child(path, tmp_path / "few", "3", processors=1, OPENBLAS_NUM_THREADS="1")
     many = sequence_in_a_child(path, tmp_path / "many", "1", OPENBLAS_NUM_THREADS="4")
-    assert len(few[1]) == 4
+    assert len(few[1]) == 3
     assert few == many

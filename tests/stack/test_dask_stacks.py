@@ -72,10 +72,17 @@ def check_equal(found, expected, maps=0.0):
     assert difference(found.acquisition.iq, expected.acquisition.iq) < 1e-3
 
 
-@pytest.mark.parametrize("name", ["plain", "gaps", "bad frames"])
-@pytest.mark.parametrize("chunks", CHUNKINGS.values(), ids=CHUNKINGS)
+@pytest.mark.parametrize(
+    ("name", "chunks"),
+    [
+        *(("plain", chunks) for chunks in CHUNKINGS),
+        ("gaps", "frames"),
+        ("gaps", "pixels"),
+        ("bad frames", "both"),
+    ],
+)
 def test_a_dask_array_gives_the_result_of_the_array(stacks, in_memory, name, chunks):
-    lazy = da.from_array(stacks[name], chunks=chunks)
+    lazy = da.from_array(stacks[name], chunks=CHUNKINGS[chunks])
     found = usdenoise.denoise(lazy, axes="tzx")
     assert isinstance(found.acquisition.iq, da.Array)
     assert found.acquisition.iq.chunks == lazy.chunks
@@ -217,10 +224,10 @@ def test_on_workers_and_when_one_is_killed(stacks, in_memory, cluster):
     with Client(cluster) as client:
         lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["both"])
         pids = list(client.run(os.getpid).values())
-        killed = threading.Timer(0.5, os.kill, (pids[0], signal.SIGKILL))
+        killed = threading.Timer(0.3, os.kill, (pids[0], signal.SIGKILL))
 
         def slow(block):
-            time.sleep(0.1)
+            time.sleep(0.03)
             return block
 
         killed.start()
