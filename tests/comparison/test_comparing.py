@@ -13,8 +13,7 @@ from usdenoise.comparison.method_process import relative_distance, run_method
 from usdenoise.comparison.temporal_filters import end_of_clutter
 from usdenoise.comparison.work import Work
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.scratch import read_array, write_array
-from usdenoise.formats.truth import Truth, read_truth
+from usdenoise.formats.phantom_file import Truth, read_truth
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
 
@@ -301,16 +300,16 @@ def test_the_order_of_the_axes_does_not_matter(acquisition, truth):
 def test_a_worker_measures_and_keeps_what_it_filtered(tmp_path, acquisition, name):
     """Run the task in this process, where coverage and debuggers see it."""
     stack = casorati(acquisition).reshape(40, 32, -1)[:16, :16, :60]
-    write_array(tmp_path / "stack.npy", stack)
+    np.save(tmp_path / "stack.npy", stack)
     thumbnail = Acquisition(np.zeros((2, 2, 2), np.complex64), "zxt", frame_rate_hz=500.0)
     contender = CONTENDERS[name]
     settings = Settings(rank=6, low_cutoff=2, threads=1)
     work = Work(thumbnail, settings, 0.5 if contender.sampled else None, contender.defaults)
     reference = tmp_path / "reference.npy"
-    write_array(reference, stack.reshape(-1, 60))
+    np.save(reference, stack.reshape(-1, 60))
     answer = run_method(name, work, tmp_path / "stack.npy", reference, tmp_path / "kept.npy")
     assert answer.status == "done"
-    kept = read_array(tmp_path / "kept.npy")
+    kept = np.load(tmp_path / "kept.npy")
     assert answer.filtered.power == pytest.approx(np.mean(np.abs(kept) ** 2, axis=1), rel=1e-4)
     assert answer.distance == pytest.approx(
         np.linalg.norm(kept - stack.reshape(-1, 60)) / np.linalg.norm(stack), rel=1e-4

@@ -26,8 +26,7 @@ from tests.stacks import low_rank
 from usdenoise.errors import OutputError
 from usdenoise.formats.file_state import files_of_report, recorded_files, size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
-from usdenoise.formats.scratch import scratch_folder
+from usdenoise.formats.partial_files import PartialFiles, remove_leftovers, scratch_folder
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -81,7 +80,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_run(tmp_path: Path) -
 
 WITH_SCRATCH = """
 import os, signal
-from usdenoise.formats.scratch import scratch_folder
+from usdenoise.formats.partial_files import scratch_folder
 with scratch_folder() as folder:
     (folder / "stack.npy").write_text("large")
     os.kill(os.getpid(), signal.SIGKILL)

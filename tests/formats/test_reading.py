@@ -15,8 +15,8 @@ from tests.formats.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, hdf5, in_o
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.formats import describe
-from usdenoise.formats.description import guess_axes
 from usdenoise.formats.matlab.matlab_writing import write_v73
+from usdenoise.formats.time_axis import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings

@@ -7,7 +7,7 @@ import pytest
 import usdenoise
 from tests.stacks import write_stack
 from usdenoise.errors import InputError
-from usdenoise.formats.truth import read_truth
+from usdenoise.formats.phantom_file import read_truth
 
 
 def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(phantom_file, small_phantom):

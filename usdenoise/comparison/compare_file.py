@@ -16,9 +16,9 @@ from usdenoise.errors import check_path
 from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.open_input import open_input
 from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.phantom_file import read_truth
 from usdenoise.formats.regions import region
 from usdenoise.formats.tables import csv_text
-from usdenoise.formats.truth import read_truth
 from usdenoise.jobs.report import record_of_stack
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.comparison_page import comparison_page

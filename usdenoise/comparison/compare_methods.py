@@ -16,8 +16,8 @@ from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_
 from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
-from usdenoise.formats.scratch import scratch_folder, write_array
-from usdenoise.formats.truth import Truth
+from usdenoise.formats.partial_files import scratch_folder
+from usdenoise.formats.phantom_file import Truth
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.checked_rows import STORAGE
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
@@ -181,7 +181,7 @@ class _MethodRunner:
         self._like = acquisition
         self._stack = scratch / "stack.npy"
         with checked_conversion(stack, dtype, acquisition.name):
-            write_array(self._stack, np.ascontiguousarray(stack, dtype=dtype))
+            np.save(self._stack, np.ascontiguousarray(stack, dtype=dtype))
         # A process is sent the metadata of the stack alone; it reads the entries from the scratch folder.
         zeros: NDArray[Any] = np.zeros([PLACEHOLDER_LENGTH] * stack.ndim, dtype)
         self._placeholder = replace(acquisition, iq=zeros, axes=axes)

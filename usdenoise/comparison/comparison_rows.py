@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.blood import metrics
 from usdenoise.comparison.clutter_filters import CONTENDERS
 from usdenoise.comparison.method_process import MethodResult
-from usdenoise.formats.truth import Truth
+from usdenoise.formats.phantom_file import Truth
 
 
 class Picture(Enum):

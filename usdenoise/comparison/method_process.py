@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from usdenoise.comparison.clutter_filters import CONTENDERS
 from usdenoise.comparison.work import Filtered, Work
 from usdenoise.errors import DivergedError, UsdenoiseError
-from usdenoise.formats.scratch import read_array, write_array
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.memory import peak_memory_bytes
 
@@ -68,7 +67,7 @@ def run_method(
     # stderr is for the comparison.
     warnings.simplefilter("ignore")
     _warm_up(method, work)
-    work = replace(work, stack=replace(work.stack, iq=read_array(stack)))
+    work = replace(work, stack=replace(work.stack, iq=np.load(stack)))
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -85,10 +84,10 @@ def run_method(
     if not np.isfinite(filtered.power).all():
         return MethodResult("diverged", "the filtered stack is not finite; try --precision double")
     if keep is not None:
-        write_array(keep, filtered.matrix)
+        np.save(keep, filtered.matrix)
     distance = None
     if reference is not None:
-        distance = relative_distance(filtered.matrix, read_array(reference, mapped=True))
+        distance = relative_distance(filtered.matrix, np.load(reference, mmap_mode="r"))
     return MethodResult("done", "", seconds, peak, replace(filtered, matrix=filtered.matrix[:0]), distance)
 
 

@@ -23,6 +23,8 @@ PATTERN = "bf*part*.dat"
 _HEADER = struct.Struct("<10i")
 _MOST_PIXELS = 1 << 24
 
+DAMAGED = "is truncated or corrupt: it cannot be read as a file of AUTC; copy it again"
+
 
 def recognise(head: bytes) -> bool:
     """Check whether the first bytes of a file are a header of AUTC."""
@@ -73,7 +75,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         concatenated([block for _, block in blocks], 2),
         how.n_axes,
         layout=f"AUTC, {len(blocks)} blocks",
-        metadata=lambda carried: {"axes": ("xzt", "layout of AUTC")},
+        metadata=lambda: {"axes": ("xzt", "layout of AUTC")},
         assumptions=notes,
     )
     yield Contents("AUTC .dat", () if stack is None else (stack,), {"iq": "3-D complex64"})

@@ -1,13 +1,12 @@
 """Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from usdenoise.formats.damage import guard
 from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, everything, joined, paired, without_axes
@@ -55,8 +54,8 @@ class Stack:
     time_last : bool or None
         Whether the format usually puts time last; None (the default) for a format without a usual order.
     metadata : callable
-        Takes a bool and returns the metadata of the stack. With True it also reads the values that say nothing
-        about axes or scales, because they are copied to the output.
+        Returns the metadata of the stack, also the values that say nothing about axes or scales, because they are copied to
+        the output.
     check : callable
         Raises an InputError if the file holds less than its header claims.
     assumptions : tuple of str
@@ -69,7 +68,7 @@ class Stack:
     array: StoredArray
     layout: str = ""
     time_last: bool | None = None
-    metadata: Callable[[bool], Found] = lambda carried: {}
+    metadata: Callable[[], Found] = dict
     check: Callable[[], None] = lambda: None
     assumptions: tuple[str, ...] = ()
     form: StoredForm = field(default_factory=StoredForm)
@@ -96,6 +95,9 @@ class Contents:
         Takes a name and returns a stack that is not in `stacks`; None if no array of that name could be one.
     find : callable
         Takes the name of any array and returns the array with its metadata; None if there is no such array.
+    damaged : str
+        Rest of the message where the library of the format fails, while the contents are used, as for
+        :func:`usdenoise.formats.damage.guard`.
     """
 
     container: str
@@ -103,67 +105,17 @@ class Contents:
     every: Mapping[str, str] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
     find: Callable[[str], tuple[StoredArray, Found] | None] = lambda name: None
+    damaged: str = ""
 
 
 Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
 """Opens an acquisition, lists its contents, and notes the other files that it is read from."""
 
 
-def guarded(what: str) -> Callable[[Opener], Opener]:
-    """Return a decorator: any error of a library while a file is opened or read becomes an InputError.
-
-    Errors of what else is done while the file is open pass unchanged.
-
-    Parameters
-    ----------
-    what : str
-        Rest of the message, as for :func:`usdenoise.formats.damage.guard`.
-    """
-
-    def decorate(opener: Opener) -> Opener:
-        @contextmanager
-        def open_guarded(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
-            with ExitStack() as opened:
-                with guard(path, what):
-                    contents = opened.enter_context(opener(path, how, others))
-                yield _read_guarded(contents, path, what)
-
-        return open_guarded
-
-    return decorate
-
-
-def _read_guarded(contents: Contents, path: Path, what: str) -> Contents:
-    while_reading = guard(path, what)
-
-    def array_guarded(array: StoredArray) -> StoredArray:
-        return replace(array, read=while_reading(array.read))
-
-    def stack_guarded(stack: Stack) -> Stack:
-        return replace(
-            stack,
-            array=array_guarded(stack.array),
-            metadata=while_reading(stack.metadata),
-            check=while_reading(stack.check),
-        )
-
-    @while_reading
-    def look_up(name: str) -> Stack | None:
-        stack = contents.look_up(name)
-        return None if stack is None else stack_guarded(stack)
-
-    @while_reading
-    def find(name: str) -> tuple[StoredArray, Found] | None:
-        found = contents.find(name)
-        return None if found is None else (array_guarded(found[0]), found[1])
-
-    stacks = tuple(stack_guarded(stack) for stack in contents.stacks)
-    return replace(contents, stacks=stacks, look_up=look_up, find=find)
-
-
 def describe_array(array: StoredArray) -> str:
     """Return the number of axes, the type and the shape of an array as text for error messages."""
-    return f"{len(array.shape)}-D {array.dtype}" + (f" ({shape_text(array.shape)})" if array.shape else "")
+    kind = "compound" if array.dtype.names else array.dtype
+    return f"{len(array.shape)}-D {kind}" + (f" ({shape_text(array.shape)})" if array.shape else "")
 
 
 def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> Stack | None:

@@ -1,4 +1,4 @@
-"""Description of a file from its headers: the possible stacks, their scales, and the guess of their axes."""
+"""Description of a file from its headers: the possible stacks, and their scales."""
 
 from dataclasses import dataclass
 
@@ -53,33 +53,6 @@ class FileDescription:
     chosen: Candidate | None
     problem: str | None
     metadata: Metadata
-
-
-def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
-    """Return axis letters for a stack of which only the shape is known.
-
-    Time is the first or the last axis. The spatial axes are called z, x and y in their order.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Lengths of 3 or 4 axes.
-    time_last : bool or None
-        Whether time is the last axis, as MATLAB users usually have it. With None it is the longer one of the first
-        and the last axis if that one is longer than all others. Otherwise time is the first axis if all other axes
-        have one length, and the last axis if not, or if the first and the last axis have the same length.
-    """
-    spatial = "zxy"[: len(shape) - 1]
-    if time_last is None:
-        first, last = shape[0], shape[-1]
-        longest = max(shape)
-        if first == last:
-            time_last = True
-        elif longest in (first, last) and shape.count(longest) == 1:
-            time_last = last == longest
-        else:
-            time_last = len(set(shape[1:])) != 1
-    return spatial + "t" if time_last else "t" + spatial
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -29,6 +29,8 @@ from usdenoise.stack.coordinates import pitch
 PARAMETERS = "ScanParameters.mat"
 _HEADER = struct.Struct("<5Q")
 
+DAMAGED = "is truncated or corrupt: it cannot be read as a file of EchoFrame; copy it again"
+
 
 def recognise(path: Path, head: bytes) -> bool:
     """Check whether the first bytes of a file are those of an EchoFrame file of this length."""
@@ -89,7 +91,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         concatenated(blocks, 0),
         how.n_axes,
         layout=f"EchoFrame, {n_blocks} blocks",
-        metadata=lambda carried: found,
+        metadata=lambda: found,
     )
     yield Contents("EchoFrame .dat", () if stack is None else (stack,), {"iq": "3-D complex64"})
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.formats.damage import guard
 from usdenoise.formats.open_input import open_contents
 from usdenoise.formats.stored import everything
 from usdenoise.options.reading_options import ReadOptions
@@ -89,15 +90,16 @@ def read_factors(path: Path, allow_external: bool = False) -> StoredFactors:
         If the file holds no factors, or factors whose shapes do not fit one another.
     """
     with open_contents(path, ReadOptions(allow_external=allow_external)) as contents:
-        found = [contents.find(f"{GROUP}/{letter}") for letter in "USV"]
-        if any(item is None for item in found):
-            raise InputError(
-                f"{path} holds no factors; write them with usdenoise run --keep-factors, and give that file"
-            )
-        left, singular, right = (everything(item[0]) for item in found if item is not None)
+        with guard(path, contents.damaged):
+            found = [item for letter in "USV" if (item := contents.find(f"{GROUP}/{letter}"))]
+            if len(found) < 3:
+                raise InputError(
+                    f"{path} holds no factors; write them with usdenoise run --keep-factors, and give that file"
+                )
+            left, singular, right = (everything(array) for array, _ in found)
         near: dict[str, tuple[Any, str]] = {}
-        for item in found:
-            near = {**(item[1] if item is not None else {}), **near}
+        for _, of_array in reversed(found):
+            near |= of_array
         values, sources, others = interpret(near)
     # A .mat file has no attributes, so there these values are variables.
     about = {key: others.get(f"{GROUP}_{key}", others.get(key, ())) for key in ("shape", "band", "stack")}

@@ -1,7 +1,8 @@
 """Recognition of the format of a file by its first bytes, and by its name only for formats without a signature.
 
 To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.formats.contents.Contents` of
-a file, and give it a line in :func:`opener`, a suffix in SUFFIXES, and its name in the sentence on unknown content.
+a file, and whose DAMAGED says what to do with a file that cannot be read. Give it a line in :func:`opener`, a suffix in
+SUFFIXES, and its name in the sentence on unknown content.
 """
 
 import errno
@@ -21,8 +22,8 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
-def opener(path: Path) -> Opener:
-    """Return the function that opens a file or folder and lists its contents.
+def opener(path: Path) -> tuple[Opener, str]:
+    """Return the function that opens a file or folder and lists its contents, and what to say of a damaged one.
 
     Parameters
     ----------
@@ -31,9 +32,11 @@ def opener(path: Path) -> Opener:
 
     Returns
     -------
-    callable
+    open_contents : callable
         Takes the path, the :class:`ReadOptions` and the :class:`OtherFiles`, and returns a context manager that gives
         the :class:`usdenoise.formats.contents.Contents`.
+    damaged : str
+        Rest of the message on a file of this format that cannot be read, as for :func:`usdenoise.formats.damage.guard`.
 
     Raises
     ------
@@ -65,9 +68,9 @@ def opener(path: Path) -> Opener:
         from usdenoise.formats import autc, echoframe
 
         if echoframe.recognise(path, head):
-            return echoframe.open_contents
+            return _load("echoframe")
         if autc.recognise(head):
-            return autc.open_contents
+            return _load("autc")
     raise InputError(
         f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, EchoFrame, "
         "AUTC and Zarr: check the path, or convert the stack to HDF5"
@@ -96,22 +99,20 @@ def _has_hdf5_signature(head: bytes) -> bool:
     return any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096))
 
 
-def _folder_opener(path: Path) -> Opener:
-    from usdenoise.formats import autc
-
+def _folder_opener(path: Path) -> tuple[Opener, str]:
     with readable(path):
         if not os.access(path, os.R_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if is_zarr(path):
         return _load("zarr.zarr_reading")
     if is_acquisition_folder(path):
-        return autc.open_contents
+        return _load("autc")
     raise InputError(
         f"{path} is a folder, and neither a Zarr group nor one of AUTC's bf*part*.dat files; check the path, or use "
         "usdenoise batch to filter the scans in it"
     )
 
 
-def _load(module: str, function: str = "open_contents") -> Opener:
-    found: Opener = getattr(import_module(f"usdenoise.formats.{module}"), function)
-    return found
+def _load(module: str, function: str = "open_contents") -> tuple[Opener, str]:
+    found = import_module(f"usdenoise.formats.{module}")
+    return getattr(found, function), found.DAMAGED

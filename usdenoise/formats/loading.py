@@ -119,7 +119,7 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
     with open_contents(path, how) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
         try:
-            stack, metadata = pick(contents, path, how, carried=False)
+            stack, metadata = pick(contents, path, how)
             chosen = stack.candidate
         except InputError as error:
             problem = error.command_line_text

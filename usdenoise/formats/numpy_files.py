@@ -18,7 +18,6 @@ from usdenoise.formats.contents import (
     Stack,
     arranged,
     describe_array,
-    guarded,
     stacks_of,
 )
 from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much
@@ -28,10 +27,9 @@ from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
 
-_DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
+DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
-@guarded(_DAMAGED)
 @contextmanager
 def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npy file, whose one array is read only where it is used.
@@ -64,7 +62,6 @@ def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
     yield Contents("NumPy .npy", () if stack is None else (stack,), every)
 
 
-@guarded(_DAMAGED)
 @contextmanager
 def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
@@ -103,7 +100,7 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
                 small[name] = (text, f"array {name}")
 
         def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(name, array, how.n_axes, layout=layout, metadata=lambda carried: small)
+            return arranged(name, array, how.n_axes, layout=layout, metadata=lambda: small)
 
         yield Contents(NPZ, stacks_of(arrays, make, small), every)
 

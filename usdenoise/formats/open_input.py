@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.contents import READ_WHOLE, Contents, Stack
-from usdenoise.formats.damage import readable
-from usdenoise.formats.description import guess_axes
+from usdenoise.formats.damage import guard, readable
 from usdenoise.formats.file_state import file_state, sha256
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.known_formats import opener
@@ -26,7 +26,7 @@ from usdenoise.formats.layout import (
     storage_dtype,
 )
 from usdenoise.formats.stored import Index
-from usdenoise.formats.time_axis import SAMPLED, time_is_last
+from usdenoise.formats.time_axis import SAMPLED, guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
 from usdenoise.stack.coordinates import check_order
@@ -96,11 +96,13 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles | None = None
     others = others or OtherFiles(path, how.allow_external)
     with ExitStack() as stack:
         with readable(path):
-            contents = stack.enter_context(opener(path)(path, how, others))
-        yield contents
+            format_opener, damaged = opener(path)
+            with guard(path, damaged):
+                contents = stack.enter_context(format_opener(path, how, others))
+        yield replace(contents, damaged=damaged)
 
 
-def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tuple[Stack, Metadata]:
+def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metadata]:
     """Choose the stack of an opened file, and check that the file holds all of it.
 
     Parameters
@@ -111,13 +113,14 @@ def pick(contents: Contents, path: Path, how: ReadOptions, carried: bool) -> tup
         The file, for error messages.
     how : ReadOptions
         Reading options.
-    carried : bool
-        Whether to read also the metadata that are only carried to the output.
     """
-    stack = choose(contents, how.dataset, str(path))
-    values, sources, others = interpret(stack.metadata(carried))
+    with guard(path, contents.damaged):
+        stack = choose(contents, how.dataset, str(path))
+        found = stack.metadata()
+        stack.check()
+    stack = replace(stack, array=replace(stack.array, read=guard(path, contents.damaged)(stack.array.read)))
+    values, sources, others = interpret(found)
     add_verasonics(values, sources, others)
-    stack.check()
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
     if how.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
         # Damage is said when the stack is read.
@@ -220,7 +223,7 @@ class Input:
         self.other_files = others
         self._how, self._precision, self._own_state = how, precision, own_state
         self.state = file_state(path, self.other_files) or {}
-        self.stack, self.metadata = pick(contents, path, how, carried=True)
+        self.stack, self.metadata = pick(contents, path, how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype = _kept_dtype(stored.dtype, precision)
@@ -383,8 +386,9 @@ class Input:
 def _read_part(path: Path, how: ReadOptions, dtype: np.dtype[Any], index: Index) -> NDArray[Any]:
     """Read a part of the stack in a file; `index` is in the numbers of the file."""
     with open_contents(path, how) as contents:
-        stack, _ = pick(contents, path, how, carried=False)
-        values = stack.array.read(index)
+        with guard(path, contents.damaged):
+            stack = choose(contents, how.dataset, str(path))
+            values = stack.array.read(index)
         with checked_conversion(values, dtype, stack.name):
             return values.astype(dtype, copy=False)
 

@@ -7,8 +7,10 @@ import platform
 import re
 import secrets
 import shutil
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -70,6 +72,23 @@ class PartialFiles:
         with suppress(OSError):
             _remove_all(self._folder, self._token)
         os.close(self._lock)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder in the system's folder of temporary files, and remove it when the context ends.
+
+    If the process is killed, the next one that needs such a folder removes it.
+    """
+    place = Path(tempfile.gettempdir())
+    remove_leftovers(place)
+    files = PartialFiles.begin(place)
+    try:
+        folder = files.place("usdenoise")
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        files.end()
 
 
 def remove_leftovers(folder: Path) -> bool:

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
+from usdenoise.formats.damage import guard
 from usdenoise.formats.description import shape_text
-from usdenoise.formats.truth import read_mask
+from usdenoise.formats.input_files import check_kind
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
@@ -84,3 +85,45 @@ def _drawn(
         return mask
     squares = sum((place - centre) ** 2 for place, centre in zip(places, numbers, strict=False))
     return np.asarray(squares <= numbers[-1] ** 2)
+
+
+def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Read a mask from an image file (depth downwards, lateral to the right) or a .npy array.
+
+    Parameters
+    ----------
+    path : str or Path
+        PNG, TIFF or other image file, or .npy file. Pixels that are not 0 belong to the mask.
+    shape : tuple of int
+        Shape that the mask must have.
+
+    Returns
+    -------
+    boolean array of shape `shape`
+        True at the pixels of the mask.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or its array has another shape.
+    """
+    import imageio.v3 as iio
+
+    check_kind(Path(path))
+    numpy = Path(path).suffix.lower() == ".npy"
+    # Libraries raise errors of many types on a damaged image.
+    with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
+        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
+        if image.dtype.kind not in "biufc":
+            raise TypeError(image.dtype)
+    if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
+        # The last channel is opacity, which says nothing about the mask.
+        image = image[..., :-1]
+    if image.ndim == len(shape) + 1:
+        image = image.any(axis=-1)
+    if image.shape != shape:
+        raise InputError(
+            f"the mask {path} has shape {image.shape} and the images {shape}; "
+            "draw it over an image of that shape"
+        )
+    return np.asarray(image != 0)

@@ -46,7 +46,9 @@ class SpectraStore:
             )
         remove(folder)
         folder.mkdir(parents=True)
-        self._replace(place, key.encode())
+        waiting = place.with_suffix(".partial")
+        waiting.write_text(key)
+        os.replace(waiting, place)
 
     def put(self, number: int, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
         """Store the arrays and the record of a block, whole or not at all."""
@@ -86,11 +88,6 @@ class SpectraStore:
 
     def _place(self, number: int) -> Path:
         return self.folder / f"block_{number:05d}.h5"
-
-    def _replace(self, place: Path, text: bytes) -> None:
-        waiting = place.with_suffix(".partial")
-        waiting.write_bytes(text)
-        os.replace(waiting, place)
 
 
 def _is_empty(folder: Path) -> bool:

@@ -4,7 +4,6 @@ A layout (reversed axes, I and Q apart, a cell of blocks, …) is a function fro
 a slab of the result is read, only the slabs of the parts that it needs are read.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,11 +39,6 @@ class StoredArray:
     read: Callable[[Index], NDArray[Any]]
     slow: int = 0
     chunks: tuple[int, ...] | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Number of bytes of all values."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

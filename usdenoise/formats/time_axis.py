@@ -1,4 +1,4 @@
-"""Which axis of a stack is time, by the data: along time neighbours are most alike, and the stack is of low rank."""
+"""Which axis of a stack is time: by its shape, or by the data, where neighbours in time are alike and the rank is low."""
 
 from typing import Any
 
@@ -16,6 +16,33 @@ carotid and a rotating disk it was 7 and more in favour of time; with noise, blo
 
 ALIKE = 0.1
 """Largest unlikeness along time: it was at most 0.044 on these, and 0.1 along depth for noise smoothed over 1.5 pixels."""
+
+
+def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
+    """Return axis letters for a stack of which only the shape is known.
+
+    Time is the first or the last axis. The spatial axes are called z, x and y in their order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of 3 or 4 axes.
+    time_last : bool or None
+        Whether time is the last axis, as MATLAB users usually have it. With None it is the longer one of the first
+        and the last axis if that one is longer than all others. Otherwise time is the first axis if all other axes
+        have one length, and the last axis if not, or if the first and the last axis have the same length.
+    """
+    spatial = "zxy"[: len(shape) - 1]
+    if time_last is None:
+        first, last = shape[0], shape[-1]
+        longest = max(shape)
+        if first == last:
+            time_last = True
+        elif longest in (first, last) and shape.count(longest) == 1:
+            time_last = last == longest
+        else:
+            time_last = len(set(shape[1:])) != 1
+    return spatial + "t" if time_last else "t" + spatial
 
 
 def time_is_last(array: StoredArray) -> bool | None:

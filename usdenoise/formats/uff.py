@@ -4,7 +4,8 @@
 down the columns of the image: z is the fast axis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import h5py
@@ -19,13 +20,17 @@ from usdenoise.stack.coordinates import pitch
 CONTAINER = "USTB UFF (HDF5)"
 
 
-def stacks(file: h5py.File, make: Callable[..., Stack | None]) -> tuple[list[Stack | None], set[str]]:
+def stacks(
+    file: h5py.File, found: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
+) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
     Parameters
     ----------
     file : h5py.File
         The open file.
+    found : mapping
+        Full name -> dataset.
     make : callable
         Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
         stack, or None if the array cannot be one.
@@ -43,18 +48,17 @@ def stacks(file: h5py.File, make: Callable[..., Stack | None]) -> tuple[list[Sta
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
             image = _image(group)
             if image is not None:
-                array, parts, found = image
+                array, parts = image
+                # The usual search near the dataset would take the frame rate of the display for that of the acquisition.
+                metadata = partial(_metadata, group)
                 name = group.name.strip("/")
-                made.append(make(name, array, parts, layout="UFF beamformed data", metadata=_always(found)))
+                made.append(make(name, array, parts, layout="UFF beamformed data", metadata=metadata))
                 names |= {part.name.strip("/") for part in parts}
     return made, names
 
 
-def _image(
-    group: h5py.Group,
-) -> tuple[StoredArray, tuple[h5py.Dataset, ...], dict[str, tuple[Any, str]]] | None:
+def _image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]] | None:
     data, scan = member(group, "data"), member(group, "scan")
-    place = group.name.strip("/")
     apart = isinstance(data, h5py.Group)
     parts = (member(data, "real"), member(data, "imag")) if apart else (data,)
     if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
@@ -72,7 +76,13 @@ def _image(
         return None
     array = split_axis(array, pixels[-1], (n_x, n_z))
     array = without_axes(array, others) if others else array
+    return array, parts
+
+
+def _metadata(group: h5py.Group) -> Found:
+    place = group.name.strip("/")
     found: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of UFF")}
+    axes = {name: numbers(member(group, f"scan/{name}_axis")) for name in "xz"}
     spacing = {name: pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
         found["spacing_mm"] = (spacing, f"dataset {place}/scan/x_axis and z_axis in m")
@@ -87,9 +97,4 @@ def _image(
     shown = small_number(member(group, "frame_rate"))
     if shown is not None:
         found["display_frame_rate"] = (shown, f"dataset {place}/frame_rate")
-    return array, parts, found
-
-
-def _always(found: Found) -> Callable[[bool], Found]:
-    # The usual search near the dataset would take the frame rate of the display for that of the acquisition.
-    return lambda carried: found
+    return found

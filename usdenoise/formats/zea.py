@@ -63,8 +63,8 @@ def stacks(
     layout = "I and Q along the last axis" if dataset.shape[-1] == 2 else "RF along the last axis"
     known = {"axes": (axes, "layout of zea"), **_scales(file, axes)}
 
-    def metadata(carried: bool) -> Found:
-        others = nearby(file, dataset, carried).items()
+    def metadata() -> Found:
+        others = nearby(file, dataset).items()
         return {**known, **{name: value for name, value in others if name not in ("axes", "unit")}}
 
     stack = make(name, array, (dataset,), layout=layout, metadata=metadata)

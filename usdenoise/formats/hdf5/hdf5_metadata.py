@@ -1,8 +1,8 @@
 """Metadata of a stack in an HDF5 file: attributes and small datasets near it.
 
 HDF5 stores values of variable length in heaps, and a damaged heap can make its library loop without end. Such
-values are read only under the names of axes and scales, and on the stack itself when its attributes are copied to
-the output.
+values are read only under the names of axes and scales, and on the stack itself, whose attributes are copied to the
+output.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _MOST_POSITIONS = 1 << 22
 """Most positions of an axis that are read: 32 MB."""
 
 
-def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
+def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
     """Return attributes and small datasets that may describe a stack.
 
     Of several with one name the nearest to the stack is returned: its own attributes come first, then those of its
@@ -44,9 +44,8 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
     file : h5py.File
         The open file.
     dataset : h5py.Dataset
-        The stack in this file.
-    carried : bool
-        Whether attributes that say nothing about axes or scales are read as well, to be copied to the output.
+        The stack in this file. Its attributes that say nothing about axes or scales are read as well, to be copied to the
+        output.
     """
     found: dict[str, tuple[Any, str]] = {}
 
@@ -55,7 +54,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, carried: bool) -> Found:
             found.setdefault(name, (value, place))
 
     owners = {dataset.parent.name: dataset.parent, "/": file["/"]}.values()
-    for name, value in _attributes(dataset, carried):
+    for name, value in _attributes(dataset, True):
         add(name, value, f"attribute {name} of {dataset.name.strip('/')}")
     for owner in owners:
         for name, value in _attributes(owner, False):

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import h5py
 
 from usdenoise.formats import uff, zea
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, guarded, stacks_of
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import guard
-from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
 from usdenoise.formats.hdf5.hdf5_metadata import nearby
@@ -23,7 +21,7 @@ from usdenoise.formats.stored import StoredArray, reversed_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import form_of
 
-_DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
+DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 
 
 @contextmanager
@@ -36,11 +34,10 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
     """
     # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
-    with guard(path, _DAMAGED), h5py.File(path, "r") as file:
+    with guard(path, DAMAGED), h5py.File(path, "r") as file:
         yield file
 
 
-@guarded(_DAMAGED)
 @contextmanager
 def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open an HDF5 file and list its contents.
@@ -62,38 +59,51 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     with h5py.File(path, "r") as file:
         found = datasets(file)
         add_other_files(file, found.values(), how.dataset, others)
-        yield _contents(file, found, path, how.n_axes)
+        yield _contents(_Survey(file, path, found, how.n_axes))
 
 
-@dataclass(frozen=True)
 class _Survey:
     """Datasets of an open file, each once.
 
-    Attributes
+    Parameters
     ----------
     file : h5py.File
         The open file.
     path : Path
         Path of the file, for error messages.
-    n_axes : int or None
-        Number of axes that the user named.
-    is_matlab : bool
-        Whether MATLAB wrote the file, so that its axes are reversed and time is the last of them.
     found : mapping
         Full name -> dataset.
+    n_axes : int or None
+        Number of axes that the user named.
+
+    Attributes
+    ----------
+    is_matlab : bool
+        Whether MATLAB wrote the file, so that its axes are reversed and time is the last of them.
     every : dict
         Full name -> type and shape of the dataset in words.
     arrays : dict
         Full name -> array, for the datasets that can be read as one.
     """
 
-    file: h5py.File
-    path: Path
-    n_axes: int | None
-    is_matlab: bool
-    found: Mapping[str, h5py.Dataset]
-    every: dict[str, str]
-    arrays: dict[str, StoredArray]
+    def __init__(
+        self, file: h5py.File, path: Path, found: Mapping[str, h5py.Dataset], n_axes: int | None
+    ) -> None:
+        self.file, self.found = file, found
+        self._path, self._n_axes = path, n_axes
+        self.is_matlab = matlab_v73.is_matlab(file)
+        self.every: dict[str, str] = {}
+        self.arrays: dict[str, StoredArray] = {}
+        for name, dataset in found.items():
+            try:
+                array = self.array(dataset)
+            except (TypeError, ValueError):
+                self.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
+                continue
+            kind = matlab_v73.special_class(dataset)
+            self.every[name] = f"a MATLAB {kind}" if kind else describe_array(array)
+            if not kind:
+                self.arrays[name] = array
 
     def array(self, dataset: h5py.Dataset) -> StoredArray:
         """Return a dataset as an array with its axes in the order of the software that wrote it."""
@@ -119,11 +129,11 @@ class _Survey:
 
         def check() -> None:
             for part in parts:
-                check_stored(part, self.path)
+                check_stored(part, self._path)
 
-        more.setdefault("metadata", lambda carried: nearby(self.file, parts[0], carried))
+        more.setdefault("metadata", lambda: nearby(self.file, parts[0]))
         time_last = True if self.is_matlab else None
-        return arranged(name, array, self.n_axes, time_last=time_last, check=check, **more)
+        return arranged(name, array, self._n_axes, time_last=time_last, check=check, **more)
 
     def look_up(self, name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
@@ -140,33 +150,16 @@ class _Survey:
         """Return an array with its metadata, once the file holds what its header claims; None if it is missing."""
         if name not in self.arrays:
             return None
-        check_stored(self.found[name], self.path)
-        return self.arrays[name], nearby(self.file, self.found[name], True)
+        check_stored(self.found[name], self._path)
+        return self.arrays[name], nearby(self.file, self.found[name])
 
 
-def _contents(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_axes: int | None) -> Contents:
-    survey = _survey(file, found, path, n_axes)
+def _contents(survey: _Survey) -> Contents:
     cells = _cell_stacks(survey)
     container, special, names = _toolbox_stacks(survey)
     first = [stack for stack in (*cells, *special) if stack is not None]
     stacks = (*first, *_other_stacks(survey, names, names | {stack.name for stack in first}))
     return Contents(container, stacks, survey.every, survey.look_up, survey.find)
-
-
-def _survey(file: h5py.File, found: Mapping[str, h5py.Dataset], path: Path, n_axes: int | None) -> _Survey:
-    """Describe all datasets of a file, and take those that hold numbers as arrays."""
-    survey = _Survey(file, path, n_axes, matlab_v73.is_matlab(file), found, {}, {})
-    for name, dataset in survey.found.items():
-        try:
-            array = survey.array(dataset)
-        except (TypeError, ValueError):
-            survey.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
-            continue
-        kind = matlab_v73.special_class(dataset)
-        survey.every[name] = f"a MATLAB {kind}" if kind else _in_words(array)
-        if not kind:
-            survey.arrays[name] = array
-    return survey
 
 
 def _cell_stacks(survey: _Survey) -> list[Stack | None]:
@@ -181,13 +174,11 @@ def _cell_stacks(survey: _Survey) -> list[Stack | None]:
 
 def _toolbox_stacks(survey: _Survey) -> tuple[str, list[Stack | None], set[str]]:
     """Return the container, the stacks in the layout of UFF or zea, and the names of the datasets in them."""
-    stacks, names = uff.stacks(survey.file, survey.stack)
-    if stacks:
-        return uff.CONTAINER, stacks, names
-    stacks, names = zea.stacks(survey.file, survey.found, survey.stack)
-    if stacks:
-        return zea.CONTAINER, stacks, names
-    return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], names
+    for toolbox in (uff, zea):
+        stacks, names = toolbox.stacks(survey.file, survey.found, survey.stack)
+        if stacks:
+            return toolbox.CONTAINER, stacks, names
+    return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], set()
 
 
 def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> tuple[Stack, ...]:
@@ -200,9 +191,3 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> tuple[Sta
 
     arrays = {name: array for name, array in survey.arrays.items() if name not in names}
     return stacks_of(arrays, make, done)
-
-
-def _in_words(array: StoredArray) -> str:
-    if array.dtype.names:
-        return f"{len(array.shape)}-D compound" + (f" ({shape_text(array.shape)})" if array.shape else "")
-    return describe_array(array)

@@ -1,5 +1,6 @@
 """Reading of MATLAB files before 7.3 through scipy.io."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import claims_too_much, guard
+from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
@@ -31,7 +32,7 @@ from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.metadata import is_known
 from usdenoise.stack.stored_form import form_of
 
-_DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
+DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 
 
 @contextmanager
@@ -57,12 +58,10 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     """
     from scipy.io import whosmat
 
-    with guard(path, _DAMAGED):
-        tags = check_tags(path)
-        variables = whosmat(str(path))
+    tags = check_tags(path)
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []
-    for place, (name, shape, kind) in enumerate(variables):
+    for place, (name, shape, kind) in enumerate(whosmat(str(path))):
         every[name] = f"{len(shape)}-D {kind} ({shape_text(shape)})"
         if kind in NUMERIC_CLASSES:
             dtype = np.dtype(NUMERIC_CLASSES[kind])
@@ -72,22 +71,20 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
-    def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        return arranged(
-            name,
-            array,
-            how.n_axes,
-            time_last=True,
-            metadata=lambda carried: _nearby(path),
-            check=lambda: _check_claim(path, name, array),
-            layout=layout,
-            form=form_of(parts),
-        )
-
     def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> tuple[Stack, ...]:
-        return stacks_of(
-            arrays, lambda name, array, parts, layout: stack(name, array, parts, layout or place)
-        )
+        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+            return arranged(
+                name,
+                array,
+                how.n_axes,
+                time_last=True,
+                metadata=lambda: _nearby(path),
+                check=lambda: _check_claim(path, name, array.shape, array.dtype),
+                layout=layout or place,
+                form=form_of(parts),
+            )
+
+        return stacks_of(arrays, stack)
 
     stacks = stacks_in(arrays, "")
     inner: dict[str, StoredArray] = {}
@@ -115,9 +112,8 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
     def load() -> NDArray[Any]:
         from scipy.io import loadmat
 
-        _check_claim(path, name, StoredArray(shape, dtype, lambda index: np.empty(0)))
-        with guard(path, _DAMAGED):
-            values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
+        _check_claim(path, name, shape, dtype)
+        values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
         if values.shape != shape:
             raise InputError(
                 f"'{name}' in {path} is corrupt: its header and its data disagree; write it again"
@@ -127,11 +123,11 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
     return loaded_when_read(shape, dtype, load)
 
 
-def _check_claim(path: Path, name: str, array: StoredArray) -> None:
-    held = path.stat().st_size
-    if claims_too_much(array.nbytes, held):
+def _check_claim(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    claimed, held = math.prod(shape) * dtype.itemsize, path.stat().st_size
+    if claims_too_much(claimed, held):
         raise InputError(
-            f"'{name}' in {path} claims {array.nbytes} bytes {shape_text(array.shape)}, more than the "
+            f"'{name}' in {path} claims {claimed} bytes {shape_text(shape)}, more than the "
             f"file of {held} bytes can hold, so it is corrupt; write it again"
         )
 
@@ -142,8 +138,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
     if not names:
         return {}
-    with guard(path, _DAMAGED):
-        variables = loadmat(str(path), variable_names=names)
+    variables = loadmat(str(path), variable_names=names)
     found: dict[str, StoredArray] = {}
 
     def add(name: str, value: Any) -> None:
@@ -170,15 +165,13 @@ def _nearby(path: Path) -> Found:
     from scipy.io import whosmat
 
     found: dict[str, tuple[Any, str]] = {}
-    with guard(path, _DAMAGED):
-        small = [
-            name
-            for name, shape, kind in whosmat(str(path))
-            if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
-            and (kind not in ("cell", "struct") or name in STRUCTS)
-        ]
-        values = _small_values(path, small)
-    for name, value in values.items():
+    small = [
+        name
+        for name, shape, kind in whosmat(str(path))
+        if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
+        and (kind not in ("cell", "struct") or name in STRUCTS)
+    ]
+    for name, value in _small_values(path, small).items():
         if isinstance(value, np.ndarray) and value.dtype.names:
             for member in value.dtype.names if value.size == 1 else ():
                 found[member] = (value[member][()], f"variable {name}.{member}")

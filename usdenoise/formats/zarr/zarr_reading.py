@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, guarded, stacks_of
+from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles, entries
@@ -30,10 +30,9 @@ _MOST_CHUNKS = 1 << 15
 
 _NO_OUTPUT = logging.NullHandler()
 
-_DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
+DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
-@guarded(_DAMAGED)
 @contextmanager
 def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
     """Open a Zarr group or a single Zarr array and list its contents.
@@ -52,7 +51,8 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     InputError
         If the group is damaged, or a link in it leads outside; an UnreadableError if the package zarr is not installed.
     """
-    others.check(_unusual(path))
+    # Links among the files, those to subfolders, and what is no file.
+    others.check(Path(file.path) for file in entries(path) if file.is_symlink() or not file.is_file())
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
     if isinstance(root, zarr.Array):
@@ -73,7 +73,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         if made is None:
             return None
         shape = made.array.shape
-        return replace(made, metadata=lambda carried: _nearby(root, parts[0], first, members, names, shape))
+        return replace(made, metadata=lambda: _nearby(root, parts[0], first, members, names, shape))
 
     def find(name: str) -> tuple[StoredArray, Found] | None:
         if name not in arrays:
@@ -82,16 +82,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         return arrays[name], _nearby(root, name, members[name], members, None, ())
 
     yield Contents("Zarr", stacks_of(arrays, stack), every, find=find)
-
-
-def _unusual(folder: Path) -> list[Path]:
-    """Return the links among the files of a group, those to its subfolders, and what is no file."""
-    try:
-        return [Path(entry.path) for entry in entries(folder) if entry.is_symlink() or not entry.is_file()]
-    except OSError as error:
-        raise InputError(
-            f"{error.filename} in {folder} cannot be read ({error.strerror}); check its permissions"
-        ) from error
 
 
 def import_zarr(path: Path) -> Any:

@@ -1,5 +1,6 @@
-"""The ground truth of a simulated acquisition, and masks that users draw."""
+"""Files of simulated acquisitions: they are written with their ground truth, which is read again."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.formats.damage import guard
-from usdenoise.formats.hdf5 import hdf5_reading as hdf5
 from usdenoise.formats.hdf5.hdf5_items import member
-from usdenoise.formats.input_files import check_kind
+from usdenoise.formats.hdf5.hdf5_reading import open_file
+from usdenoise.formats.hdf5.hdf5_writing import create_file
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -49,7 +49,7 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     """
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
-    with hdf5.open_file(Path(path)) as file:
+    with open_file(Path(path)) as file:
         stored = [member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask")]
         if not all(isinstance(item, h5py.Dataset) for item in stored):
             return None
@@ -63,43 +63,43 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     return truth
 
 
-def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Read a mask from an image file (depth downwards, lateral to the right) or a .npy array.
+def write_phantom(
+    path: Path,
+    blocks: Iterable[Mapping[str, NDArray[Any]]],
+    n_frames: int,
+    truth: Mapping[str, NDArray[Any]],
+    attributes: Mapping[str, Any],
+    provenance: str,
+) -> None:
+    """Write a simulated stack block by block, time first, with its truth in the group truth.
 
     Parameters
     ----------
-    path : str or Path
-        PNG, TIFF or other image file, or .npy file. Pixels that are not 0 belong to the mask.
-    shape : tuple of int
-        Shape that the mask must have.
-
-    Returns
-    -------
-    boolean array of shape `shape`
-        True at the pixels of the mask.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or its array has another shape.
+    path : Path
+        The HDF5 file to write.
+    blocks : iterable of mappings
+        Consecutive frames: name -> (n, n_z, n_x[, n_y]) array. "iq" is the stack; the terms that it is the sum of
+        may have any other name, and are written to truth/.
+    n_frames : int
+        Number of frames of all blocks together.
+    truth : mapping
+        Name -> array of the spatial shape, written after the last block. The arrays may be filled while the blocks
+        are made.
+    attributes : mapping
+        Attributes of the stack.
+    provenance : str
+        JSON text on the software and the options that made the file.
     """
-    import imageio.v3 as iio
-
-    check_kind(Path(path))
-    numpy = Path(path).suffix.lower() == ".npy"
-    # Libraries raise errors of many types on a damaged image.
-    with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
-        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
-        if image.dtype.kind not in "biufc":
-            raise TypeError(image.dtype)
-    if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
-        # The last channel is opacity, which says nothing about the mask.
-        image = image[..., :-1]
-    if image.ndim == len(shape) + 1:
-        image = image.any(axis=-1)
-    if image.shape != shape:
-        raise InputError(
-            f"the mask {path} has shape {image.shape} and the images {shape}; "
-            "draw it over an image of that shape"
-        )
-    return np.asarray(image != 0)
+    with create_file(path) as file:
+        start = 0
+        for block in blocks:
+            for name, values in block.items():
+                place = name if name == "iq" else f"truth/{name}"
+                if place not in file:
+                    file.create_dataset(place, shape=(n_frames, *values.shape[1:]), dtype=values.dtype)
+                file[place][start : start + len(values)] = values
+            start += len(block["iq"])
+        for name, values in truth.items():
+            file.create_dataset(f"truth/{name}", data=values)
+        file["iq"].attrs.update(attributes)
+        file.attrs["usdenoise_provenance"] = provenance
