@@ -13,7 +13,12 @@ from tests.batch.shared import finish, start, temporary, write_scan
 from tests.programs import python
 
 # Times in s after the first line of the program. The server of a batch and its first processes start within the last.
-DELAYS = (0.0, 0.1, 0.4, 1.0)
+MOMENTS = [
+    ("run", 0.0, signal.SIGTERM),
+    ("run", 0.4, signal.SIGINT),
+    ("batch", 0.1, signal.SIGTERM),
+    ("batch", 1.0, signal.SIGINT),
+]
 AGAIN_S = 10.0
 
 
@@ -27,9 +32,10 @@ def wait_for_handlers(process: "subprocess.Popen[str]") -> None:
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("delay_s", DELAYS)
-@pytest.mark.parametrize("command", ["run", "batch"])
-def test_a_signal_at_any_moment_of_the_start(command: str, delay_s: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "delay_s", "number"), MOMENTS)
+def test_a_signal_at_any_moment_of_the_start(
+    command: str, delay_s: float, number: signal.Signals, tmp_path: Path
+) -> None:
     # A job that lasts longer than the delays.
     for number in (1, 2):
         write_scan(tmp_path / f"scans/scan{number}.h5", number, (300, 40, 40))
@@ -40,10 +46,10 @@ def test_a_signal_at_any_moment_of_the_start(command: str, delay_s: float, tmp_p
     wait_for_handlers(process)
     time.sleep(delay_s)
     # To the whole group, as Ctrl-C in a terminal, or to the program alone.
-    if DELAYS.index(delay_s) % 2:
-        os.killpg(process.pid, number := signal.SIGINT)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
     else:
-        process.send_signal(number := signal.SIGTERM)
+        process.send_signal(number)
     try:
         process.wait(AGAIN_S)
     except subprocess.TimeoutExpired:

@@ -47,8 +47,7 @@ def test_evaluation_equals_textbook_loop(dtype, kernel, scale):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rank", [1, 8, 17, 33, 70])
-@pytest.mark.parametrize("fraction", [0.001, 0.05])
+@pytest.mark.parametrize(("rank", "fraction"), [(1, 0.05), (8, 0.001), (17, 0.05), (33, 0.001), (70, 0.05)])
 def test_sparse_evaluation_at_any_length_of_row_and_number_of_entries(dtype, rank, fraction):
     # Three tiles of columns; rows with no entry in a tile, with an odd number of them, and with one alone.
     matrix, (u, v), sample, problem = make(dtype, (60, 1100), rank, fraction, kernel="sparse")
