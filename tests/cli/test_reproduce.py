@@ -13,11 +13,11 @@ from click.testing import Result
 
 from tests.cli.shared import cli, refused, write
 from usdenoise import load
-from usdenoise.experiments import catalogue, ultrasound
 from usdenoise.experiments import run_experiments as reproduce
 from usdenoise.experiments import setup as setups
-from usdenoise.experiments.catalogue import EXPERIMENTS
+from usdenoise.experiments import ultrasound
 from usdenoise.experiments.record import ExperimentResult
+from usdenoise.experiments.run_experiments import EXPERIMENTS
 from usdenoise.experiments.setup import Setup
 
 NAMES = [
@@ -242,7 +242,6 @@ def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
 
     table = {"high-noise": EXPERIMENTS["high-noise"], "phase": Stopped()}
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", table)
     monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
     result = cli("reproduce", "high-noise", "phase", "--quick", "--seeds", 1, "-o", tmp_path)
     assert result.exit_code == 130

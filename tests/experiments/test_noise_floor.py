@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.noise_floor import least_squares_error, noise_floor
-from usdenoise.experiments.start_condition import condition_of_starts
+from usdenoise.experiments.planted import condition_of_starts, least_squares_error, noise_floor
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -17,7 +17,7 @@ WIDTH = 80
 
 
 def _experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.experiments.catalogue import EXPERIMENTS
+    from usdenoise.experiments.run_experiments import EXPERIMENTS
 
     return [name for name in (*EXPERIMENTS, "all") if name.startswith(incomplete)]
 
@@ -78,7 +78,8 @@ def command(
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, a record, and
     a table that says which claims held, in the paper's own reading and from other starts and with other gradients.
     """
-    from usdenoise.experiments.catalogue import EXPERIMENTS
+    from usdenoise.experiments.run_experiments import EXPERIMENTS, reproduce
+    from usdenoise.experiments.setup import Setup
 
     if not names:
         titles = {name: experiment.title for name, experiment in EXPERIMENTS.items()}
@@ -98,9 +99,6 @@ def command(
         raise click.UsageError(
             "reading options such as --axes are for a stack of your own; give --acquisition FILE"
         )
-
-    from usdenoise.experiments.run_experiments import reproduce
-    from usdenoise.experiments.setup import Setup
 
     console.begin("experiments", len(chosen))
     finished: list[str] = []

@@ -14,8 +14,8 @@ from usdenoise.experiments.claims import (
 )
 from usdenoise.experiments.conventions import APPENDIX, HERMITIAN, MAIN_TEXT, Tried
 from usdenoise.experiments.instances import Instance, draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.planted import PlantedExperiment
-from usdenoise.experiments.trials import Setting, eta_decay, gradient_descent, precgd, scaledgd_lambda
+from usdenoise.experiments.planted import PlantedExperiment, Setting
+from usdenoise.experiments.trials import eta_decay, gradient_descent, precgd, scaledgd_lambda
 
 SIGMA, PROXY, LAMBDA = 1e-6, 1e-5, 1e-2
 NOISE_CHOICE = "the noise level 1e-6 is a standard deviation: the proxy is ten times too large"

@@ -5,33 +5,13 @@ G with respect to the matrix M.
 """
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.problem import Evaluation, Factors
 from usdenoise.experiments.conventions import Convention
-
-
-class Loss(Protocol):
-    """A loss of an (n, n) matrix."""
-
-    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        """Return L(M) and its gradient G."""
-        ...
-
-    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return numbers whose squares add up to L(M) less its smallest possible value."""
-        ...
-
-    def measure(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the linear map A(M) of the measurements, scaled as the residuals are."""
-        ...
-
-    def spectral_estimate(self) -> NDArray[Any]:
-        """Return an estimate of M* that is linear in the measurements."""
-        ...
 
 
 class SensingLoss:
@@ -127,6 +107,14 @@ class OneBitLoss:
     def spectral_estimate(self) -> NDArray[Any]:
         """Return 4 (alpha - 1/2), the log-odds of the fractions to first order."""
         return np.asarray(4 * (self._ones - 0.5))
+
+
+Loss = SensingLoss | OneBitLoss
+"""A loss of an (n, n) matrix M.
+
+The squares of its residuals add up to L(M) less its smallest possible value. `measure` is the linear map of the
+measurements, scaled as the residuals are, and `spectral_estimate` is linear in the measurements.
+"""
 
 
 def _logistic(entries: NDArray[Any]) -> NDArray[Any]:

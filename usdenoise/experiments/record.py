@@ -78,18 +78,13 @@ class Claim:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as it is written to the record."""
-        return {
-            "statement": self.statement,
-            "where": self.where,
-            "reading": self.reading,
-            "start": self.start.value,
-            "convention": self.convention.value,
-            "measured": self.measured,
-            "figure": self.figure,
-            "wanted": self.wanted,
-            "bound": self.bound,
-            "held": self.held,
-        }
+        return {name: getattr(self, name) for name in _RECORDED}
+
+
+_RECORDED = (
+    "statement", "where", "reading", "start", "convention", "measured", "figure", "wanted", "bound", "held",
+)  # fmt: skip
+"""What the record has of a claim."""
 
 
 @dataclass(frozen=True)

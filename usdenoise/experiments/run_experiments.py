@@ -1,23 +1,42 @@
 """Repeat experiments of the paper and write a figure, the curves, a record and a table of claims for each."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from usdenoise.experiments.catalogue import EXPERIMENTS
+from usdenoise.experiments import exact_and_over, sensing, ultrasound
 from usdenoise.experiments.conventions import Start
+from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
+from usdenoise.experiments.ultrasound import UltrasoundExperiment
 from usdenoise.formats.file_state import sha256
 from usdenoise.formats.open_input import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
-from usdenoise.pictures.error_curves import Line, Setting, curves_png
+from usdenoise.pictures.error_curves import Setting, curves_png
 from usdenoise.pictures.figures import suitable_range_db
 from usdenoise.pictures.montage import montage_png
 from usdenoise.system.provenance import record, to_json
+
+EXPERIMENTS: Mapping[str, PlantedExperiment | UltrasoundExperiment] = MappingProxyType(
+    {
+        "sensing-lambda": sensing.AGAINST_SCALEDGD_LAMBDA,
+        "sensing-precgd": sensing.AGAINST_PRECGD,
+        "sensing-small-start": sensing.FROM_SMALL_START,
+        "sensing-well-conditioned": exact_and_over.SENSING,
+        "high-noise": sensing.HIGH_NOISE,
+        "wall-time": sensing.WALL_TIME,
+        "one-bit": exact_and_over.ONE_BIT,
+        "phase": exact_and_over.PHASE,
+        "ultrasound": ultrasound.SINGLE,
+        "ultrasound-grid": ultrasound.GRID,
+    }
+)
+"""The experiments by name."""
 
 COLUMNS = ("panel", "curve", "x", "lower_quartile", "median", "upper_quartile")
 
@@ -36,7 +55,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Names of experiments in :data:`usdenoise.experiments.catalogue.EXPERIMENTS`.
+        Names of experiments in EXPERIMENTS.
     folder : str or Path
         Folder for ``<name>.png`` (the figure), ``<name>.csv`` (median and quartiles of the curves),
         ``<name>.json`` (the record), ``<name>.md`` (choices and claims), and for ultrasound
@@ -119,7 +138,7 @@ def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: d
     settings = [
         Setting(
             f"{panel.setting}, {panel.start} start",
-            [Line(curve.label, curve.x, curve.quartiles) for curve in panel.curves],
+            {curve.label: (curve.x, curve.quartiles) for curve in panel.curves},
             panel.noise_floor,
         )
         # Two starts of one setting are next to each other; those of the third one are in the last row.

@@ -21,9 +21,8 @@ from usdenoise.experiments.claims import (
 )
 from usdenoise.experiments.conventions import MAIN_TEXT, STARTS, Convention, Start, Tried
 from usdenoise.experiments.instances import SIZE, draw_sensing
-from usdenoise.experiments.planted import PlantedExperiment
+from usdenoise.experiments.planted import PlantedExperiment, Setting
 from usdenoise.experiments.trials import (
-    Setting,
     Variant,
     eta_decay,
     gradient_descent,

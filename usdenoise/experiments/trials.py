@@ -2,9 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +10,10 @@ from numpy.typing import NDArray
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
-from usdenoise.experiments.claims import Check
-from usdenoise.experiments.conventions import Convention, Start, Tried
+from usdenoise.experiments.conventions import Convention, Start
 from usdenoise.experiments.instances import Instance
-from usdenoise.experiments.noise_floor import noise_floor
 from usdenoise.experiments.problems import PlantedProblem
-from usdenoise.experiments.record import PAPER, Curve, Panel
-from usdenoise.linalg.executor import ThreadExecutor
 
-SECONDS_POINTS = 201
 LOST = 1e9
 """Largest error that is drawn: a larger one, and that of a run that diverged, counts as 1e9."""
 
@@ -161,105 +154,4 @@ def descend(
         np.array([started + line.seconds for line in trace] + [math.inf] * diverged),
         int(np.sum(np.diff(objectives) > 0)),
         solution.stop_reason.value,
-    )
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting of an experiment: its problems and the methods that are compared on them.
-
-    Attributes
-    ----------
-    name : str
-        Name of the setting, for example "noiseless".
-    draw : callable
-        Function that draws a problem from a generator, such as :func:`usdenoise.experiments.instances.draw_sensing`.
-    problem : mapping
-        Its other arguments, among them `sigma`. With noise there is a noise floor.
-    variants : sequence of Variant
-        Methods with their parameters, one curve each.
-    step : float
-        Step length that multiplies the preconditioned gradient.
-    iterations : int
-        Number of iterations of each run.
-    seconds : float or None
-        Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
-        iterations.
-    checks : sequence of Check
-        Checks of every panel of the setting, by default none.
-    """
-
-    name: str
-    draw: Callable[..., Instance]
-    problem: Mapping[str, Any]
-    variants: Sequence[Variant]
-    step: float
-    iterations: int
-    seconds: float | None = None
-    checks: Sequence[Check] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the setting as it is written to the record."""
-        methods = {variant.label: asdict(variant) for variant in self.variants}
-        numbers = {"step": self.step, "iterations": self.iterations, "seconds": self.seconds}
-        return {**self.problem, **numbers, "methods": methods}
-
-
-def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
-    """Run the methods of a setting on the same random problems, from every start.
-
-    Parameters
-    ----------
-    setting : Setting
-        Problems and methods.
-    seeds : sequence of int
-        Seeds of the generators, one problem each.
-    tried : mapping from Convention to starts
-        Conventions of the gradient, each with the starts that are tried with it; the paper's reading comes first.
-
-    Returns
-    -------
-    list of Panel
-        Curves of each pair of convention and start, in their order.
-    """
-    # On such small matrices a second thread of BLAS only costs time.
-    with ThreadExecutor(1):
-        instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
-        floor = noise_floor(instances) if setting.problem["sigma"] else None
-        found: list[Panel] = []
-        for convention, starts in tried.items():
-            # A method with a start of its own has the same curve in the panels of both starts.
-            curves = {
-                (variant.label, start): _run(setting, variant, instances, start, convention)
-                for variant in setting.variants
-                for start in ((variant.start,) if variant.start else starts)
-            }
-            for start in starts:
-                of_start = (curves[variant.label, variant.start or start] for variant in setting.variants)
-                reading = f"{start} start, {convention}" if found else PAPER
-                found.append(Panel(setting.name, tuple(of_start), floor, start, convention, reading))
-    return found
-
-
-def _run(
-    setting: Setting, variant: Variant, instances: Sequence[Instance], start: Start, convention: Convention
-) -> Curve:
-    descents = [
-        descend(instance, variant, setting.step, setting.iterations, start, convention)
-        for instance in instances
-    ]
-    if setting.seconds is None:
-        x = np.arange(setting.iterations + 1, dtype=np.float64)
-        # A run that diverged ends early: its last error is drawn to the end.
-        errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
-    else:
-        x = np.linspace(0, setting.seconds, SECONDS_POINTS)
-        errors = [one.at(x) for one in descents]
-    return Curve(
-        variant.label,
-        x,
-        np.array(errors),
-        tuple(one.raised for one in descents),
-        (0,) * len(descents),
-        tuple(one.stop_reason for one in descents),
     )

@@ -1,6 +1,6 @@
 """Error curves with their spread on a log scale, one panel for each setting, encoded as PNG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +19,6 @@ _COLUMNS, _DPI = 2, 100
 
 
 @dataclass(frozen=True)
-class Line:
-    """One curve with its spread.
-
-    Attributes
-    ----------
-    label : str
-        Text in the legend.
-    x : (k,) array
-        Positions of the points along the x axis.
-    quartiles : (3, k) array
-        Lower quartile, median and upper quartile of the error. The median is drawn as a line, and the range
-        between the quartiles as a band.
-    """
-
-    label: str
-    x: NDArray[Any]
-    quartiles: NDArray[Any]
-
-
-@dataclass(frozen=True)
 class Setting:
     """One panel of curves.
 
@@ -46,14 +26,15 @@ class Setting:
     ----------
     title : str
         Text above the panel.
-    lines : sequence of Line
-        Curves of the panel.
+    lines : mapping from str to ((k,) array, (3, k) array)
+        Text in the legend -> positions along the x axis, and lower quartile, median and upper quartile of the error. The
+        median is drawn as a line, and the range between the quartiles as a band.
     floor : float or None
         Error at the noise floor, drawn as a horizontal line; None draws no line.
     """
 
     title: str
-    lines: Sequence[Line]
+    lines: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
     floor: float | None = None
 
 
@@ -85,12 +66,12 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
     for panel, setting in zip(panels, settings, strict=False):
-        for number, line in enumerate(setting.lines):
-            low, median, high = np.clip(line.quartiles, _LOWEST, _HIGHEST)
+        for number, (label, (x, quartiles)) in enumerate(setting.lines.items()):
+            low, median, high = np.clip(quartiles, _LOWEST, _HIGHEST)
             color = _COLORS[number % len(_COLORS)]
             style = _STYLES[number % len(_STYLES)]
-            panel.fill_between(line.x, low, high, color=color, alpha=0.2, linewidth=0)
-            panel.plot(line.x, median, color=color, linestyle=style, linewidth=1.6, label=line.label)
+            panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+            panel.plot(x, median, color=color, linestyle=style, linewidth=1.6, label=label)
         if setting.floor is not None:
             panel.axhline(setting.floor, color="gray", linewidth=1.0, label="noise floor")
         panel.set_yscale("log")
