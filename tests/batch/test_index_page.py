@@ -14,7 +14,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.batch.shared import Told, write_scan
+from tests.batch.shared import write_scan
 from tests.pictures.reports import EVIL, Page
 from usdenoise.batch import index_page
 from usdenoise.batch.index_page import IndexPage
@@ -224,27 +224,22 @@ def test_four_scans_are_too_few_to_say_which_is_unusual() -> None:
     assert outliers([*NIGHT[:4], row("odd.h5", low_cutoff=90)])["odd.h5"] != []
 
 
-class Looks(Told):
-    """A watcher that keeps what the page says each time something has to be done regularly."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.seen: list[list[str | None]] = []
-        self._folder = folder
-
-    def tick(self) -> None:
-        self.seen.append(values(shown(self._folder), "Status"))
-
-
 def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_page, "INTERVAL_S", 0.0)
     monkeypatch.setattr(index_page, "SHARE", math.inf)
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
-    watcher = Looks(tmp_path / "out")
+    seen: list[list[str | None]] = []
+    update = IndexPage.update
+
+    def update_and_look(page: IndexPage, *changed: Any) -> None:
+        update(page, *changed)
+        seen.append(values(shown(tmp_path / "out"), "Status"))
+
+    monkeypatch.setattr(IndexPage, "update", update_and_look)
     arguments = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
-    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1, watcher=watcher)
-    assert watcher.seen[0] in (["running", "waiting"], ["done", "waiting"])
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1)
+    assert seen[0] in (["running", "waiting"], ["done", "waiting"])
     page = shown(tmp_path / "out")
     assert values(page, "Status") == ["done", "failed"]
     assert report.output["index"] == str(tmp_path / "out/index.html")

@@ -170,9 +170,11 @@ def table(tmp_path: Path) -> Path:
             f"scan{k}.h5",
             "failed" if k % 100 == 7 else "done",
             words="diverged" if k % 100 == 7 else "good",
-            low_cutoff=None if k % 100 == 7 else (k * 37) % 101,
-            certainty="unsure" if k == 3 else "sure",
-            blood_to_noise_db=None if k % 100 == 7 else ((k * 53) % 97) - 20.5,
+            row={
+                "low_cutoff": None if k % 100 == 7 else (k * 37) % 101,
+                "cutoff_certainty": "unsure" if k == 3 else "sure",
+                "blood_to_noise_db": None if k % 100 == 7 else ((k * 53) % 97) - 20.5,
+            },
         )
         for k in range(500)
     ]

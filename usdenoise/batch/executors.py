@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from usdenoise.batch.admission import Admission
@@ -25,26 +25,6 @@ _PRELOADED = (
     "usdenoise.batch.filter_scan",
 )
 """What a job loads, which takes longer than a small scan."""
-
-
-class ScanExecutor(Protocol):
-    """What filters scans."""
-
-    messages: SimpleQueue[tuple[Scan, str, Any]]
-    """Messages about the scans; see :mod:`usdenoise.batch.filter_scan`."""
-
-    @property
-    def slots(self) -> int:
-        """Number of scans that can be filtered at a time."""
-
-    def submit(self, scan: Scan) -> Future[dict[str, Any]]:
-        """Filter a scan, and return the future of the fields of its row."""
-
-    def loss(self, error: BaseException) -> tuple[Failure, str]:
-        """Return the kind of failure of a scan whose future raised an error, and the sentence about it."""
-
-    def stop(self) -> None:
-        """Ask all scans to end."""
 
 
 class ScansHere:
@@ -151,6 +131,10 @@ class ScansOnDask:
         with uninterrupted(), suppress(OSError):
             if self._client.status == "running":
                 self._stop.set()
+
+
+ScanExecutor = ScansHere | ScansOnDask
+"""What filters scans: `slots` of them at a time. `messages` are those of :mod:`usdenoise.batch.filter_scan`."""
 
 
 def filter_on_worker(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.batch.outliers import outliers
 from usdenoise.batch.plan import BatchFile, Scan
-from usdenoise.batch.table import Row, Status, scan_image
+from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.options.job_options import Display
@@ -23,8 +23,6 @@ from usdenoise.system.provenance import software
 
 INTERVAL_S, SHARE = 5.0, 0.02
 """Least seconds from one update to the next while the batch runs, and largest share of the time that updates take."""
-
-_WITH_RESULTS = (Status.DONE, Status.SKIPPED)
 
 
 class IndexPage:
@@ -86,7 +84,7 @@ class IndexPage:
         self._write(rows, None)
 
     def _write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None) -> None:
-        for scan in [scan for scan, row in rows.items() if row.status in _WITH_RESULTS]:
+        for scan in [scan for scan, row in rows.items() if row.status in WITH_RESULTS]:
             if scan not in self._images:
                 found = scan_image(scan)
                 self._images[scan] = None if found is None else small_image(*found)
@@ -108,13 +106,8 @@ class IndexPage:
                     None if image is None else thumbnail_png(image, scale),
                     image is None or scale.is_near(image),
                     row.error or row.remark or (row.reason if row.status == Status.NO_STACK else ""),
-                    row.low_cutoff,
-                    row.cutoff_certainty,
-                    row.blood_to_noise_db,
-                    row.reproducibility,
-                    row.bad_frames,
-                    row.seconds,
                     unusual[row.scan],
+                    vars(row),
                 )
             )
         page = batch_page(

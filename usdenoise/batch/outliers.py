@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from usdenoise.batch.table import Row
@@ -15,15 +14,6 @@ SPREADS = 4.0
 is an outlier. Of normal values one in 16000 is."""
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """A value of each scan: how it is found, the distance that is never unusual, and the sentence on an outlier."""
-
-    value: Callable[[Row], float | None]
-    least: float
-    sentence: Callable[[float, float], str]
-
-
 def outliers(rows: Sequence[Row]) -> Mapping[str, list[str]]:
     """Return sentences on what is unusual about each scan, by the name of the scan; none for a usual one.
 
@@ -33,15 +23,15 @@ def outliers(rows: Sequence[Row]) -> Mapping[str, list[str]]:
         The rows of a batch. Those without results are left out.
     """
     found: dict[str, list[str]] = {row.scan: [] for row in rows}
-    for measure in _MEASURES:
-        values = {row.scan: value for row in rows if (value := measure.value(row)) is not None}
+    for measure, least, sentence in _MEASURES:
+        values = {row.scan: value for row in rows if (value := measure(row)) is not None}
         if len(values) < LEAST_SCANS:
             continue
         middle = median(values.values())
         spread = 1.4826 * median(abs(value - middle) for value in values.values())
         for scan, value in values.items():
-            if abs(value - middle) > max(measure.least, SPREADS * spread):
-                found[scan].append(measure.sentence(value, middle))
+            if abs(value - middle) > max(least, SPREADS * spread):
+                found[scan].append(sentence(value, middle))
     return found
 
 
@@ -56,13 +46,16 @@ def _level(name: str) -> Callable[[float, float], str]:
     return sentence
 
 
-_MEASURES = (
-    _Measure(
+_MEASURES: tuple[tuple[Callable[[Row], float | None], float, Callable[[float, float], str]], ...] = (
+    (
         lambda row: row.low_cutoff,
         5.0,
         lambda value, middle: f"{value:.0f} components removed, {middle:.0f} in the other scans",
     ),
-    _Measure(lambda row: _decibels(row.signal_rms), 6.0, _level("gain")),
-    _Measure(lambda row: _decibels(row.noise_floor), 3.0, _level("noise")),
+    (lambda row: _decibels(row.signal_rms), 6.0, _level("gain")),
+    (lambda row: _decibels(row.noise_floor), 3.0, _level("noise")),
 )
-"""Five components more or less, gains within a factor of two and noise within 3 dB are usual between scans."""
+"""Value of a scan, distance from the others that is never unusual, and sentence on an outlier.
+
+Five components more or less, gains within a factor of two and noise within 3 dB are usual between scans.
+"""

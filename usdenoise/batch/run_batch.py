@@ -15,7 +15,7 @@ from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import locked
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
-from usdenoise.batch.table import Row, Status, scan_row, write_tables
+from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.workers import dask_client
@@ -27,12 +27,10 @@ from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 
 _TICK_S = 0.5
-"""Longest time without a call of `Watcher.tick`, in s."""
+"""Longest time in s without a message to the watcher, or an update of the page."""
 
 _STOP_S = 2 * GRACE_S
 """Longest time in s that Dask workers have to stop."""
-
-_WITH_RESULTS = (Status.DONE, Status.SKIPPED)
 
 
 class Watcher(Protocol):
@@ -50,16 +48,12 @@ class Watcher(Protocol):
     def finished(self, row: Row) -> None:
         """Take the row of a scan that is done, failed, or left out."""
 
-    def tick(self) -> None:
-        """Do what has to be done regularly; called at least twice a second."""
-
 
 class _Silence:
     def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
     def started(self, scan: Scan, pid: int | None) -> None: ...
     def progress(self, scan: Scan, text: str) -> None: ...
     def finished(self, row: Row) -> None: ...
-    def tick(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class BatchReport:
     @property
     def all_done(self) -> bool:
         """Whether every scan has complete results; files without a stack in folders are no scans."""
-        return all(row.status in (*_WITH_RESULTS, Status.NO_STACK) for row in self.rows)
+        return all(row.status in (*WITH_RESULTS, Status.NO_STACK) for row in self.rows)
 
 
 def plan_batch(
@@ -254,7 +248,7 @@ def run_batch(
                     if scan not in rows:
                         scan.clear()
                 keep_table()
-            done = sum(row.status in _WITH_RESULTS for row in rows.values())
+            done = sum(row.status in WITH_RESULTS for row in rows.values())
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
         executor.stop()
@@ -337,7 +331,6 @@ def _run(
             scan, began = running.pop(future)
             finish(scan, _row(scan, decisions[scan], future, executor, time.monotonic() - began))
         index.update(rows, {scan for scan, _ in running.values()})
-        watcher.tick()
 
 
 def _row(

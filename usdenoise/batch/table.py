@@ -40,6 +40,9 @@ class Status(StrEnum):
         return self.replace(" ", "_")
 
 
+WITH_RESULTS = (Status.DONE, Status.SKIPPED)
+
+
 class Failure(StrEnum):
     """Kind of failure of a scan."""
 

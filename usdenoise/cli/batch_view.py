@@ -64,9 +64,6 @@ class BatchView:
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
         self._console.advance(over, "; ".join(filter(None, (f"{count}: {counts}", left))))
 
-    def tick(self) -> None:
-        """Do nothing, as the bars move by themselves."""
-
 
 def _short(name: str) -> str:
     """Return the last parts of a long name, which leave room for the bar on a line of 80 characters."""

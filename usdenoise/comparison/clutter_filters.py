@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from usdenoise.comparison.denoiser import denoiser
+from usdenoise.comparison.denoiser import run_denoise, run_paper
 from usdenoise.comparison.randomized_svd import run_rsvd
 from usdenoise.comparison.robust_pca import run_rpca
 from usdenoise.comparison.soft_impute import run_soft_impute
@@ -68,7 +68,7 @@ def _descent(name: str, method: str, **defaults: Any) -> Contender:
         name,
         f"{row.summary}; from {start}, fitted to the sampled entries alone",
         row.citation,
-        denoiser("paper", limit_rank=True),
+        run_paper,
         sampled=True,
         defaults={"method": method, "step": row.step_tau, **defaults},
         further=_OPTIONS,
@@ -80,7 +80,7 @@ _TABLE = (
         "eta-decay",
         "the default of usdenoise run",
         METHODS["eta-decay"].citation,
-        denoiser(),
+        run_denoise,
         sampled=True,
         chooses_rank=True,
         further=_OPTIONS,
@@ -89,7 +89,7 @@ _TABLE = (
         "paper",
         "usdenoise run --preset paper, with the step as tau and the shared band",
         METHODS["eta-decay"].citation,
-        denoiser("paper", limit_rank=True),
+        run_paper,
         sampled=True,
         defaults={"rank": 100, "step": PAPER_TAU},
         further=_OPTIONS,
@@ -104,7 +104,7 @@ _TABLE = (
         "svd",
         "truncated SVD of the whole stack",
         "Demene et al., IEEE Trans. Med. Imaging 34(11), 2015",
-        denoiser(),
+        run_denoise,
         chooses_rank=True,
         defaults={"method": "svd"},
     ),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.comparison.compare_methods import DEFAULT_SAMPLING, Comparison, compare
-from usdenoise.comparison.comparison_rows import Picture, table_of
+from usdenoise.comparison.comparison_rows import BLOOD_MAP, PICTURES, POWER_DOPPLER, table_of
 from usdenoise.comparison.work import Settings
 from usdenoise.errors import check_path
 from usdenoise.formats.file_state import files_of_report, size_on_disk
@@ -147,7 +147,7 @@ def compare_file(
 def _page(outcome: Comparison, stem: str, pictures: Mapping[str, bytes | None]) -> str:
     titles = {"comparison.png": "Power Doppler and blood map", "convergence.png": "Convergence"}
     drawn = {titles[name]: picture for name, picture in pictures.items() if picture is not None}
-    of_power = [row for row in outcome.rows if row["picture"] == Picture.POWER_DOPPLER.value]
+    of_power = [row for row in outcome.rows if row["picture"] == POWER_DOPPLER]
     notes = [
         ", ".join(
             part for part in (_label(row, True), row["message"] or row["note"], row["citation"]) if part
@@ -174,8 +174,8 @@ def _label(row: Mapping[str, Any], several: bool) -> str:
     parts = [str(row["method"])]
     if row["sampling"] is not None and several:
         parts.append(f"{100 * row['sampling']:g} %")
-    if row["picture"] == Picture.BLOOD_MAP.value:
-        parts.append(Picture.BLOOD_MAP.value)
+    if row["picture"] == BLOOD_MAP:
+        parts.append(BLOOD_MAP)
     return ", ".join(parts)
 
 
@@ -217,7 +217,7 @@ def _grid(
     fractions = list(dict.fromkeys(row["sampling"] for row in rows if row["sampling"] is not None))
     several = len(fractions) > 1
     lines: dict[tuple[str, str], dict[float, LabelledImage | None]] = {}
-    others: dict[str, list[LabelledImage]] = {picture.value: [] for picture in Picture}
+    others: dict[str, list[LabelledImage]] = {picture: [] for picture in PICTURES}
     for row, image in zip(rows, images, strict=True):
         fraction, label = row["sampling"], _label(row, several)
         if several and fraction is None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood import metrics
 from usdenoise.comparison.clutter_filters import CONTENDERS, USUAL
-from usdenoise.comparison.comparison_rows import Picture, blood_row, figures_of_merit, power_row
+from usdenoise.comparison.comparison_rows import blood_row, figures_of_merit, power_row
 from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
@@ -163,7 +163,7 @@ def compare(
             if on_row is not None:
                 on_row(rows[-1])
             if result.filtered is not None:
-                image = runner.image(result, Picture.BLOOD_MAP)
+                image = runner.image(result, "blood_power")
                 rows.append(blood_row(rows[-1], figures(image)))
                 images.append(image)
                 curves.append(())
@@ -217,15 +217,11 @@ class _MethodRunner:
             self._results[name, sampling] = self._run(name, sampling, keep)
         return self._results[name, sampling]
 
-    def image(
-        self, result: MethodResult, picture: Picture = Picture.POWER_DOPPLER
-    ) -> NDArray[np.float32] | None:
-        """Return a linear image, spatial axes in the order of the acquisition; None without a result."""
-        filtered = result.filtered
-        if filtered is None:
+    def image(self, result: MethodResult, name: str = "power") -> NDArray[np.float32] | None:
+        """Return an image, "power" or "blood_power", spatial axes in the order of the acquisition; None without a result."""
+        if result.filtered is None:
             return None
-        pixels = filtered.power if picture is Picture.POWER_DOPPLER else filtered.blood_power
-        return image_from_pixels(pixels, self._like).astype(np.float32)
+        return image_from_pixels(getattr(result.filtered, name), self._like).astype(np.float32)
 
     def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
         contender, settings = CONTENDERS[name], self._settings

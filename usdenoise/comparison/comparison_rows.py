@@ -1,7 +1,6 @@
 """Rows of a comparison: one for the power Doppler of each method, and one for its blood map."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,8 @@ from usdenoise.comparison.clutter_filters import CONTENDERS
 from usdenoise.comparison.method_process import MethodResult
 from usdenoise.formats.phantom_file import Truth
 
-
-class Picture(Enum):
-    """The images that are made of each filtered stack."""
-
-    POWER_DOPPLER = "power Doppler"
-    BLOOD_MAP = "blood map"
+POWER_DOPPLER, BLOOD_MAP = PICTURES = ("power Doppler", "blood map")
+"""The images that are made of each filtered stack."""
 
 
 def figures_of_merit(
@@ -70,7 +65,7 @@ def power_row(
     return {
         "method": name,
         "sampling": sampling,
-        "picture": Picture.POWER_DOPPLER.value,
+        "picture": POWER_DOPPLER,
         "status": result.status,
         "message": result.message,
         "seconds": result.seconds,
@@ -93,7 +88,7 @@ _SHARED = ("method", "sampling", "status", "message", "low_cutoff", "citation")
 def blood_row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a blood map, from that of the same method's power Doppler."""
     shared = {name: row[name] if name in _SHARED else None for name in row}
-    return {**shared, "picture": Picture.BLOOD_MAP.value, "note": "", **figures}
+    return {**shared, "picture": BLOOD_MAP, "note": "", **figures}
 
 
 _COLUMNS = {
@@ -122,7 +117,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     headings = ["method", *(["p"] if several else []), *(_COLUMNS[key][0] for key in shown)]
     cells = []
     for row in rows:
-        is_map = row["picture"] == Picture.BLOOD_MAP.value
+        is_map = row["picture"] == BLOOD_MAP
         if is_map and all(row[key] is None for key in shown):
             continue
         line = [f"  {row['picture']}" if is_map else row["method"]]

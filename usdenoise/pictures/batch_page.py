@@ -1,15 +1,16 @@
 """The page of a batch: a table of all scans that sorts and filters in the browser."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from usdenoise.pictures.page_templates import BATCH_PAGE, template
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One scan of the table. A number is None where it is not known.
+    """One scan of the table.
 
     Attributes
     ----------
@@ -25,16 +26,11 @@ class Entry:
         Whether the thumbnail has the scale of the others.
     words : str
         The verdict, or why the scan failed or was not run.
-    low_cutoff : int or None
-        Number of components removed.
-    certainty : str
-        How certain the cutoff is.
-    blood_to_noise_db, reproducibility, seconds : float or None
-        The same as in the row of the scan.
-    bad_frames : int or None
-        Number of bad frames.
     unusual : sequence of str
         Sentences on what differs from the other scans.
+    row : mapping
+        Fields of the row of the scan; empty (the default) until it has one. The table shows low_cutoff, cutoff_certainty,
+        blood_to_noise_db, reproducibility, bad_frames and seconds, where they are known.
     """
 
     scan: str
@@ -43,18 +39,14 @@ class Entry:
     thumbnail: bytes | None = None
     on_common_scale: bool = True
     words: str = ""
-    low_cutoff: int | None = None
-    certainty: str = ""
-    blood_to_noise_db: float | None = None
-    reproducibility: float | None = None
-    bad_frames: int | None = None
-    seconds: float | None = None
     unusual: Sequence[str] = ()
+    row: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
-        return self.status == "failed" or self.certainty == "unsure" or bool(self.unusual)
+        is_unsure = self.row.get("cutoff_certainty") == "unsure"
+        return self.status == "failed" or is_unsure or bool(self.unusual)
 
 
 def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:
