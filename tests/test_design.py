@@ -126,7 +126,7 @@ BUDGETS = {
     "completion": 834,
     "components": 492,
     "experiments": 1369,
-    "formats": 3946,
+    "formats": 3943,
     "frames": 555,
     "jobs": 3057,
     "linalg": 295,

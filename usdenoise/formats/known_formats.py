@@ -48,7 +48,8 @@ def opener(path: Path) -> tuple[Opener, str]:
     if os.path.isdir(path):
         return _folder_opener(path)
     try:
-        head = _head(path)
+        with path.open("rb") as file:
+            head = file.read(4104)
     except OSError as error:
         reason = (
             "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
@@ -88,11 +89,6 @@ def is_acquisition_folder(path: Path) -> bool:
     from usdenoise.formats import autc
 
     return is_zarr(path) or (os.path.isdir(path) and any(path.glob(autc.PATTERN)))
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(4104)
 
 
 def _has_hdf5_signature(head: bytes) -> bool:

@@ -25,7 +25,7 @@ from usdenoise.formats.layout import (
     slabs,
     storage_dtype,
 )
-from usdenoise.formats.stored import Index
+from usdenoise.formats.stored import Index, complex_dtype
 from usdenoise.formats.time_axis import SAMPLED, guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition, check_axes
@@ -394,12 +394,7 @@ def _read_part(path: Path, how: ReadOptions, dtype: np.dtype[Any], index: Index)
 
 
 def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
-    kept = storage_dtype(stored)
     if precision is None:
-        return kept
-    double = precision == "double"
-    return np.dtype(
-        (np.complex128 if double else np.complex64)
-        if kept.kind == "c"
-        else (np.float64 if double else np.float32)
-    )
+        return storage_dtype(stored)
+    real = np.dtype(np.float64 if precision == "double" else np.float32)
+    return complex_dtype(real) if stored.kind == "c" else real

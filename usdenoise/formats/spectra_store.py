@@ -40,7 +40,8 @@ class SpectraStore:
             is_same = False
         if is_same:
             return
-        if os.path.lexists(folder) and not self.is_in(folder) and not _is_empty(folder):
+        is_empty = folder.is_dir() and not any(folder.iterdir())
+        if os.path.lexists(folder) and not self.is_in(folder) and not is_empty:
             raise OutputError(
                 f"{folder} is not a folder of spectra, so it is not replaced; move it away, or choose another folder with -o"
             )
@@ -88,7 +89,3 @@ class SpectraStore:
 
     def _place(self, number: int) -> Path:
         return self.folder / f"block_{number:05d}.h5"
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
