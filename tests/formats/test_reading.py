@@ -132,14 +132,6 @@ def test_spacing_from_an_attribute_is_in_the_order_of_the_file(name: str, value:
     assert load(one_for_all).spacing_mm == {"z": 0.1, "x": 0.1, "y": 0.1}
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "fast", [], [1.0] * 9])
-def test_a_scale_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "stack.h5", IQ, frame_rate=value, spacing_mm=value)
-    acquisition = load(path)
-    assert acquisition.frame_rate_hz is None
-    assert acquisition.spacing_mm == {}
-
-
 @pytest.mark.parametrize("value", ["L22-14v", [], np.nan, -15.0])
 def test_a_transmit_frequency_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> None:
     write_stack(tmp_path / "stack.h5", IQ, TwFreq=value)

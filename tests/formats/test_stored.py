@@ -6,12 +6,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.read_bytes import read_bytes
-from usdenoise.errors import InputError
 from usdenoise.formats import file_values
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.stored import (
@@ -93,15 +91,3 @@ def test_only_the_frames_that_are_needed_are_read_where_they_are_apart(tmp_path:
     values = stored.read((slice(0, 4, 1), slice(0, 30, 1), slice(100, 110, 1)))
     assert read_bytes() - before < 0.1 * whole.nbytes
     assert np.array_equal(values, whole[:, :, 100:110])
-
-
-def test_a_file_that_ends_early_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "values"
-    path.write_bytes(numbers(4, 3, 5).tobytes())
-    stored = in_file(path, 0, (4, 3, 5), np.dtype(np.float32))
-    with path.open("r+b") as file:
-        file.truncate(200)
-    assert stored.read((slice(0, 3, 1), slice(0, 3, 1), slice(0, 5, 1))).shape == (3, 3, 5)
-    says = r"values became shorter while it was read: it ends before byte 240; run again when "
-    with pytest.raises(InputError, match=says):
-        everything(stored)

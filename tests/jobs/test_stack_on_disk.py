@@ -33,7 +33,6 @@ from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.system import row_file
-from usdenoise.system.provenance import requested
 from usdenoise.system.row_file import RawFile
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -216,10 +215,6 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)
     assert not (tmp_path / "out").exists()
     assert run(tmp_path / "small.h5", tmp_path / "out", memory=12 << 20)["scratch_bytes"] == noise.nbytes
-
-
-def test_the_memory_is_not_among_what_results_depend_on() -> None:
-    assert requested(options={"rank": 4}, memory=1 << 30) == {"options": {"rank": 4}}
 
 
 @pytest.mark.parametrize(

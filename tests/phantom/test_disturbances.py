@@ -31,12 +31,6 @@ def test_interference_is_on_as_many_frames_and_as_strong_as_asked_for(shape, lev
     np.testing.assert_allclose(terms.tissue + terms.blood + terms.noise, terms.iq, rtol=1e-5)
 
 
-def test_real_phantoms_have_real_interference():
-    _, terms = all_frames(replace(QUIET, real=True, bad_frames=2))
-    assert terms.iq.dtype == np.float32
-    assert np.isfinite(terms.iq).all()
-
-
 def test_motions_of_the_image_have_their_sizes():
     still = [image_motion(QUIET, t) for t in range(60)]
     assert np.abs(still).max() == 0

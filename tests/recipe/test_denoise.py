@@ -12,7 +12,6 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.recipe.fit_quality import Verdict
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.sampling import draw_entries
 
 
@@ -168,18 +167,12 @@ def test_svd_refuses_missing_entries():
         usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)
 
 
-def test_volumes_and_real_stacks(small_phantom):
-    stack = small_phantom[1].iq.real[:, :36].reshape(120, 36, 8, 4)
-    result = usdenoise.denoise(Acquisition(stack, "tzxy"), rank=4, iterations=3)
-    assert result.acquisition.iq.dtype == np.float32
-    assert result.power_doppler.shape == (36, 8, 4)
-
-
-@pytest.mark.parametrize("scale", [1e-13, 1e15])
-def test_a_scale_whose_power_float32_does_not_hold_is_refused(stack, scale):
-    scaled = stack / np.abs(stack).max() * np.float32(scale)
-    with pytest.raises(InputError, match=r"the largest magnitude in 'iq' is .*scale the stack to between"):
-        usdenoise.denoise(scaled, axes="tzx")
+@pytest.mark.parametrize(("scale", "precision"), [(1e-13, "single"), (1e15, "single"), (1e60, "double")])
+def test_a_scale_whose_power_float32_does_not_hold_is_refused(stack, scale, precision):
+    scaled = stack.astype(np.complex128) / np.abs(stack).max() * scale
+    says = r"the largest magnitude in 'iq' is .*scale the stack to between 1e-12 and 1e\+14"
+    with pytest.raises(InputError, match=says):
+        usdenoise.denoise(scaled, axes="tzx", precision=precision)
 
 
 @pytest.mark.parametrize("method", ["eta-decay", "gd"])

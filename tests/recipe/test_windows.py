@@ -49,13 +49,6 @@ def test_blocks_cover_every_frame(n_frames: int, window: int, stride: int) -> No
     assert parts[-1].stop == n_frames
 
 
-def test_a_window_beyond_the_acquisition() -> None:
-    with pytest.raises(
-        OptionError, match=r"window 11 is longer than the 10 frames of the stack; lower window"
-    ):
-        cut_into_windows(10, 11)
-
-
 @pytest.fixture
 def stack(small_phantom: tuple[Phantom, Terms], tmp_path: Path) -> Path:
     iq = small_phantom[1].iq[:, :20, :16]

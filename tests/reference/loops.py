@@ -98,17 +98,3 @@ def assert_taylor(problem, factors, rng, first_step):
         remainders.append(abs(problem.evaluate(moved).value - here.value - h * slope))
     orders = np.diff(np.log(remainders)) / np.diff(np.log(steps))
     assert np.all(np.abs(orders - 2.0) < 0.05)
-
-
-def sweep(starts, columns, values, u, v):
-    """Return |R|^2, R V and R^H U for the residual R on sampled entries, entry by entry."""
-    loss, residual_v, residual_u = 0.0, np.zeros_like(u), np.zeros_like(v)
-    for tile in starts:
-        for i in range(len(u)):
-            for k in range(tile[i], tile[i + 1]):
-                j = columns[k]
-                error = np.vdot(v[j], u[i]) - values[k]
-                loss += abs(error) ** 2
-                residual_v[i] += error * v[j]
-                residual_u[j] += np.conj(error) * u[i]
-    return loss, residual_v, residual_u

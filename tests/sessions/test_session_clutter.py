@@ -57,11 +57,6 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     np.testing.assert_array_equal(clutter.image_of(clutter.pixels_of(image)), image)
 
 
-def test_local_cutoffs_are_for_one_stack() -> None:
-    with pytest.raises(OptionError, match="local_cutoff is for one stack; leave it out, or leave out window"):
-        session(scan(2).stack, LENGTH, local_cutoff=True)
-
-
 def test_arrays_are_one_stack_or_none() -> None:
     made = scan(2)
     with pytest.raises(OptionError, match="join the arrays along time, and give window"):

@@ -1,17 +1,12 @@
 """Two calls of the library at once leave the settings of the process as they found them."""
 
-import signal
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import usdenoise
 from tests.programs import python
-from usdenoise.jobs.run_job import run
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system.blas_threads import blas_on_one_thread
 
 
@@ -108,11 +103,3 @@ assert state() == before, (state(), before)
 
 def test_concurrent_calls_leave_the_process_as_they_found_it(tmp_path: Path, phantom_file: Path) -> None:
     python(CONCURRENT, phantom_file, tmp_path).check_returncode()
-
-
-def test_a_call_leaves_signal_handlers_alone(tmp_path: Path, phantom_file: Path) -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
-    run(phantom_file, tmp_path / "out", options=DenoiseOptions(rank=3, low_cutoff=1))
-    usdenoise.denoise(np.ones((4, 5, 6), np.float32), axes="tzx", rank=1, low_cutoff=0)
-    assert [signal.getsignal(number) for number in numbers] == before
