@@ -1,7 +1,7 @@
 """``usdenoise info``."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,9 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
         "sources": metadata.sources,
         "attributes": sorted(metadata.attributes),
     }
-    report = {**asdict(description), "metadata": found}
+    # Attributes of HDF5 may be references, which cannot be copied.
+    plain = replace(description, metadata=replace(metadata, attributes={}))
+    report = {**asdict(plain), "metadata": found}
     Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
     if description.problem is not None:
         raise InputError(description.problem)
