@@ -190,11 +190,3 @@ def test_a_file_that_is_not_there_is_wrong_usage(scan: Path) -> None:
     assert (
         "absent.toml cannot be read (No such file or directory); check the path of --config" in result.stderr
     )
-
-
-def test_options_that_contradict_each_other_are_one_sentence(scan: Path) -> None:
-    (scan.parent / "usdenoise.toml").write_text("rank = 3\nlow-cutoff = 5\nhigh-cutoff = 'rank'\n")
-    result = cli("run", scan, "-q")
-    assert (result.exit_code, result.stderr) == (
-        1, "usdenoise: low_cutoff 5 must be below rank 3; raise --rank or lower --low-cutoff\n",
-    )  # fmt: skip

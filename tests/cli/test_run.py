@@ -169,6 +169,7 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     assert report["input"]["spacing_mm"] == {"z": 0.1, "x": 0.2}
     result = load(report["output"]["denoised"])
     assert (result.name, result.axes, result.frame_rate_hz) == ("b/c", "ztx", 125)
+    assert (result.spacing_mm, result.n_frames) == ({"z": 0.1, "x": 0.2}, 15)
 
 
 def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """What ``usdenoise session`` says to those who use it for the first time."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.shared import cli, refused
+from tests.cli.shared import cli
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
 from usdenoise import session
@@ -64,16 +63,6 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
     page = (tmp_path / "mouse_report.html").read_text()
     assert "tSNR" in page
     assert "of no single file; the report has the size and the time of each" in page
-
-
-def test_a_file_that_cannot_be_read_names_the_way_out(folder: Path, tmp_path: Path) -> None:
-    copies = tmp_path / "mouse"
-    copies.mkdir()
-    for path in folder.iterdir():
-        (copies / path.name).write_bytes(path.read_bytes())
-    os.truncate(copies / "1.h5", 900)
-    done = cli("session", copies, "-o", tmp_path / "out")
-    refused(done, r"1\.h5 is .*; or make it a gap with --skip-bad-files$")
 
 
 def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,15 +148,6 @@ def test_attributes_are_carried(tmp_path: Path) -> None:
     assert result.spacing_mm == {"z": 0.1, "x": 0.2}
 
 
-def test_options_are_carried(tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "x.h5", IQ)
-    report = run(path, reading={"frame_rate_hz": 80.0, "spacing_mm": (0.3,), "frames": slice(0, 20)})
-    result = load(report["output"]["denoised"])
-    assert result.frame_rate_hz == 80.0
-    assert result.spacing_mm == {"z": 0.3, "x": 0.3}
-    assert result.n_frames == 20
-
-
 # ---------------------------------------------------------------- MATLAB
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.fuzz.originals import Files
 
-EXPANDED_BYTES = 3 << 29
+EXPANDED_BYTES = 3 << 28
 """What they expand to. The limit on memory is far below."""
 
 _PIECE = 1 << 24

@@ -44,8 +44,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
         "attributes": sorted(metadata.attributes),
     }
     # Attributes of HDF5 may be references, which cannot be copied.
-    plain = replace(description, metadata=replace(metadata, attributes={}))
-    report = {**asdict(plain), "metadata": found}
+    report = {**asdict(replace(description, metadata=replace(metadata, attributes={}))), "metadata": found}
     Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
     if description.problem is not None:
         raise InputError(description.problem)
