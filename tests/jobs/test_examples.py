@@ -63,7 +63,7 @@ def test_an_example_runs(
     script = (EXAMPLES / name).read_text()
     for given, smaller in SMALLER.items():
         script = script.replace(given, smaller)
-    exec(compile(script, name, "exec"), {"__name__": "__main__"})
+    exec(compile(script, name, "exec"), {"__name__": "__main__", "__file__": str(EXAMPLES / name)})
     said = capsys.readouterr().out
     assert SCRIPTS[name] in said
     picture = iio.imread(tmp_path / f"{name.removesuffix('.py')}.png")
