@@ -41,14 +41,16 @@ def test_pixel_subset_sees_through_missing_entries():
     assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
 
 
-def test_half_of_the_temporal_vectors_are_enough_unless_all_pixels_are_in_the_subset():
+def test_the_subset_keeps_the_temporal_vectors_that_a_rank_may_take():
     matrix = low_rank_and_noise(np.complex64, (600, 300))
     subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
-    few = subset.trimmed(600)
-    assert np.array_equal(few.right, subset.right[:, :128])
+    few = subset.trimmed(600, needed=0)
+    assert few.most_components == subset.n_above_noise + 16 < 100
+    assert np.array_equal(few.right, subset.right[:, : subset.n_above_noise + 16])
     assert few.right.base is None
     assert few.n_frames == 300
-    assert subset.trimmed(256) is subset
+    assert np.array_equal(subset.trimmed(600, needed=120).right, subset.right[:, :120])
+    assert subset.trimmed(256, needed=0) is subset
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])

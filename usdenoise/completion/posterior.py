@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.linalg.gram_matrices import gram
-from usdenoise.linalg.orthonormal_bases import tall_qr
+from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
 from usdenoise.linalg.row_blocks import row_blocks
 
 MAX_STEPS = 40
@@ -250,12 +250,12 @@ def posterior_sweep(
             residual = gradient[part].astype(inverse.dtype) * (problem.sample.n_fitted / 2)
             columns[part] -= (residual + density * m * columns[part] @ covariance) @ inverse
         del gradient
-    columns, triangle = tall_qr(columns)
+    columns, triangle = tall_qr(columns, in_place=True)
     values, rotation = np.linalg.eigh(triangle @ (moment / m) @ triangle.conj().T)
     floor = PRIOR_FLOOR * noise_variance
-    rotated = np.ascontiguousarray((columns @ rotation[:, ::-1]).astype(right.dtype))
+    better = rotated(columns, rotation[:, ::-1], right.dtype)
     guess = rows @ (triangle.conj().T @ rotation[:, ::-1]).astype(rows.dtype)
-    return rotated, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
+    return better, np.maximum(values[::-1], floor), guess, passes + COLUMN_STEPS
 
 
 def _ratio(

@@ -26,6 +26,9 @@ from usdenoise.linalg.row_blocks import block_rows, row_blocks
 SPARSE_BLOCKS = 8
 """Row blocks of the sparse evaluation: enough for the threads to finish together, few since each adds up a V."""
 
+_FRAMES_AT_ONCE = 4096
+"""Frames of the gradient by V that are written at a time."""
+
 Factors = tuple[NDArray[Any], ...]
 
 
@@ -132,9 +135,13 @@ class CompletionProblem:
             held_out += sums.held_out
             gradient_u[rows] = sums.residual_v
             u_residual += sums.u_residual
+            # Before the next ones are waited for.
+            del sums
         gradient_u *= np.asarray(scale, gradient_u.real.dtype)
-        u_residual *= scale
-        gradient_v = np.ascontiguousarray(u_residual.astype(v.dtype).conj().T)
+        gradient_v = np.empty(v.shape, v.dtype)
+        # In long stacks each copy of these sums takes tens of megabytes.
+        for part in row_blocks(len(v), _FRAMES_AT_ONCE):
+            gradient_v[part] = scale * u_residual[:, part].conj().T
         n_held_out = self.sample.n_held_out
         return Evaluation(
             loss / self.sample.n_fitted,
@@ -148,18 +155,17 @@ class CompletionProblem:
             n_rows = len(u)
             larger = list(row_blocks(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
-            def by_entries(rows: slice) -> BlockSums:
-                return sparse_block(u[rows], v, self._sampled(rows))
+            def by_entries(rows: slice) -> tuple[slice, BlockSums]:
+                return rows, sparse_block(u[rows], v, self._sampled(rows))
 
-            return zip(larger, self.executor.map(by_entries, larger), strict=True)
+            return self.executor.map(by_entries, larger)
         v_h = np.ascontiguousarray(v.conj().T)
 
-        def by_block(rows: slice) -> BlockSums:
-            return dense_block(
-                u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), self.sample.held_out(rows)
-            )
+        def by_block(rows: slice) -> tuple[slice, BlockSums]:
+            held_out = self.sample.held_out(rows)
+            return rows, dense_block(u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), held_out)
 
-        return zip(self.blocks, self.executor.map(by_block, self.blocks), strict=True)
+        return self.executor.map(by_block, self.blocks)
 
     def _sampled(self, rows: slice) -> Entries:
         # The sparse evaluation is used where entries are few, so they are kept between passes.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.posterior import PRIOR_FLOOR
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
 from usdenoise.stack.rows import Rows
 
 FIRST_PIXELS, COARSE_PIXELS = 2000, 6000
@@ -149,11 +150,11 @@ def refit(
     left, squares, moments = rows.fit_and_moments(right, None if prior is None else prior.ridge)
     before = float(np.trace(squares).real)
     white = _whitening(squares)
-    # In long stacks each of these takes tens of megabytes.
-    moments = white.conj().T @ moments
-    rotation, singular, moments = np.linalg.svd(moments, full_matrices=False)
-    better = np.ascontiguousarray(moments.astype(rows.dtype).conj().T)
-    del moments
+    # In long stacks the moments take tens of megabytes.
+    basis, triangle = tall_qr(np.conjugate(moments, out=moments).T, in_place=True)
+    rotation, singular, turn = np.linalg.svd((triangle @ white).conj().T)
+    better = rotated(basis, turn.conj().T, rows.dtype)
+    del moments, basis
     if not rows.is_complete:
         if prior is not None:
             signal = singular**2 / rows.n_pixels - prior.noise_variance
@@ -164,8 +165,8 @@ def refit(
     if rotate_again:
         left, squares = rows.fit(better)
         white = _whitening(squares)
-        rotation, singular, right_h = np.linalg.svd(white.conj().T @ squares)
-        better = np.ascontiguousarray((better @ right_h.conj().T).astype(rows.dtype))
+        rotation, singular, turn = np.linalg.svd(white.conj().T @ squares)
+        better = rotated(better, turn.conj().T, rows.dtype)
     return LowRank(left @ (white @ rotation).astype(rows.dtype), singular, better), gained
 
 

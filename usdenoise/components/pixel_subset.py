@@ -36,6 +36,10 @@ EDGE_MARGIN = 1.05
 """Singular value, over the noise edge, from which a component counts as signal. The largest one of white noise was
 0.97 to 1.012 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
 
+COMPONENTS_BEYOND_NOISE = 16
+"""Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
+the cutoff is chosen by the components on both sides of it."""
+
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""
 
@@ -100,14 +104,16 @@ class PixelSubset:
             BLOOD_BELOW
         )
 
-    def trimmed(self, n_all: int) -> Self:
-        """Return the subset of `n_all` pixels without the temporal vectors that no rank takes.
+    @property
+    def most_components(self) -> int:
+        """Largest number of components that are estimated unless more are asked for."""
+        return min(self.rank_limit, self.n_above_noise + COMPONENTS_BEYOND_NOISE)
 
-        Unless it has all pixels, it has at least twice as many as components are estimated.
-        """
+    def trimmed(self, n_all: int, needed: int) -> Self:
+        """Return the subset of `n_all` pixels without the temporal vectors that no rank takes; `needed` is asked for."""
         if self.n_pixels == n_all:
             return self
-        return replace(self, right=self.right[:, : self.n_pixels // 2].copy())
+        return replace(self, right=self.right[:, : max(self.most_components, needed)].copy())
 
     def signal_variances(self, rank: int) -> NDArray[np.float64]:
         """Return the mean power of each leading component in the coefficients of a pixel, minus the noise power."""
@@ -170,7 +176,7 @@ def sufficient_subset(
 
     while not is_enough(subset):
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset.trimmed(rows.n_pixels)
+        subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset.trimmed(rows.n_pixels, needed)
     return subset
 
 

@@ -3,14 +3,10 @@
 import numpy as np
 
 from usdenoise.completion.identifiability import highest_rank
-from usdenoise.components.pixel_subset import PixelSubset
+from usdenoise.components.pixel_subset import COMPONENTS_BEYOND_NOISE, PixelSubset
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import flag
 from usdenoise.options.denoise_options import DenoiseOptions
-
-COMPONENTS_BEYOND_NOISE = 16
-"""Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
-the cutoff is chosen by the components on both sides of it."""
 
 MORE_LIKE_TISSUE, COMPONENTS_BEYOND_TISSUE = 2, 8
 """Components that may be like tissue in all pixels over those of the pixel subset, since noise and blood hide the last ones
@@ -97,8 +93,8 @@ def automatic_rank(
     # r (m + n - r) unknowns are at most as many as the samples.
     by_unknowns = (both - np.sqrt(max(both**2 - 4.0 * n_samples, 0.0))) / 2
     by_pixel = n_samples / (SAMPLES_PER_PIXEL_AND_COMPONENT * max(n_pixels, n_frames))
-    highest = max(1, min(subset.rank_limit, int(by_unknowns), int(by_pixel), min(shape) // 2))
-    wanted = subset.n_above_noise + COMPONENTS_BEYOND_NOISE
+    highest = max(1, min(int(by_unknowns), int(by_pixel), min(shape) // 2))
+    wanted = subset.most_components
     like_tissue = subset.n_like_tissue if only_clutter else None
     if like_tissue is not None:
         hidden = MORE_LIKE_TISSUE * like_tissue + COMPONENTS_BEYOND_TISSUE

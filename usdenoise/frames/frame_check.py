@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.components.pixel_subset import PixelSubset
+from usdenoise.components.rank import least_rank
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.frame_curves import FrameSample, frame_curves, frame_sample
 from usdenoise.frames.frame_quality import FrameQuality
@@ -83,4 +84,6 @@ def check_frames(
     if left_out is not None:
         rows, lost = rows.exclude(left_out)
         energy = np.maximum(energy - lost, 0)
-    return CheckedFrames(rows, energy, search, subset.trimmed(rows.n_pixels), sample, moved)
+    return CheckedFrames(
+        rows, energy, search, subset.trimmed(rows.n_pixels, least_rank(options)), sample, moved
+    )

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.orthonormal_bases import tall_qr
+from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
 
 Product = tuple[NDArray[Any], NDArray[Any]]
 """The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
@@ -49,9 +49,9 @@ class LowRank:
         (q_u, r_u), (q_v, r_v) = tall_qr(u), tall_qr(v)
         rotation_u, singular, rotation_v = np.linalg.svd(r_u @ r_v.conj().T)
         return cls(
-            (q_u @ rotation_u).astype(u.dtype),
+            rotated(q_u, rotation_u, u.dtype),
             singular,
-            np.ascontiguousarray(q_v @ rotation_v.conj().T, dtype=v.dtype),
+            rotated(q_v, rotation_v.conj().T, v.dtype),
         )
 
     def truncated(self, rank: int) -> Self:

@@ -27,7 +27,7 @@ def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
     return tall_qr(columns)[0].astype(columns.dtype)
 
 
-def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the QR factorisation of a matrix in double precision; that of a long one by parts, which take less memory.
 
     R is that of the factors R of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
@@ -36,6 +36,8 @@ def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     ----------
     columns : (n, r) array
         r at most n.
+    in_place : bool
+        Whether Q takes the memory of the columns, which are in double precision then; by default False.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         Upper triangle.
     """
     n, r = columns.shape
-    basis = np.empty((n, r), np.result_type(columns.dtype, np.float64))
+    basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))
     parts = list(row_blocks(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
     triangles = []
     for part in parts:
@@ -56,6 +58,28 @@ def tall_qr(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         for part, turn in zip(parts, np.split(rotation, len(parts)), strict=True):
             basis[part] = basis[part] @ turn
     return basis, triangle
+
+
+def rotated(columns: NDArray[Any], rotation: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the product of a tall matrix with a small one in another precision, without a second one in the first.
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        The tall matrix.
+    rotation : (r, k) array
+        The small one.
+    dtype : numpy.dtype
+        Type of the product.
+
+    Returns
+    -------
+    (n, k) array, C-contiguous
+    """
+    product = np.empty((len(columns), rotation.shape[1]), dtype)
+    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+        product[part] = columns[part] @ rotation
+    return product
 
 
 def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
