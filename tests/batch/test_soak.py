@@ -12,7 +12,7 @@ from tests.soak.soak import Soak
 
 def test_a_batch_under_faults() -> None:
     # With this seed the fault ends the batch, which is resumed.
-    soak = Soak(seed=3, minutes=5, n_scans=6, most_faults=1)
+    soak = Soak(seed=3, minutes=5, n_scans=4, most_faults=1)
     soak.run()
     assert soak.findings == []
     assert len(soak.faults) == 1

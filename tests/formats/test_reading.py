@@ -242,13 +242,6 @@ def test_the_stack_that_is_meant_is_read(key: str, tmp_path: Path) -> None:
     assert np.array_equal(acquisition.iq, IQ if np.iscomplexobj(acquisition.iq) else REAL)
 
 
-def test_the_variable_called_iq_is_preferred(tmp_path: Path) -> None:
-    path = tmp_path / "stack.mat"
-    scipy.io.savemat(path, {"A": 2 * in_order("zxt"), "IQ": in_order("zxt"), "Z": 3 * in_order("zxt")})
-    assert load(path).name == "IQ"
-    assert np.array_equal(load(path, dataset="A").iq, 2 * in_order("zxt"))
-
-
 # One NaN: the results then hold the 3-D array `unobserved` as well.
 _WITH_NAN = in_order("zxt").copy()
 _WITH_NAN[1, 2, 3] = np.nan

@@ -393,19 +393,21 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
+FEW = Output(products=("power",), html=False)
+
 # As on a disk that fills up: at once, within the stack, at what follows it, when the file is closed.
 ON_A_FULL_DISK = """
 import resource, sys
 from usdenoise.jobs import run_job as job
 from usdenoise.errors import OutputError
-from tests.formats.test_results import OPTIONS, AtStage
+from tests.formats.test_results import FEW, OPTIONS, AtStage
 unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
 for path in sys.argv[2:]:
     for limit in (300, 9_000, 21_700, 24_000):
         limits = limit, unlimited[1]
         watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
         try:
-            job.run(path, sys.argv[1], options=OPTIONS, watcher=watcher)
+            job.run(path, sys.argv[1], options=OPTIONS, output=FEW, watcher=watcher)
         except OutputError as error:
             resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
             print(error)

@@ -14,7 +14,6 @@ from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import find_bad_frames
 from usdenoise.phantom import PhantomSettings
-from usdenoise.stack.acquisition import Acquisition
 
 SETTINGS = PhantomSettings((48, 40, 200), frame_rate_hz=500.0, seed=31)
 BAD = (17, 60, 61, 120, 199)
@@ -216,10 +215,3 @@ def test_the_svd_leaves_bad_frames_out_too(clean):
     expected = flat - (left[:, :14] * singular[:14]) @ right[:14]
     power = np.mean(np.abs(expected) ** 2, axis=1).reshape(48, 40)
     assert result.power_doppler == pytest.approx(power, rel=1e-3)
-
-
-def test_axes_in_another_order_have_the_same_bad_frames(clean):
-    noisy = with_interference(clean, 0.3)
-    result = denoise(Acquisition(np.ascontiguousarray(np.moveaxis(noisy, -1, 0)), "tzx"))
-    assert numbers(result) == BAD
-    assert result.acquisition.iq.shape == (200, 48, 40)
