@@ -53,15 +53,15 @@ def test_depth_runs_downwards_and_axes_are_in_mm_where_the_pitch_is_known(axes, 
     np.testing.assert_array_equal(values(panel), image)
     assert (panel.get_ylim(), panel.get_xlim()) == ((6.0, 0.0), (0.0, 9.0))
     assert (panel.get_ylabel(), panel.get_xlabel()) == ("depth (mm)", "lateral (pixels)")
-    assert bar.get_ylabel() == "power Doppler (dB below maximum)"
+    assert bar.get_ylabel() == "power Doppler (dB re maximum)"
 
 
 @pytest.mark.parametrize(
     ("given", "expected", "label"),
     [
-        (None, (-13.0, 0.0), "below maximum"),
-        (60.0, (-60.0, 0.0), "below maximum"),
-        ((-12.0, -5.0), (-12.0, -5.0), "absolute"),
+        (None, (-13.0, 0.0), "dB re maximum"),
+        (60.0, (-60.0, 0.0), "dB re maximum"),
+        ((-12.0, -5.0), (-12.0, -5.0), "dB, absolute"),
     ],
 )
 def test_the_scale_is_that_asked_for_or_one_that_suits_the_image(given, expected, label, figure_of):
@@ -70,7 +70,7 @@ def test_the_scale_is_that_asked_for_or_one_that_suits_the_image(given, expected
     noise[0] = -13.0
     panel, bar = figure_of(power_doppler_picture, noise, "zx", dynamic_range_db=given).axes
     assert panel.images[0].get_clim() == pytest.approx(expected, abs=0.11)
-    assert bar.get_ylabel() == f"power Doppler (dB, {label})".replace("dB, below", "dB below")
+    assert bar.get_ylabel() == f"power Doppler ({label})"
     np.testing.assert_allclose(values(panel), np.clip(noise, *panel.images[0].get_clim()))
 
 

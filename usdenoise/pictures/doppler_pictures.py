@@ -120,8 +120,8 @@ def directional_picture(
         reach / 2: middle,
         reach: f"{_number(highest)}, towards",
     }
-    unit = "absolute" if isinstance(dynamic_range_db, tuple) else "below maximum"
-    scale = ColorScale(color_map, -reach, reach, f"directional power (dB, {unit})", ticks)
+    unit = "dB, absolute" if isinstance(dynamic_range_db, tuple) else "dB re maximum"
+    scale = ColorScale(color_map, -reach, reach, f"directional power ({unit})", ticks)
     return panel_picture(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title, kind)
 
 

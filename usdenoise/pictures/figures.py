@@ -77,7 +77,7 @@ def power_scale(
     if isinstance(dynamic_range_db, tuple):
         return ColorScale(color_map, *dynamic_range_db, f"{quantity} (dB, absolute)")
     span = suitable_range_db(decibels) if dynamic_range_db is None else dynamic_range_db
-    return ColorScale(color_map, -span, 0.0, f"{quantity} (dB below maximum)")
+    return ColorScale(color_map, -span, 0.0, f"{quantity} (dB re maximum)")
 
 
 def load_libraries() -> None:
