@@ -12,7 +12,7 @@ import pytest
 
 from tests.batch.shared import ARGUMENTS
 from tests.jobs.inputs import WRITERS
-from usdenoise.batch import Action, Decision, Status, plan_batch, run_batch
+from usdenoise.batch import Decision, Status, plan_batch, run_batch
 from usdenoise.formats.file_state import file_state, sha256
 from usdenoise.formats.open_input import other_files
 
@@ -37,30 +37,30 @@ def test_a_change_of_any_file_is_seen(kind: str, tmp_path: Path) -> None:
     path = write(here)
     place = here / name
     assert batch(path).status == Status.DONE
-    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "complete")
+    assert (decision(path).action, decision(path).reason) == ("skip", "complete")
     # A scan may be moved with its results.
     shutil.copytree(here, there)
-    assert decision(there / path.name).action == Action.SKIP
+    assert decision(there / path.name).action == "skip"
     report = json.loads((here / "out/x/x_report.json").read_text())
     assert report["input"]["bytes"] == sum(
         file.stat().st_size for file in {path, *path.rglob("*"), place, *here.glob("part*")} if file.is_file()
     )
     # Another date alone is no other content.
     os.utime(place, ns=(7, 7))
-    assert (decision(path).action, decision(path).reason) == (Action.SKIP, "complete")
+    assert (decision(path).action, decision(path).reason) == ("skip", "complete")
     # Content of the same length, older than the newest file.
     data = bytearray(place.read_bytes())
     data[-100] ^= 1
     place.write_bytes(data)
     os.utime(place, ns=(8, 8))
-    assert (decision(path).action, decision(path).reason) == (Action.RUN, "the input changed")
+    assert (decision(path).action, decision(path).reason) == ("run", "the input changed")
     write(here, seed=1)
     assert batch(path).status == Status.DONE
     again = json.loads((here / "out/x/x_report.json").read_text())
     assert again["input"]["sha256"] != report["input"]["sha256"]
     place.unlink()
     reason = "the input changed" if place != path else "the input is not there"
-    assert (decision(path).action, decision(path).reason) == (Action.RUN, reason)
+    assert (decision(path).action, decision(path).reason) == ("run", reason)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in WRITERS if kind != "HDF5"])
@@ -74,10 +74,10 @@ def test_a_file_that_comes_back_is_another_input(kind: str, tmp_path: Path) -> N
         place.write_bytes((tmp_path / "away").read_bytes()[:-8])
     row = batch(path)
     assert row.status == Status.FAILED
-    assert decision(path).action == Action.KEEP_FAILED
+    assert decision(path).action == "keep failed"
     assert batch(path).error == row.error
     (tmp_path / "away").rename(place)
-    assert (decision(path).action, decision(path).reason) == (Action.RUN, "new")
+    assert (decision(path).action, decision(path).reason) == ("run", "new")
     assert batch(path).status == Status.DONE
 
 

@@ -4,12 +4,11 @@ What is listed below may be imported from outside. `run_batch` is the way in.
 """
 
 from usdenoise.batch.plan import Scan
-from usdenoise.batch.resume import Action, Decision
+from usdenoise.batch.resume import Decision
 from usdenoise.batch.run_batch import BatchReport, Watcher, plan_batch, run_batch
 from usdenoise.batch.table import Failure, Row, Status
 
 __all__ = [
-    "Action",
     "BatchReport",
     "Decision",
     "Failure",

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +25,27 @@ LASTING = (Failure.INPUT, Failure.OPTIONS, Failure.DIVERGED)
 """Kinds of failure that the same input, options and version would give again."""
 
 
-class Action(StrEnum):
-    """What a batch does with a scan."""
-
-    RUN = "run"
-    """Run the scan."""
-    SKIP = "skip"
-    """Leave the scan out, because its results are complete."""
-    KEEP_FAILED = "keep failed"
-    """Leave the scan out and keep its failed row, because it would fail again."""
-
-
 @dataclass(frozen=True)
 class Decision:
     """What a batch does with a scan, and why.
 
     Attributes
     ----------
-    action : Action
-        Whether the scan is run, skipped, or kept as a failure.
     reason : str
         Reason for the action, in words.
     row : Row or None
-        Row of a scan that is not run.
+        Row of a scan that is not run; None (the default) for one that is.
     """
 
-    action: Action
     reason: str
     row: Row | None = None
+
+    @property
+    def action(self) -> str:
+        """What is done with the scan: "run", "skip", or "keep failed" where it would fail again."""
+        if self.row is None:
+            return "run"
+        return "keep failed" if self.row.status == Status.FAILED else "skip"
 
 
 def decide(
@@ -80,29 +72,25 @@ def decide(
         Whether to run the scan even if it would fail again.
     """
     if overwrite:
-        return Decision(Action.RUN, "overwrite")
+        return Decision("overwrite")
     earlier = failures.get(scan.name)
     if earlier is not None and _same_input_failed(scan, earlier):
         if retry_failed:
-            return Decision(Action.RUN, "failed before, tried again")
+            return Decision("failed before, tried again")
         if earlier.status == Status.NO_STACK:
-            return (
-                Decision(Action.SKIP, earlier.reason, earlier)
-                if scan.is_found
-                else Decision(Action.RUN, "new")
-            )
+            return Decision(earlier.reason, earlier) if scan.is_found else Decision("new")
         reason = "failed before; --retry-failed tries again"
-        return Decision(Action.KEEP_FAILED, reason, replace(earlier, reason=reason))
+        return Decision(reason, replace(earlier, reason=reason))
     if not os.path.exists(scan.report):
         begun = os.path.isdir(scan.folder) and any(scan.folder.glob(f"*{glob.escape(scan.path.stem)}_*"))
-        return Decision(Action.RUN, "stopped half way" if begun else "new")
+        return Decision("stopped half way" if begun else "new")
     try:
         report = json.loads(scan.report.read_text())
         row = scan_row(scan, Status.SKIPPED, "complete", **outcome(report))
         difference = _difference(scan, report, asked)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Decision(Action.RUN, "its report cannot be read")
-    return Decision(Action.SKIP, "complete", row) if difference is None else Decision(Action.RUN, difference)
+        return Decision("its report cannot be read")
+    return Decision("complete", row) if difference is None else Decision(difference)
 
 
 def earlier_failures(folder: Path, asked: Mapping[str, Any]) -> dict[str, Row]:

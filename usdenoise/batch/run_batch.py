@@ -14,7 +14,7 @@ from usdenoise.batch.filter_scan import STARTS, failed
 from usdenoise.batch.index_page import IndexPage
 from usdenoise.batch.lock import locked
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
-from usdenoise.batch.resume import Action, Decision, decide, earlier_failures
+from usdenoise.batch.resume import Decision, decide, earlier_failures
 from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_row, write_tables
 from usdenoise.errors import InputError
 from usdenoise.jobs.job import Job
@@ -284,7 +284,7 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _jobs(options: DenoiseOptions, decisions: Mapping[Scan, Decision]) -> int:
     """Return how many scans are worked on at a time: scans side by side are faster than threads in one scan."""
-    n_scans = sum(decision.action == Action.RUN for decision in decisions.values())
+    n_scans = sum(decision.row is None for decision in decisions.values())
     return max(1, min(options.threads or available_threads(), n_scans))
 
 
@@ -316,7 +316,7 @@ def _run(
     for scan, decision in decisions.items():
         if decision.row is not None:
             finish(scan, decision.row)
-    waiting = deque(scan for scan, decision in decisions.items() if decision.action == Action.RUN)
+    waiting = deque(scan for scan, decision in decisions.items() if decision.row is None)
     while waiting or running:
         if stop_on_error and any(row.status == Status.FAILED for row in rows.values()):
             waiting.clear()
