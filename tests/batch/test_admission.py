@@ -12,7 +12,7 @@ import scipy.io
 import usdenoise
 from tests.batch.shared import ARGUMENTS, Told, write_scan
 from usdenoise.batch import run_batch
-from usdenoise.batch.admission import Admission
+from usdenoise.batch.executors import Admission
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory

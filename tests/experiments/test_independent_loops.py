@@ -11,7 +11,7 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.experiments.conventions import STARTS, Convention, Start
-from usdenoise.experiments.instances import draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.problems import draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.trials import LOST, descend, eta_decay, gradient_descent, precgd, scaledgd_lambda
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted import condition_of_starts, least_squares_error, noise_floor
+from usdenoise.experiments.problems import SIZE, draw_one_bit, draw_phase, draw_sensing
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -9,9 +9,8 @@ import pytest
 from usdenoise.completion.stopping import StopReason
 from usdenoise.experiments import exact_and_over, sensing
 from usdenoise.experiments.conventions import HERMITIAN, MAIN_TEXT, STARTS, Convention, Start
-from usdenoise.experiments.instances import SIZE, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted import Setting, panels
-from usdenoise.experiments.problems import PlantedProblem
+from usdenoise.experiments.problems import SIZE, PlantedProblem, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.sensing import NOISY_DECAY, SIGMA, STEP
 from usdenoise.experiments.trials import (
     LOST,

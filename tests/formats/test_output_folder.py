@@ -183,7 +183,7 @@ def test_a_new_mark_that_is_taken_for_a_dead_one_is_given_up(
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", refuse_once)
-    files = PartialFiles.begin(tmp_path)
+    files = PartialFiles(tmp_path)
     assert len(os.listdir(tmp_path)) == 1
     files.end()
     assert os.listdir(tmp_path) == []

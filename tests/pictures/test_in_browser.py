@@ -17,9 +17,8 @@ from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
-from usdenoise.pictures.batch_page import Entry, batch_page
 from usdenoise.pictures.charts import Chart
-from usdenoise.pictures.live_page import live_page
+from usdenoise.pictures.pages import Entry, batch_page, live_page
 from usdenoise.pictures.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -17,7 +17,7 @@ from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.options.job_options import Display
-from usdenoise.pictures.batch_page import Entry, batch_page
+from usdenoise.pictures.pages import Entry, batch_page
 from usdenoise.pictures.thumbnails import common_scale, small_image, thumbnail_png
 from usdenoise.system.provenance import software
 

@@ -14,7 +14,7 @@ from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
-    from usdenoise.formats.description import FileDescription
+    from usdenoise.formats.loading import FileDescription
 
 
 @click.command(

@@ -5,19 +5,25 @@ To add a clutter filter, write a function from :class:`usdenoise.comparison.work
 :func:`usdenoise.comparison.work.keep_shared_band` of them.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from usdenoise.comparison.denoiser import run_denoise, run_paper
+import numpy as np
+
 from usdenoise.comparison.randomized_svd import run_rsvd
 from usdenoise.comparison.robust_pca import run_rpca
 from usdenoise.comparison.soft_impute import run_soft_impute
 from usdenoise.comparison.temporal_filters import run_highpass, run_polynomial
 from usdenoise.comparison.work import Filtered, Work
 from usdenoise.completion.descent_methods import METHODS
-from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.completion.solve import Iteration
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.recipe.denoise import denoise
+from usdenoise.stack.casorati import casorati
 
 PAPER_TAU = 0.32
 """The paper's step as tau = 2 alpha / (n_pixels n_frames), with its alpha 1e7 and its stack of 26000 x 2400. Unlike
@@ -55,6 +61,58 @@ class Contender:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     further: frozenset[str] = frozenset()
 
+
+def run_denoise(work: Work, preset: str | None = None) -> Filtered:
+    """Filter by :func:`usdenoise.denoise`.
+
+    Parameters
+    ----------
+    work : Work
+        Input of the filter.
+    preset : str, optional
+        Preset of the options, which the work's settings and parameters override; by default none. With a preset, a rank
+        that the sample cannot determine is lowered to the highest rank that it can.
+    """
+    chosen = {**work.settings.options, "sampling": work.sampling, **work.parameters}
+    if preset is not None and not isinstance(chosen["rank"], str):
+        chosen["rank"] = min(chosen["rank"], work.highest_rank)
+    began = time.perf_counter()
+    lines: list[tuple[Iteration, float]] = []
+    result = denoise(
+        work.stack,
+        options=make_options(preset, **chosen),
+        in_place=True,
+        on_iteration=lambda line: lines.append((line, time.perf_counter() - began)),
+    )
+    rank, low, solution = result.options.rank, result.options.low_cutoff, result.solution
+    return Filtered(
+        casorati(result.acquisition),
+        np.asarray(result.power_doppler, np.float64).reshape(-1),
+        np.asarray(result.blood_power, np.float64).reshape(-1),
+        int(rank),
+        None if isinstance(low, str) else low,
+        held_out_rmse=result.held_out_rmse,
+        iterations=None if solution is None else solution.iterations,
+        passes=None if solution is None else solution.passes,
+        note="every entry was used" if solution is None else solution.stop_reason.value,
+        curve=() if solution is None else _convergence(lines, solution.passes),
+    )
+
+
+def _convergence(
+    lines: list[tuple[Iteration, float]], total_passes: int
+) -> tuple[tuple[int, float, float], ...]:
+    """Return (passes, seconds, held-out rms error) after each iteration, with passes that end at the total."""
+    passes = total_passes - sum(1 + line.halvings for line, _ in lines)
+    curve = []
+    for line, seconds in lines:
+        passes += 1 + line.halvings
+        if line.held_out_rmse is not None:
+            curve.append((passes, seconds, line.held_out_rmse))
+    return tuple(curve)
+
+
+run_paper = partial(run_denoise, preset="paper")
 
 _SHARED = {"method", "sampling", "seed", "low_cutoff", "high_cutoff", "precision", "threads"}
 _OPTIONS = frozenset(entry.name for entry in fields(DenoiseOptions)) - _SHARED

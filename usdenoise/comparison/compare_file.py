@@ -21,9 +21,9 @@ from usdenoise.formats.regions import region
 from usdenoise.formats.tables import csv_text
 from usdenoise.jobs.report import record_of_stack
 from usdenoise.options.job_options import Display
-from usdenoise.pictures.comparison_page import comparison_page
 from usdenoise.pictures.figures import shortened, suitable_range_db
 from usdenoise.pictures.montage import convergence_png, montage_png
+from usdenoise.pictures.pages import comparison_page
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 

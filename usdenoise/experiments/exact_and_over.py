@@ -13,8 +13,8 @@ from usdenoise.experiments.claims import (
     slower,
 )
 from usdenoise.experiments.conventions import APPENDIX, HERMITIAN, MAIN_TEXT, Tried
-from usdenoise.experiments.instances import Instance, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted import PlantedExperiment, Setting
+from usdenoise.experiments.problems import Instance, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.trials import eta_decay, gradient_descent, precgd, scaledgd_lambda
 
 SIGMA, PROXY, LAMBDA = 1e-6, 1e-5, 1e-2

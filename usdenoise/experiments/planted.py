@@ -9,7 +9,7 @@ import numpy as np
 
 from usdenoise.experiments.claims import Check
 from usdenoise.experiments.conventions import MAIN_TEXT, STARTS, Convention, Start, Tried
-from usdenoise.experiments.instances import SIZE, Instance
+from usdenoise.experiments.problems import SIZE, Instance
 from usdenoise.experiments.record import PAPER, Curve, ExperimentResult, Panel
 from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.trials import Variant, descend
@@ -34,7 +34,7 @@ class Setting:
     name : str
         Name of the setting, for example "noiseless".
     draw : callable
-        Function that draws a problem from a generator, such as :func:`usdenoise.experiments.instances.draw_sensing`.
+        Function that draws a problem from a generator, such as :func:`usdenoise.experiments.problems.draw_sensing`.
     problem : mapping
         Its other arguments, among them `sigma`. With noise there is a noise floor.
     variants : sequence of Variant

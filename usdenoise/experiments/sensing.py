@@ -20,8 +20,8 @@ from usdenoise.experiments.claims import (
     stays_above_floor,
 )
 from usdenoise.experiments.conventions import MAIN_TEXT, STARTS, Convention, Start, Tried
-from usdenoise.experiments.instances import SIZE, draw_sensing
 from usdenoise.experiments.planted import PlantedExperiment, Setting
+from usdenoise.experiments.problems import SIZE, draw_sensing
 from usdenoise.experiments.trials import (
     Variant,
     eta_decay,

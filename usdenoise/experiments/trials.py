@@ -11,8 +11,7 @@ from usdenoise.completion.descent_methods import METHODS
 from usdenoise.completion.solve import solve
 from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.experiments.conventions import Convention, Start
-from usdenoise.experiments.instances import Instance
-from usdenoise.experiments.problems import PlantedProblem
+from usdenoise.experiments.problems import Instance, PlantedProblem
 
 LOST = 1e9
 """Largest error that is drawn: a larger one, and that of a run that diverged, counts as 1e9."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from usdenoise.errors import InputError, NoStackError
 from usdenoise.formats.contents import Contents, Stack
-from usdenoise.formats.description import shape_text
+from usdenoise.formats.stored import shape_text
 
 RESULTS_AND_TRUTH = (
     "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "blood_power", "noise_power",

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from usdenoise.formats.description import Candidate, shape_text
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.stored import StoredArray, everything, joined, paired, without_axes
+from usdenoise.formats.stored import StoredArray, everything, joined, paired, shape_text, without_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import StoredForm
 
@@ -37,6 +36,28 @@ _PARTS = (
 MATLAB_5, NPZ = "MATLAB before 7.3", "NumPy .npz"
 READ_WHOLE = (MATLAB_5, NPZ)
 """Containers whose arrays cannot be read in parts."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A dataset or variable that could be the stack.
+
+    Attributes
+    ----------
+    name : str
+        Name of the dataset or variable, as --dataset takes it.
+    shape : tuple of int
+        Lengths of the axes, in the order in which the file's own software shows them (MATLAB's for .mat files).
+    dtype : str
+        Type of the values.
+    layout : str
+        How the values are stored, in words; empty (the default) for one plain array.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = ""
 
 
 @dataclass(frozen=True)

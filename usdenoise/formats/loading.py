@@ -1,15 +1,44 @@
 """Reading and describing an acquisition in one call each."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError
-from usdenoise.formats.description import FileDescription
+from usdenoise.formats.contents import Candidate
 from usdenoise.formats.open_input import open_contents, open_input, pick
 from usdenoise.options.reading_options import reading_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class FileDescription:
+    """Description of a file, as ``usdenoise info`` shows it.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file.
+    container : str
+        Format of the file, in words.
+    candidates : tuple of Candidate
+        All datasets or variables that could be the stack.
+    chosen : Candidate or None
+        The one that would be read; None if `problem` says why none would be.
+    problem : str or None
+        Error message of reading the file; None if it can be read.
+    metadata : Metadata
+        Axes and scales of the chosen one.
+    """
+
+    path: str
+    container: str
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    problem: str | None
+    metadata: Metadata
 
 
 def load(

@@ -21,10 +21,9 @@ from usdenoise.formats.contents import (
     stacks_of,
 )
 from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much
-from usdenoise.formats.description import shape_text
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.input_files import OtherFiles
-from usdenoise.formats.stored import StoredArray, loaded_when_read
+from usdenoise.formats.stored import StoredArray, loaded_when_read, shape_text
 from usdenoise.options.reading_options import ReadOptions
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"

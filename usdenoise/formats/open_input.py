@@ -298,16 +298,16 @@ class Input:
         picked[self.axes.index("t")] = self.frames
         chunks_or_slow, most = array.chunks or array.slow, PART_BYTES // dtype.itemsize
         places = list(slabs(picked, slab_shape(array.shape, chunks_or_slow, self.axes, most)))
-        indices = {tuple(part.start for part in target): index for index, target in places}
+        indices = {tuple((part.start, part.stop) for part in target): index for index, target in places}
+        # Along each axis the parts are the same in all rows of them.
         chunks = tuple(
-            tuple(stop - start for start, stop in sorted({(t[axis].start, t[axis].stop) for _, t in places}))
-            for axis in range(len(array.shape))
+            tuple(stop - start for start, stop in sorted(set(ends))) for ends in zip(*indices, strict=True)
         )
-        edges = [np.concatenate([[0], np.cumsum(sizes)[:-1]]).tolist() for sizes in chunks]
 
-        def part(block_id: tuple[int, ...]) -> NDArray[Any]:
-            index = indices[tuple(edge[number] for edge, number in zip(edges, block_id, strict=True))]
-            return _read_part(path, how, dtype, index)
+        def part(block_info: Mapping[Any, Any]) -> NDArray[Any]:
+            return _read_part(
+                path, how, dtype, indices[tuple(map(tuple, block_info[None]["array-location"]))]
+            )
 
         lazy = da.map_blocks(part, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(chunks), dtype))
         return self._acquisition(lazy, self.frames)

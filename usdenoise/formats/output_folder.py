@@ -78,7 +78,7 @@ class OutputFolder:
         remove_leftovers(self.folder)
         try:
             # If another process made the folder and then fails, the mark keeps it from removing the folder as empty.
-            self._partial = PartialFiles.begin(self.folder)
+            self._partial = PartialFiles(self.folder)
         except OSError as error:
             raise OutputError(
                 f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 _TEMPORARY = re.compile(r"\.([0-9a-f]+)-partial-.+", re.DOTALL)
 
@@ -30,37 +29,26 @@ class PartialFiles:
     ----------
     folder : Path
         Existing folder of the files.
-    token : str
-        Token of the files.
-    lock : int
-        Descriptor of the locked mark.
+
+    Raises
+    ------
+    OSError
+        If the mark cannot be written.
     """
 
-    def __init__(self, folder: Path, token: str, lock: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._token = token
-        self._lock = lock
-
-    @classmethod
-    def begin(cls, folder: Path) -> Self:
-        """Choose a token, and make and lock its mark.
-
-        Raises
-        ------
-        OSError
-            If the mark cannot be written.
-        """
         while True:
-            token = _host() + secrets.token_hex(4)
-            mark = _place(folder, token, "mark")
+            self._token = _host() + secrets.token_hex(4)
+            mark = self.place("mark")
             try:
-                lock = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                self._lock = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 continue
             # Another writer may have taken the new mark for that of a dead one before it is locked.
-            if _try_lock(lock) is not False and mark.exists():
-                return cls(folder, token, lock)
-            os.close(lock)
+            if _try_lock(self._lock) is not False and mark.exists():
+                return
+            os.close(self._lock)
             mark.unlink(missing_ok=True)
 
     def place(self, name: str) -> Path:
@@ -82,7 +70,7 @@ def scratch_folder() -> Iterator[Path]:
     """
     place = Path(tempfile.gettempdir())
     remove_leftovers(place)
-    files = PartialFiles.begin(place)
+    files = PartialFiles(place)
     try:
         folder = files.place("usdenoise")
         folder.mkdir(mode=0o700)

@@ -32,6 +32,8 @@ def output_suffix(path: Path) -> str:
     return ".mat" if suffix == ".mat" else ".h5"
 
 
+# The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+@uninterrupted()
 def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     """Write a result file.
 
@@ -49,12 +51,6 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     list of str
         Sentences on what is called otherwise than in the input, or did not come along from it.
     """
-    # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
-    with uninterrupted():
-        return _write(path, suffix, content)
-
-
-def _write(path: Path, suffix: str, content: ResultFile) -> list[str]:
     own = {*content.arrays} if suffix != ".mat" else {*_matlab_variables(replace(content, with_stack=False))}
     in_input = {content.stack.name, *content.stack.form.parts}
     if content.called is not None:

@@ -20,7 +20,7 @@ from usdenoise.options.job_options import Display
 from usdenoise.pictures.charts import Chart
 from usdenoise.pictures.doppler_pictures import power_doppler_picture
 from usdenoise.pictures.figures import load_libraries
-from usdenoise.pictures.live_page import live_page
+from usdenoise.pictures.pages import live_page
 from usdenoise.pictures.scan_page import Picture
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated

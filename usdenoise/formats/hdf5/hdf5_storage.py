@@ -14,7 +14,6 @@ import h5py
 
 from usdenoise.errors import InputError
 from usdenoise.formats.damage import claims_too_much
-from usdenoise.formats.description import shape_text
 from usdenoise.formats.hdf5.hdf5_other_files import (
     SAME_FILE,
     first_file,
@@ -25,6 +24,7 @@ from usdenoise.formats.hdf5.hdf5_other_files import (
     sources,
     unescaped,
 )
+from usdenoise.formats.stored import shape_text
 
 _NESTED = 16
 """Most virtual datasets in a row, of which each is the source of the one before."""

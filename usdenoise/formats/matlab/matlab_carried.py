@@ -50,38 +50,30 @@ def carried_variables(path: Path, taken: Collection[str]) -> tuple[dict[str, Any
     left = CARRIED_BYTES
     variables = _variables_of_v73(path) if h5py.is_hdf5(path) else _variables_of_v5(path)
     structs = {name.split("/")[0] for name in taken if "/" in name}
-    try:
+    # The stack has been read; what cannot be read here was not needed for it.
+    with suppress(Exception):
         for name, n_bytes, read in variables:
             # MATLAB's own variables begin with an underscore, which no variable of a user can.
             old = (name + "/").startswith((*RESULTS_AND_TRUTH, "usdenoise", "_"))
             if old or name in taken:
                 continue
-            if n_bytes > left:
-                lost.append(name)
-                continue
+            flat = None
             # scipy and h5py raise errors of many types on a damaged variable.
-            try:
-                flat = list(_flattened(name, read(), 0))
-            except Exception:
+            with suppress(Exception):
+                flat = list(_flattened(name, read(), 0)) if n_bytes <= left else None
+            if flat is None:
                 lost.append(name)
                 continue
             left -= n_bytes
             for key, value in flat:
                 # Of the struct that holds the stack, the other fields come along.
-                if name in structs and _is_in(key, taken):
+                if name in structs and any(f"{key}/".startswith(f"{own}/") for own in taken):
                     continue
                 try:
                     found[key] = _writable(value)
                 except Exception:
                     lost.append(key)
-    except Exception:
-        # The stack has been read; what cannot be read here was not needed for it.
-        return found, lost
     return found, lost
-
-
-def _is_in(key: str, taken: Collection[str]) -> bool:
-    return any(key == name or key.startswith(f"{name}/") for name in taken)
 
 
 def _flattened(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:

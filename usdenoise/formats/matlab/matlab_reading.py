@@ -23,11 +23,10 @@ from usdenoise.formats.contents import (
     stacks_of,
 )
 from usdenoise.formats.damage import claims_too_much
-from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
-from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read
+from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read, shape_text
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.metadata import is_known
 from usdenoise.stack.stored_form import form_of

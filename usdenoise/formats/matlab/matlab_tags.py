@@ -7,7 +7,7 @@ end the process. This check finds such a tag first. (Layout: MathWorks, MAT-File
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from usdenoise.formats.damage import claims_too_much
 
@@ -27,21 +27,8 @@ class DamagedTagError(ValueError):
     """An element has a type or a length that the format does not have."""
 
 
-class _Plain:
-    """Bytes of a file from its current position on."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def take(self, count: int) -> bytes:
-        return self._file.read(count)
-
-    def skip(self, count: int) -> None:
-        self._file.seek(count, 1)
-
-
 class _Unpacked:
-    """Bytes to which a compressed element expands, a piece at a time."""
+    """Bytes to which a compressed element expands, a piece at a time, read as from a file."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file, self._left = file, length
@@ -49,7 +36,7 @@ class _Unpacked:
         self._ready = b""
         self._reads_left = _MOST_READS
 
-    def take(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         self._reads_left -= 1
         if self._reads_left < 0:
             raise DamagedTagError("more elements than a file of echoes has")
@@ -68,9 +55,10 @@ class _Unpacked:
             self._ready = self._ready[len(pieces[-1]) :]
         return b"".join(pieces)
 
-    def skip(self, count: int) -> None:
+    def seek(self, count: int, whence: Literal[1]) -> None:
+        """Skip bytes."""
         while count:
-            taken = len(self.take(min(count, _PIECE_BYTES)))
+            taken = len(self.read(min(count, _PIECE_BYTES)))
             if not taken:
                 return
             count -= taken
@@ -110,10 +98,10 @@ def check_tags(path: Path) -> list[tuple[bool, int]]:
             if kind not in (_MATRIX, _COMPRESSED) or position + 8 + length > end:
                 raise DamagedTagError(f"element of type {kind} and {length} bytes")
             if kind == _MATRIX:
-                variables.append((_check_matrix(_Plain(file), length, order, 0), length))
+                variables.append((_check_matrix(file, length, order, 0), length))
             else:
                 unpacked = _Unpacked(file, length)
-                head = unpacked.take(8)
+                head = unpacked.read(8)
                 inner, size = struct.unpack(order + "II", head) if len(head) == 8 else (0, 0)
                 if inner != _MATRIX:
                     raise DamagedTagError(f"compressed element of type {inner}")
@@ -139,14 +127,14 @@ def _check_version_4(file: BinaryIO, end: int) -> None:
             raise DamagedTagError(f"a matrix that ends at byte {position} of {end}")
 
 
-def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: int) -> bool:
+def _check_matrix(stream: BinaryIO | _Unpacked, length: int, order: str, depth: int) -> bool:
     """Check the elements of one matrix, and return whether it is complex."""
     if depth > _DEEPEST:
         raise DamagedTagError("cells or structs within one another without end")
     kind_of_array, is_complex = 0, False
     left, number = length, 0
     while left >= 8:
-        tag = stream.take(8)
+        tag = stream.read(8)
         if len(tag) < 8:
             raise DamagedTagError("an element runs past the end of its matrix")
         kind, size, rest = _element(tag, order)
@@ -155,8 +143,8 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
         if left < -7:
             raise DamagedTagError("an element runs past the end of its matrix")
         if number == 0:
-            flags = stream.take(min(rest, 8))
-            stream.skip(rest - len(flags))
+            flags = stream.read(min(rest, 8))
+            stream.seek(rest - len(flags), 1)
             word = struct.unpack(order + "I", flags[:4])[0] if len(flags) >= 4 else 0
             kind_of_array, is_complex = word & 0xFF, bool(word >> 8 & _COMPLEX_FLAG)
         elif kind == _MATRIX:
@@ -165,13 +153,13 @@ def _check_matrix(stream: _Plain | _Unpacked, length: int, order: str, depth: in
         elif number == 3 and depth == 0 and kind_of_array in _NUMBERS and isinstance(stream, _Unpacked):
             return is_complex
         else:
-            stream.skip(rest)
+            stream.seek(rest, 1)
         number += 1
     # scipy reads an imaginary part whenever the flag says so, even if the file has none. More elements than it reads do
     # no harm: Octave writes those of a sparse matrix for sparse truth values.
     if kind_of_array in _NUMBERS and number < 4 + is_complex:
         raise DamagedTagError(f"an array of {number} elements")
-    stream.skip(max(left, 0))
+    stream.seek(max(left, 0), 1)
     return is_complex
 
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import claims_too_much
-from usdenoise.formats.description import shape_text
 from usdenoise.formats.input_files import OtherFiles, entries
-from usdenoise.formats.stored import Index, StoredArray
+from usdenoise.formats.stored import Index, StoredArray, shape_text
 from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label

@@ -1,8 +1,9 @@
 """Writing of results as a Zarr group that ConfUSIus and xarray open."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,101 +35,79 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     """
     zarr = import_zarr(path)
     root = zarr.open_group(str(path), mode="w")
-    writer = _Writer(zarr, root, content)
+    create = partial(
+        root.create_array,
+        compressors=zarr.codecs.GzipCodec(level=4) if content.compression == "gzip" else None,
+        # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
+        config={"write_empty_chunks": True},
+    )
     stack, described = content.stack, content.stack_attributes
     if content.with_stack:
-        writer.stack()
+        _write_stack(create, content)
     else:
         root.attrs.update(_json(described))
     for name, values in content.arrays.items():
-        writer.array(name, np.asarray(values))
+        _write_array(create, content, name, np.asarray(values))
     for name, attributes in content.attributes.items():
         if name not in content.arrays:
             root[name].attrs.update(_json({**described, **attributes}))
-    writer.coordinates({*([stack.axes] if content.with_stack else []), *content.axes.values()})
+    _write_coordinates(root, content, {*([stack.axes] if content.with_stack else []), *content.axes.values()})
     root.attrs[_PROVENANCE] = content.provenance
     _consolidate(path, [*([stack.name] if content.with_stack else []), *content.arrays])
 
 
-class _Writer:
-    """Writer of the arrays of one group.
+def _write_stack(create: Callable[..., Any], content: ResultFile) -> None:
+    """Write the filtered stack slab by slab."""
+    stack, dtype = content.stack, content.dtype
+    values, letters = _as_grid(stack.iq, stack.axes)
+    array = create(
+        stack.name,
+        shape=values.shape,
+        dtype=dtype,
+        chunks=chunk_shape(values.shape, letters, dtype.itemsize),
+        dimension_names=[DIMENSIONS[letter] for letter in letters],
+    )
+    slab = slab_shape(values.shape, array.chunks, letters, SLAB_BYTES // dtype.itemsize)
+    for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
+        array[index] = np.asarray(values[index], dtype)
+    attributes = _json({**content.stack_attributes, **_scales(stack)})
+    array.attrs.update(attributes | _grid_attributes(stack, letters))
 
-    Parameters
-    ----------
-    zarr : module
-        The package.
-    root : zarr.Group
-        The group, open for writing.
-    content : ResultFile
-        What is written.
-    """
 
-    def __init__(self, zarr: Any, root: Any, content: ResultFile) -> None:
-        self._root, self._content = root, content
-        packed = content.compression == "gzip"
-        self._options = {
-            "compressors": zarr.codecs.GzipCodec(level=4) if packed else None,
-            # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
-            "config": {"write_empty_chunks": True},
-        }
-        self._grid = _json(grid_attributes(content.stack))
+def _write_array(create: Callable[..., Any], content: ResultFile, name: str, values: NDArray[Any]) -> None:
+    """Write an image, or another array."""
+    attributes, dimensions = _json(content.described(name)), content.dimensions(name)
+    letters = content.axes.get(name)
+    if letters is not None:
+        values, letters = _as_grid(values, letters)
+        dimensions = tuple(DIMENSIONS[letter] for letter in letters)
+        if letters != "t":
+            attributes |= _grid_attributes(content.stack, letters)
+    array = create(
+        name, shape=values.shape, dtype=values.dtype, chunks=values.shape or (), dimension_names=dimensions
+    )
+    array[...] = values
+    array.attrs.update(attributes)
 
-    def stack(self) -> None:
-        """Write the filtered stack slab by slab."""
-        stack, dtype = self._content.stack, self._content.dtype
-        values, letters = _as_grid(stack.iq, stack.axes)
-        array = self._root.create_array(
-            stack.name,
-            shape=values.shape,
-            dtype=dtype,
-            chunks=chunk_shape(values.shape, letters, dtype.itemsize),
-            dimension_names=[DIMENSIONS[letter] for letter in letters],
-            **self._options,
-        )
-        slab = slab_shape(values.shape, array.chunks, letters, SLAB_BYTES // dtype.itemsize)
-        for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
-            array[index] = np.asarray(values[index], dtype)
-        attributes = _json({**self._content.stack_attributes, **_scales(stack)})
-        array.attrs.update({**attributes, **self._grid, **self._coordinate_names(letters)})
 
-    def array(self, name: str, values: NDArray[Any]) -> None:
-        """Write an image, or another array."""
-        content, letters = self._content, self._content.axes.get(name)
-        attributes = _json(content.described(name))
-        dimensions = content.dimensions(name)
-        if letters is not None:
-            values, letters = _as_grid(values, letters)
-            dimensions = tuple(DIMENSIONS[letter] for letter in letters)
-            if letters != "t":
-                attributes |= {**self._grid, **self._coordinate_names(letters)}
-        made = self._root.create_array(
-            name,
-            shape=values.shape,
-            dtype=values.dtype,
-            chunks=values.shape or (),
-            dimension_names=dimensions,
-            **self._options,
-        )
-        made[...] = values
-        made.attrs.update(attributes)
+def _write_coordinates(root: Any, content: ResultFile, every: set[str]) -> None:
+    """Write the coordinates of all axes that arrays of the group and of that of the stack have."""
+    letters = with_slice("".join(letter for letter in "tyzx" if letter in "".join(every)))
+    labels = grid_labels(content.stack, letters)
+    for group in {"", content.stack.name.rpartition("/")[0] if content.with_stack else ""}:
+        for name, label in labels.items():
+            place = f"{group}/{name}".lstrip("/")
+            if place in root:
+                continue
+            array = root.create_array(place, data=label.values, dimension_names=label.dimensions)
+            array.attrs.update(_json(label.attributes))
 
-    def coordinates(self, every: set[str]) -> None:
-        """Write the coordinates of all axes that arrays of the group and of that of the stack have."""
-        content = self._content
-        letters = with_slice("".join(letter for letter in "tyzx" if letter in "".join(every)))
-        labels = grid_labels(content.stack, letters)
-        for group in {"", content.stack.name.rpartition("/")[0] if content.with_stack else ""}:
-            for name, label in labels.items():
-                place = f"{group}/{name}".lstrip("/")
-                if place in self._root:
-                    continue
-                array = self._root.create_array(place, data=label.values, dimension_names=label.dimensions)
-                array.attrs.update(_json(label.attributes))
 
-    def _coordinate_names(self, letters: str) -> dict[str, str]:
-        """Return the attribute by which xarray takes the positions in the world as coordinates."""
-        labels = grid_labels(self._content.stack, letters)
-        return {"coordinates": " ".join(name for name in WORLD.values() if name in labels)}
+def _grid_attributes(stack: Acquisition, letters: str) -> dict[str, Any]:
+    """Return the attributes of a voxel grid; by "coordinates" xarray takes the positions in the world as such."""
+    labels = grid_labels(stack, letters)
+    coordinates = " ".join(name for name in WORLD.values() if name in labels)
+    return {**_json(grid_attributes(stack)), "coordinates": coordinates}
 
 
 def _scales(stack: Acquisition) -> dict[str, float]:

@@ -1,11 +1,19 @@
-"""The page of a batch: a table of all scans that sorts and filters in the browser."""
+"""The pages of a batch, of a comparison and of a live session; that of a scan is `scan_page`.
+
+Each has a template: templates/batch.html, comparison.html and live.html.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from usdenoise.pictures.page_templates import BATCH_PAGE, template
+from usdenoise.pictures.charts import Chart
+from usdenoise.pictures.page_templates import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, template
+from usdenoise.pictures.scan_page import Picture
+
+RELOAD_S = 2
+"""Seconds after which the page loads itself again."""
 
 
 @dataclass(frozen=True)
@@ -80,5 +88,81 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         is_running=is_running,
         scale=scale,
         made=made,
+    )
+    return page
+
+
+def comparison_page(
+    name: str,
+    shared: str,
+    pictures: Mapping[str, bytes],
+    table: tuple[Sequence[str], Sequence[Sequence[str]]],
+    notes: Sequence[str],
+) -> str:
+    """Return the page of a comparison, which needs no other file and no network.
+
+    Parameters
+    ----------
+    name : str
+        Name of the scan.
+    shared : str
+        What the methods share, in words.
+    pictures : mapping
+        Title -> encoded PNG.
+    table : (headings, lines)
+        Texts of the figures.
+    notes : sequence of str
+        What each method did, and its source.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    headings, lines = table
+    page: str = template(COMPARISON_PAGE).render(
+        name=name, shared=shared, pictures=pictures.items(), headings=headings, lines=lines, notes=notes
+    )
+    return page
+
+
+def live_page(
+    name: str,
+    figures: Sequence[tuple[str, str, str]],
+    pictures: Sequence[Picture],
+    charts: Sequence[Chart],
+    remarks: Sequence[str],
+    report: str | None,
+) -> str:
+    """Return the page of a live session, which needs no other file, and loads itself again while the session runs.
+
+    Parameters
+    ----------
+    name : str
+        Name of the session.
+    figures : sequence of (str, str, str)
+        Name, value and meaning of the numbers at the top.
+    pictures : sequence of Picture
+        The pictures.
+    charts : sequence of Chart
+        Curves over the blocks.
+    remarks : sequence of str
+        Warnings, in sentences.
+    report : str or None
+        Name of the page of the finished session, if it is finished.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    page: str = template(LIVE_PAGE).render(
+        name=name,
+        figures=figures,
+        pictures=pictures,
+        charts=charts,
+        remarks=remarks,
+        report=report,
+        reload_s=None if report else RELOAD_S,
     )
     return page
