@@ -84,7 +84,6 @@ def command(
     stop_on_error: bool,
     retry_failed: bool,
     dry_run: bool,
-    config: tuple[Path, ...],
     overwrite: bool,
     console: Console,
     **values: Any,
@@ -96,9 +95,7 @@ def command(
     run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
     """
-    for path in config:
-        console.say(f"note: options are taken from {path}")
-    arguments = shared.job_arguments(flags_first(values))
+    arguments = shared.job_arguments(flags_first(values, console))
     dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {
         "arguments": arguments,

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from usdenoise.cli.console import Console
 from usdenoise.cli.option_groups import flag_option
 from usdenoise.options.declaration import Group
 from usdenoise.options.denoise_options import PRESETS
@@ -59,11 +60,14 @@ config_option = flag_option(
 """The files used are the value of the parameter `config`. The path of the scans has to be eager too."""
 
 
-def flags_first(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a command; None for those of the file that a flag sets by another name.
+def flags_first(values: Mapping[str, Any], console: Console) -> dict[str, Any]:
+    """Say from which files options are taken, and return the values of a command without the names of these files.
 
-    --step and --alpha set the same thing, and --preset sets many.
+    A value of a file is None where a flag sets it by another name: --step and --alpha set the same thing, and --preset
+    sets many.
     """
+    for path in values["config"]:
+        console.say(f"note: options are taken from {path}")
     source = click.get_current_context().get_parameter_source
     typed = [name for name, value in values.items() if source(name) is ParameterSource.COMMANDLINE]
     settled = {{"step": "alpha", "alpha": "step"}.get(name, "") for name in typed}
@@ -72,6 +76,7 @@ def flags_first(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: None if name in settled and source(name) is ParameterSource.DEFAULT_MAP else value
         for name, value in values.items()
+        if name != "config"
     }
 
 

@@ -8,9 +8,9 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import DETAIL, Console, two_columns, typed_command
+from usdenoise.cli.console import DETAIL, Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand
-from usdenoise.cli.run_summary import summary_rows
+from usdenoise.cli.run_summary import show_summary
 from usdenoise.cli.time_left import Clock, expected_seconds
 
 if TYPE_CHECKING:
@@ -133,7 +133,6 @@ def command(
     acquisition: Path,
     output: Path | None,
     bids: str | None,
-    config: tuple[Path, ...],
     overwrite: bool,
     console: Console,
     **values: Any,
@@ -144,11 +143,8 @@ def command(
     its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """
-    for path in config:
-        console.say(f"note: options are taken from {path}")
-    arguments = shared.job_arguments(flags_first(values))
+    arguments = shared.job_arguments(flags_first(values, console))
     from usdenoise.formats.bids import is_recording_of_bids
-    from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.memory_check import memory_cautions
     from usdenoise.jobs.run_job import run
     from usdenoise.system.memory import use_one_heap
@@ -167,7 +163,4 @@ def command(
         command=typed_command(),
         watcher=Narrator(console, arguments["options"].iterations, acquisition),
     )
-    warnings = cautions(report)
-    for sentence in warnings:
-        console.warn(sentence)
-    console.show(report, lambda: two_columns(summary_rows(report, warnings)))
+    show_summary(console, report)

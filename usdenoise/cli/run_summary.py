@@ -5,12 +5,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from usdenoise.cli.console import shape_text
+from usdenoise.cli.console import Console, shape_text, two_columns
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.pictures.methods_paragraph import sampled_share
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""
+
+
+def show_summary(console: Console, report: Mapping[str, Any]) -> None:
+    """Print the warnings about a run, and its summary."""
+    from usdenoise.jobs.cautions import cautions
+
+    warnings = cautions(report)
+    for sentence in warnings:
+        console.warn(sentence)
+    console.show(report, lambda: two_columns(summary_rows(report, warnings)))
 
 
 def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple[str, str]]:

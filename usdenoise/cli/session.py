@@ -7,10 +7,10 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option, flags_first
-from usdenoise.cli.console import Console, two_columns, typed_command
+from usdenoise.cli.console import Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.run import Narrator
-from usdenoise.cli.run_summary import summary_rows
+from usdenoise.cli.run_summary import show_summary
 from usdenoise.options import SessionOptions
 from usdenoise.options.declaration import Group
 
@@ -72,7 +72,6 @@ def command(
     patterns: tuple[str, ...],
     regions: dict[str, str],
     bids: str | None,
-    config: tuple[Path, ...],
     overwrite: bool,
     console: Console,
     **values: Any,
@@ -83,12 +82,9 @@ def command(
     in common, so the series is steady from block to block. The results are the series of blood power and of power Doppler,
     their means, a table of the blocks, pictures and a page. A session that was stopped goes on with the same command.
     """
-    for path in config:
-        console.say(f"note: options are taken from {path}")
-    values = flags_first(values)
+    values = flags_first(values, console)
     arguments = shared.job_arguments(values)
     from usdenoise.errors import OptionError
-    from usdenoise.jobs.cautions import cautions
     from usdenoise.jobs.session_call import run_session
     from usdenoise.system.memory import use_one_heap
 
@@ -108,10 +104,7 @@ def command(
         command=typed_command(),
         watcher=Narrator(console, arguments["options"].iterations, paths[0]),
     )
-    warnings = cautions(report)
-    for sentence in warnings:
-        console.warn(sentence)
-    console.show(report, lambda: two_columns(summary_rows(report, warnings)))
+    show_summary(console, report)
 
 
 # Options of a single stack are refused with their reason, and not offered.
