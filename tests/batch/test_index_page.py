@@ -77,7 +77,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
             low_cutoff=None,
         ),
     }
-    IndexPage(tmp_path, scans, ["usdenoise", "batch", "a b"]).finish(rows)
+    IndexPage(tmp_path, scans, ["usdenoise", "batch", "a b"]).write(rows)
     page = shown(tmp_path)
     assert values(page, "Status") == ["done", "done", "skipped", "failed", "not run"]
     assert values(page, "Cutoff") == ["14", "9", "14", "", ""]
@@ -102,15 +102,13 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
 
 def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
     scan = Scan(Path("x.h5"), "day_1/sub-mouse12_run.h5", tmp_path / "x")
-    IndexPage(tmp_path, [scan], None).finish({})
+    IndexPage(tmp_path, [scan], None).write({})
     assert "day_<wbr>1/<wbr>sub-mouse12_<wbr>run.h5</div>" in (tmp_path / "index.html").read_text()
 
 
 def test_thumbnails_follow_the_options_of_the_pictures(tmp_path: Path) -> None:
     scan = results(tmp_path, "a")
-    IndexPage(tmp_path, [scan], None, Display(color_map="gray", dynamic_range=7.0)).finish(
-        {scan: row("a.h5")}
-    )
+    IndexPage(tmp_path, [scan], None, Display(color_map="gray", dynamic_range=7.0)).write({scan: row("a.h5")})
     page = shown(tmp_path)
     assert re.search(r"one scale, -(\d+) to -?\d+ dB", page.text)
     picture = iio.imread(base64.b64decode(page.all("img")[0]["src"].split(",")[1]))
@@ -120,7 +118,7 @@ def test_thumbnails_follow_the_options_of_the_pictures(tmp_path: Path) -> None:
 
 def test_a_scan_far_from_the_others_is_shown_on_its_own_scale(tmp_path: Path) -> None:
     scans = [results(tmp_path, name, level) for name, level in (("a", 1.0), ("b", 2.0), ("c", 1e4))]
-    IndexPage(tmp_path, scans, None).finish({scan: row(scan.name) for scan in scans})
+    IndexPage(tmp_path, scans, None).write({scan: row(scan.name) for scan in scans})
     images = shown(tmp_path).all("img")
     assert [image.get("class") for image in images] == [None, None, "own"]
     assert images[2]["alt"] == "Blood map of c.h5, on its own scale"
@@ -138,7 +136,7 @@ def test_a_scan_whose_files_are_gone_has_no_picture(tmp_path: Path) -> None:
     scan.report.write_text("[]")
     assert scan_image(scan) is None
     (scan.folder / "a_report.html").unlink()
-    IndexPage(tmp_path, [scan], None).finish({scan: row("a.h5")})
+    IndexPage(tmp_path, [scan], None).write({scan: row("a.h5")})
     assert (shown(tmp_path).all("img"), shown(tmp_path).all("a")) == ([], [])
 
 
@@ -146,7 +144,7 @@ def test_hostile_names_and_sentences_are_shown_as_text(tmp_path: Path) -> None:
     scan = Scan(Path("x.h5"), EVIL, tmp_path / "x")
     scan.folder.mkdir()
     (scan.folder / "x_report.html").write_text("page")
-    IndexPage(tmp_path, [scan], ["usdenoise", EVIL]).finish(
+    IndexPage(tmp_path, [scan], ["usdenoise", EVIL]).write(
         {scan: row(EVIL, status=Status.FAILED, error=EVIL, cutoff_certainty=EVIL)}
     )
     page = shown(tmp_path)
@@ -183,7 +181,7 @@ def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: P
     index = IndexPage(tmp_path, [], None)
     index.update({}, set())
     with pytest.raises(OutputError, match=r"index\.html is a folder that usdenoise did not write"):
-        index.finish({})
+        index.write({})
     assert (tmp_path / "index.html" / "precious").exists()
 
 
@@ -257,6 +255,6 @@ def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.M
 def test_a_page_of_500_scans_is_small(tmp_path: Path) -> None:
     scan = results(tmp_path, "a")
     scans = [replace(scan, name=f"{k}.h5") for k in range(500)]
-    IndexPage(tmp_path, scans, None).finish({scan: row(scan.name) for scan in scans})
+    IndexPage(tmp_path, scans, None).write({scan: row(scan.name) for scan in scans})
     assert (tmp_path / "index.html").stat().st_size < 8_000_000
     assert len(shown(tmp_path).all("img")) == 500

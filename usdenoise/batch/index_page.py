@@ -69,21 +69,23 @@ class IndexPage:
             return
         # What is wrong with the folder is said at the end of the batch; the scans are worth more than the page.
         with suppress(OutputError):
-            self._write(rows, running)
+            self.write(rows, running)
         now = time.monotonic()
         self._next = now + max(INTERVAL_S, (now - began) / SHARE)
 
-    def finish(self, rows: Mapping[Scan, Row]) -> None:
-        """Write the page after the last scan.
+    def write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None = None) -> None:
+        """Write the page.
+
+        Parameters
+        ----------
+        rows, running
+            As for :meth:`update`; `running` is None (the default) after the last scan.
 
         Raises
         ------
         OutputError
             If it cannot be written.
         """
-        self._write(rows, None)
-
-    def _write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None) -> None:
         for scan in [scan for scan, row in rows.items() if row.status in WITH_RESULTS]:
             if scan not in self._images:
                 found = scan_image(scan)

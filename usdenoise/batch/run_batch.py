@@ -230,7 +230,7 @@ def run_batch(
         def keep_table() -> None:
             so_far = report()
             write_tables(folder, so_far.rows, so_far.summary, asked, command)
-            index.finish(rows)
+            index.write(rows)
 
         running: dict[Future[dict[str, Any]], tuple[Scan, float]] = {}
         try:

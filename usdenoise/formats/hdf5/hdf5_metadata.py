@@ -6,7 +6,6 @@ output.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -162,7 +161,7 @@ def _is_there(item: h5py.Dataset) -> bool:
     if not item.is_virtual and not item.external:
         return True
     try:
-        check_stored(item, Path(item.file.filename))
+        check_stored(item)
     except InputError:
         return False
     return True

@@ -59,7 +59,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     with h5py.File(path, "r") as file:
         found = datasets(file)
         add_other_files(file, found.values(), how.dataset, others)
-        yield _contents(_Survey(file, path, found, how.n_axes))
+        yield _contents(_Survey(file, found, how.n_axes))
 
 
 class _Survey:
@@ -69,8 +69,6 @@ class _Survey:
     ----------
     file : h5py.File
         The open file.
-    path : Path
-        Path of the file, for error messages.
     found : mapping
         Full name -> dataset.
     n_axes : int or None
@@ -86,11 +84,8 @@ class _Survey:
         Full name -> array, for the datasets that can be read as one.
     """
 
-    def __init__(
-        self, file: h5py.File, path: Path, found: Mapping[str, h5py.Dataset], n_axes: int | None
-    ) -> None:
-        self.file, self.found = file, found
-        self._path, self._n_axes = path, n_axes
+    def __init__(self, file: h5py.File, found: Mapping[str, h5py.Dataset], n_axes: int | None) -> None:
+        self.file, self.found, self._n_axes = file, found, n_axes
         self.is_matlab = matlab_v73.is_matlab(file)
         self.every: dict[str, str] = {}
         self.arrays: dict[str, StoredArray] = {}
@@ -129,7 +124,7 @@ class _Survey:
 
         def check() -> None:
             for part in parts:
-                check_stored(part, self._path)
+                check_stored(part)
 
         more.setdefault("metadata", lambda: nearby(self.file, parts[0]))
         time_last = True if self.is_matlab else None
@@ -150,7 +145,7 @@ class _Survey:
         """Return an array with its metadata, once the file holds what its header claims; None if it is missing."""
         if name not in self.arrays:
             return None
-        check_stored(self.found[name], self._path)
+        check_stored(self.found[name])
         return self.arrays[name], nearby(self.file, self.found[name])
 
 

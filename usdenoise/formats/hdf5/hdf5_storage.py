@@ -30,15 +30,13 @@ _NESTED = 16
 """Most virtual datasets in a row, of which each is the source of the one before."""
 
 
-def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
+def check_stored(dataset: h5py.Dataset, depth: int = 0) -> None:
     """Check that the values that the header of a dataset claims are stored, before memory of that size is taken.
 
     Parameters
     ----------
     dataset : h5py.Dataset
         The dataset.
-    path : Path
-        Path of the file, for the message.
     depth : int
         Number of virtual datasets of which this one is a source; 0 by default.
 
@@ -53,12 +51,12 @@ def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
     if dataset.is_virtual:
         if depth > _NESTED:
             raise InputError(
-                f"'{_name(dataset)}' in {path} is a virtual dataset whose sources lead in a circle; write it again"
+                f"{_where(dataset)} is a virtual dataset whose sources lead in a circle; write it again"
             )
-        _check_sources(dataset, path, depth)
+        _check_sources(dataset, depth)
         return
     if dataset.external:
-        _check_external(dataset, path, claimed)
+        _check_external(dataset, claimed)
         return
     held = dataset.id.get_storage_size()
     if dataset.chunks is not None:
@@ -68,29 +66,29 @@ def check_stored(dataset: h5py.Dataset, path: Path, depth: int = 0) -> None:
         complete = held >= claimed
     if not complete:
         raise InputError(
-            f"'{_name(dataset)}' in {path} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
+            f"{_where(dataset)} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
             f"file holds {held} of them, so it was not written to its end; write it again"
         )
 
 
-def _check_sources(dataset: h5py.Dataset, path: Path, depth: int) -> None:
+def _check_sources(dataset: h5py.Dataset, depth: int) -> None:
     for (file_name, dataset_name), maps in sources(dataset).items():
         source, name = unescaped(file_name), unescaped(dataset_name)
         if file_name == SAME_FILE and not is_numbered(dataset_name):
-            _check_source(dataset, path, dataset.file, name, maps, depth)
+            _check_source(dataset, dataset.file, name, maps, depth)
             continue
         if has_unknown_place(file_name, dataset_name):
             continue
         candidates = places(source, dataset.file)
         place = first_file(candidates)
         if place is None:
-            raise _missing(dataset, path, source, candidates[0])
+            raise _missing(dataset, source, candidates[0])
         try:
             with h5py.File(place, "r") as file:
-                _check_source(dataset, path, file, name, maps, depth)
+                _check_source(dataset, file, name, maps, depth)
         except OSError as error:
             raise InputError(
-                f"'{_name(dataset)}' in {path} is read from {place}, which cannot be read as an HDF5 file; copy or write "
+                f"{_where(dataset)} is read from {place}, which cannot be read as an HDF5 file; copy or write "
                 "it again"
             ) from error
 
@@ -110,27 +108,25 @@ def _needed(part: Any, shape: tuple[int, ...]) -> str:
     return "" if has_all else shape_text(ends)
 
 
-def _check_source(
-    dataset: h5py.Dataset, path: Path, file: h5py.File, name: str, maps: Sequence[Any], depth: int
-) -> None:
+def _check_source(dataset: h5py.Dataset, file: h5py.File, name: str, maps: Sequence[Any], depth: int) -> None:
     try:
         source: Any = file.get(name)
     except (KeyError, OSError, RuntimeError, ValueError):
         source = None
     if not isinstance(source, h5py.Dataset):
         raise InputError(
-            f"'{_name(dataset)}' in {path} is read from the dataset '{name.strip('/')}' of {file.filename}, which is "
+            f"{_where(dataset)} is read from the dataset '{name.strip('/')}' of {file.filename}, which is "
             "missing there; copy or write that file again"
         )
     for needed in filter(None, (_needed(part, source.shape or ()) for part in maps)):
         raise InputError(
-            f"'{_name(dataset)}' in {path} needs {needed} values of '{name.strip('/')}' in {file.filename}, which "
+            f"{_where(dataset)} needs {needed} values of '{name.strip('/')}' in {file.filename}, which "
             f"holds {shape_text(source.shape or ())}; copy or write that file again"
         )
-    check_stored(source, Path(file.filename), depth + 1)
+    check_stored(source, depth + 1)
 
 
-def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
+def _check_external(dataset: h5py.Dataset, claimed: int) -> None:
     left = claimed
     for name, offset, size in dataset.external:
         part = min(size, left)
@@ -139,19 +135,17 @@ def _check_external(dataset: h5py.Dataset, path: Path, claimed: int) -> None:
             continue
         place = raw_place(name)
         if not os.path.isfile(place):
-            raise _missing(dataset, path, name, place)
+            raise _missing(dataset, name, place)
         if (held := place.stat().st_size) < offset + part:
             raise InputError(
-                f"'{_name(dataset)}' in {path} needs {offset + part} bytes of {place}, which holds {held}; copy "
+                f"{_where(dataset)} needs {offset + part} bytes of {place}, which holds {held}; copy "
                 "or write that file again"
             )
 
 
-def _missing(dataset: h5py.Dataset, path: Path, name: str, place: Path) -> InputError:
-    return InputError(
-        f"'{_name(dataset)}' in {path} is read from {name}, which is missing; put that file to {place}"
-    )
+def _missing(dataset: h5py.Dataset, name: str, place: Path) -> InputError:
+    return InputError(f"{_where(dataset)} is read from {name}, which is missing; put that file to {place}")
 
 
-def _name(dataset: h5py.Dataset) -> str:
-    return str(dataset.name).strip("/")
+def _where(dataset: h5py.Dataset) -> str:
+    return f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
