@@ -122,7 +122,7 @@ BUDGETS = {
     "blood": 727,
     "cli": 1541,
     "clutter": 459,
-    "comparison": 1054,
+    "comparison": 1051,
     "completion": 836,
     "components": 494,
     "experiments": 1362,

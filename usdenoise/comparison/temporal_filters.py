@@ -1,6 +1,7 @@
 """Clutter filters that treat each pixel alone: high-pass and polynomial regression."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,7 @@ def run_highpass(work: Work) -> Filtered:
     order = work.parameters["order"]
     unit = f"{cutoff:.3g} cycles a frame" if rate is None else f"{cutoff * rate:.4g} Hz"
     return _filter_in_time(
-        work,
-        lambda matrix, executor: highpass(matrix, cutoff, order, executor, out=matrix),
-        f"order {order}, {unit}{source}",
+        work, partial(highpass, cutoff=cutoff, order=order), f"order {order}, {unit}{source}"
     )
 
 
@@ -69,9 +68,7 @@ def run_polynomial(work: Work) -> Filtered:
     order = work.parameters["order"]
     if order is None:
         order = work.number("low_cutoff") - 1
-    return _filter_in_time(
-        work, lambda matrix, executor: polynomial(matrix, order, executor, out=matrix), f"order {order}"
-    )
+    return _filter_in_time(work, partial(polynomial, order=order), f"order {order}")
 
 
 def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None], note: str) -> Filtered:
@@ -87,8 +84,8 @@ def _filter_in_time(work: Work, apply: Callable[[NDArray[Any], Executor], None],
     return filtered_image(grid, rows.values, power, blood.blood_power, note=note)
 
 
-def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor, out: NDArray[Any]) -> None:
-    """Filter every pixel along time by a zero-phase Butterworth high-pass.
+def highpass(matrix: NDArray[Any], executor: Executor, cutoff: float, order: int) -> None:
+    """Filter every pixel along time by a zero-phase Butterworth high-pass, in place.
 
     The filter runs forwards and then backwards, so that it shifts no phase (the clutter filters of Bjaerum, Torp and
     Kristoffersen, IEEE Trans. Ultrason. Ferroelectr. Freq. Control 49(2), 2002).
@@ -96,16 +93,14 @@ def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        The Casorati matrix, finite everywhere. It may be `out`.
+        The Casorati matrix, finite everywhere.
+    executor : Executor
+        Maps over the row blocks.
     cutoff : float
         Cutoff frequency in cycles a frame, in (0, 0.5): the frequency in Hz divided by the frame rate. The two passes
         together attenuate it by 6 dB.
     order : int
         Order of the filter, which is applied twice.
-    executor : Executor
-        Maps over the row blocks.
-    out : (n_pixels, n_frames) array
-        Receives the filtered matrix.
 
     Raises
     ------
@@ -132,14 +127,14 @@ def highpass(matrix: NDArray[Any], cutoff: float, order: int, executor: Executor
         )
 
     def filtered(rows: slice) -> None:
-        out[rows] = sosfiltfilt(sections, matrix[rows], axis=1)
+        matrix[rows] = sosfiltfilt(sections, matrix[rows], axis=1)
 
     for _ in executor.map(filtered, block_rows(matrix.shape)):
         pass
 
 
-def polynomial(matrix: NDArray[Any], order: int, executor: Executor, out: NDArray[Any]) -> None:
-    """Subtract from every pixel the polynomial of the frame number that fits it best (regression wall filter).
+def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
+    """Subtract from every pixel, in place, the polynomial of the frame number that fits it best (regression wall filter).
 
     The fit minimises |x - B c|^2 over c for each pixel x, B being an orthonormal basis of the polynomials, so the result
     is x - B B^T x (Torp, IEEE Trans. Ultrason. Ferroelectr. Freq. Control 44(2), 1997). The orthonormal basis makes
@@ -148,13 +143,11 @@ def polynomial(matrix: NDArray[Any], order: int, executor: Executor, out: NDArra
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        The Casorati matrix, finite everywhere. It may be `out`.
-    order : int
-        Degree of the polynomial. 0 removes the mean and -1 removes nothing.
+        The Casorati matrix, finite everywhere.
     executor : Executor
         Maps over the row blocks.
-    out : (n_pixels, n_frames) array
-        Receives the filtered matrix.
+    order : int
+        Degree of the polynomial. 0 removes the mean and -1 removes nothing.
 
     Raises
     ------
@@ -172,7 +165,7 @@ def polynomial(matrix: NDArray[Any], order: int, executor: Executor, out: NDArra
 
     def filtered(rows: slice) -> None:
         block = matrix[rows]
-        np.subtract(block, (block @ basis) @ basis.T, out=out[rows])
+        block -= (block @ basis) @ basis.T
 
     for _ in executor.map(filtered, block_rows(matrix.shape)):
         pass
