@@ -168,7 +168,7 @@ def test_what_a_worker_cannot_do_is_a_failed_row(
 
 
 @pytest.mark.parametrize("command", ["run", "batch"])
-def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturbed, tmp_path):
+def test_an_interrupted_command_leaves_no_half_results(command, scans, tmp_path):
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
     process = start(command, source, "-o", out, "--dask", "1", "--no-html")
     # The command, the tracker of its resources, and its workers.
@@ -181,10 +181,6 @@ def test_an_interrupted_command_leaves_no_half_results(command, scans, undisturb
     finished = list(out.rglob("*_report.json"))
     assert [len(list(report.parent.glob("*_denoised.h5"))) for report in finished] == [1] * len(finished)
     assert len(finished) < (N_SCANS if command == "batch" else 1)
-    if command == "batch":
-        summary = usdenoise.run_batch(scans, out, arguments=NO_PAGE).summary
-        assert summary["done"] + summary["skipped"] == N_SCANS
-        assert np.allclose(power(out, "scan2"), power(undisturbed[0], "scan2"), rtol=1e-5)
 
 
 def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, undisturbed, cluster, tmp_path):

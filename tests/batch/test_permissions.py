@@ -60,9 +60,8 @@ def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Pat
     # A permission that is given changes neither the size nor the time of a file.
     for name in ("closed", "listed"):
         (scans / name).chmod(0o755)
-    again = cli("batch", scans, "-o", tmp_path / "out", *QUICK)
-    assert again.exit_code == 0, again.stdout
-    assert set(column(tmp_path / "out", "status").values()) == {"done", "skipped"}
+    again = cli("batch", scans, "-o", tmp_path / "out", *QUICK, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in again] == ["run"] * 5 + ["skip"]
 
 
 # One process that gave up its rights runs many commands: each would import the same libraries.
@@ -121,10 +120,8 @@ def test_an_output_that_may_not_be_written_is_one_sentence(tmp_path: Path) -> No
 
 
 def test_results_that_may_not_be_looked_at_or_replaced_are_a_failed_row(tmp_path: Path) -> None:
-    for number in (1, 2):
-        write_scan(tmp_path / f"scans/scan{number}.h5", number)
     out = tmp_path / "out"
-    command: Any = ("batch", tmp_path / "scans", "-o", out, *QUICK)
+    command: Any = ("batch", write_scan(tmp_path / "scan1.h5"), "-o", out, *QUICK)
     assert cli(*command).exit_code == 0
     before = {name: (out / name).read_bytes() for name in results(["scan1"])}
     for mode, more in ((0o000, ()), (0o555, ("--seed", 9))):
@@ -135,6 +132,6 @@ def test_results_that_may_not_be_looked_at_or_replaced_are_a_failed_row(tmp_path
             (out / "scan1").chmod(0o755)
         assert process.returncode == 1
         assert "Traceback" not in process.stderr
-        assert column(out, "failure") == {"scan1.h5": "output", "scan2.h5": ""}
+        assert column(out, "failure") == {"scan1.h5": "output"}
         assert re.search(r"the folder \S+scan1 cannot be written; choose another one with -o", process.stdout)
     assert {name: (out / name).read_bytes() for name in before} == before

@@ -158,7 +158,7 @@ def test_json_is_one_object_and_overwriting_gives_the_same(
     assert record(tmp_path / "out", "high-noise")["claims"] == saved["claims"]
 
 
-@pytest.mark.parametrize("name", ["sensing-lambda", "sensing-small-start"])
+@pytest.mark.parametrize("name", ["sensing-lambda", "sensing-precgd", "sensing-small-start"])
 def test_a_panel_of_each_other_experiment(name: str, tmp_path: Path) -> None:
     result = cli("reproduce", name, "--quick", "--seeds", 1, "-o", tmp_path)
     assert result.exit_code == 0
