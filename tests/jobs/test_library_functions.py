@@ -120,6 +120,7 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
         ({"window": 20, "stride": 21}, "stride 21 must be from 1 to the window of 20 .*; change stride"),
         ({"window": 20, "reading": {"frames": None}}, "reading is for a file; leave it out"),
         ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options holds all options"),
