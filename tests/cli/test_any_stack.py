@@ -87,7 +87,7 @@ def options(draw: st.DrawFn) -> list[str]:
 
 
 @settings(
-    max_examples=30,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
