@@ -18,13 +18,16 @@ from tests.programs import python
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import load, session
-from usdenoise.errors import OptionError, OutputError
+from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs import session_pass
 from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_inputs import BlocksOfStack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.sessions import session_clutter
+from usdenoise.stack.acquisition import Acquisition
 
 SHAPE = (20, 16)
 N_BLOCKS = 6
@@ -156,8 +159,7 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
         report = run(copied, out=tmp_path / "out")
     else:
         done = cli("session", copied, "-o", tmp_path / "out", "--low-cutoff", 4)
-        way_out = "" if nothing == "damaged" else "or make it a gap with --skip-bad-files$"
-        refused(done, rf".*block 8\.h5 .*{way_out}")
+        refused(done, r".*block 8\.h5 .*or make it a gap with --skip-bad-files$")
         assert not (tmp_path / "out").exists()
         output = Output(nifti=True, movie="gif", products=("power", "blood", "velocity"))
         report = run(copied, out=tmp_path / "out", output=output,
@@ -179,6 +181,33 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     np.testing.assert_allclose(
         np.delete(found["blood_power"], 2, axis=0), alone["blood_power"], rtol=0.05, atol=0.05
     )
+
+
+def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few of its frames can be read, and are in the sample."""
+    monkeypatch.setattr(session_clutter, "SAMPLED_FRAMES", 120)
+    damaged: list[int] = []
+
+    class Damaged(BlocksOfStack):
+        skips = True
+
+        def read(self, number: int, start: int, stop: int) -> Acquisition:
+            if stop - start == LENGTH and damaged in ([], [number]):
+                damaged[:] = [number]
+                raise InputError("the disk is damaged")
+            return super().read(number, start, stop)
+
+    blocks = Damaged(scan(8).stack, LENGTH, None)
+    _, clutter = session_pass.fit_session(blocks, DenoiseOptions())
+    assert clutter.cutoff == 4
+    assert [bool(block.problem) for block in blocks.blocks] == [[n] == damaged for n in range(8)]
+    damaged.clear()
+    blocks = Damaged(scan(8).stack, LENGTH, None)
+    blocks.skips = False
+    with pytest.raises(InputError, match=r"^the disk is damaged; or make it a gap with skip_bad_files$"):
+        session_pass.fit_session(blocks, DenoiseOptions())
 
 
 @pytest.mark.parametrize("nothing", [0, np.nan])

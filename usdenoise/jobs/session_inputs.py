@@ -18,6 +18,9 @@ from usdenoise.stack.acquisition import Acquisition
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the window before."""
 
+OR_SKIP = "; or make it a gap with --skip-bad-files"
+"""What may be done with a file that cannot be read."""
+
 _MEND = "leave it out, or make it a gap with --skip-bad-files"
 
 _NEAR = 1e-6
@@ -174,7 +177,7 @@ class BlocksOfFiles:
                 if path.name not in sentence:
                     sentence = f"{path}: {sentence}"
                 if not skips:
-                    gap = "" if sentence.endswith(_MEND) else "; or make it a gap with --skip-bad-files"
+                    gap = "" if sentence.endswith(_MEND) else OR_SKIP
                     raise type(error)(sentence + gap) from error
                 problem, n_frames = sentence.removesuffix(f"; {_MEND}"), 0
             owns.append(own)

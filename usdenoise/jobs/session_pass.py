@@ -21,7 +21,7 @@ from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs.result_record import bad_frames_record, frames_record
 from usdenoise.jobs.series import Series
-from usdenoise.jobs.session_inputs import Blocks, time_unit
+from usdenoise.jobs.session_inputs import OR_SKIP, Blocks, time_unit
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import denoise
@@ -117,7 +117,7 @@ def fit_session(
     is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
     tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
     whole = None
-    while len(tried) > 1 and leak_share(_sums_of(blocks, tried, clutter, options), clutter) > MOST_LEAK:
+    while _leaks(_sums_of(blocks, tried, clutter, options), clutter):
         whole = whole or fit_sample(parts, blocks.first, options, on_iteration, all_components=True)
         rank = len(whole.singular_values)
         if clutter.cutoff >= rank:
@@ -142,19 +142,24 @@ def _calm_blocks(fit: DenoiseResult, numbers: list[int], sampled: list[NDArray[n
     return [numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
 
 
+def _leaks(tried: BlockSums, clutter: SessionClutter) -> bool:
+    """Return whether too much tissue is left; one block, or none, does not say."""
+    return tried.n_blocks > 1 and leak_share(tried, clutter) > MOST_LEAK
+
+
 def _sums_of(
     blocks: Blocks, numbers: list[int], clutter: SessionClutter, options: DenoiseOptions
 ) -> BlockSums:
-    """Filter some blocks, and return their sums."""
-    lengths = {number: blocks.blocks[number].window.n_frames for number in numbers}
-    is_small = 2 * max(lengths.values()) * len(clutter.left) <= ON_ONE_THREAD
+    """Filter some blocks, and return the sums over those that can be read."""
+    longest = max((blocks.blocks[number].window.n_frames for number in numbers), default=0)
+    is_small = 2 * longest * len(clutter.left) <= ON_ONE_THREAD
     sums = BlockSums()
 
     def filtered(number: int, stack: Acquisition) -> FilteredBlock:
         return filter_block(stack, clutter, _own_options(options, blocks, number))
 
     with ThreadExecutor(options.threads if is_small else 1) as executor:
-        stacks = ((number, blocks.read(number, 0, length)) for number, length in lengths.items())
+        stacks = ((number, stack) for number in numbers if (stack := _read(blocks, number)) is not None)
         for block in executor.map(lambda one: filtered(*one), stacks):
             sums.add(block.lags, clutter)
     return sums
@@ -290,7 +295,7 @@ def _measured(
     pool = ThreadPoolExecutor(threads)
     try:
         n_held = 1
-        for number, block in enumerate(blocks.blocks):
+        for number in range(len(blocks.blocks)):
             while len(waiting) >= n_held:
                 yield next_one()
             if store.has(number) and (
@@ -298,11 +303,7 @@ def _measured(
             ):
                 waiting.append((number, None))
                 continue
-            try:
-                stack = None if block.problem else blocks.read(number, 0, block.window.n_frames)
-            except InputError as error:
-                stack = None
-                _make_gap(blocks, number, error)
+            stack = _read(blocks, number)
             if stack is None:
                 store.put(number, {}, {"problem": blocks.blocks[number].problem})
                 waiting.append((number, None))
@@ -425,10 +426,20 @@ def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> Denois
     return replace(options, bad_frames=own or "keep", threads=1)
 
 
+def _read(blocks: Blocks, number: int) -> Acquisition | None:
+    """Return a block; None for a gap, also where one is made of it because it cannot be read."""
+    block = blocks.blocks[number]
+    try:
+        return None if block.problem else blocks.read(number, 0, block.window.n_frames)
+    except InputError as error:
+        _make_gap(blocks, number, error)
+        return None
+
+
 def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
     if not blocks.skips:
-        raise error
+        raise InputError(error.command_line_text + OR_SKIP) from error
     blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
 
 
