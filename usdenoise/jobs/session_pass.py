@@ -439,7 +439,9 @@ def _read(blocks: Blocks, number: int) -> Acquisition | None:
 def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
     if not blocks.skips:
-        raise InputError(error.command_line_text + OR_SKIP) from error
+        # The windows of one file may be those of `run --window`, which has no such option.
+        is_one_file = blocks.blocks[0].name == blocks.blocks[-1].name
+        raise error if is_one_file else InputError(error.command_line_text + OR_SKIP) from error
     blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
 
 
