@@ -128,7 +128,7 @@ BUDGETS = {
     "experiments": 1362,
     "formats": 3898,
     "frames": 558,
-    "jobs": 3064,
+    "jobs": 3066,
     "linalg": 299,
     "options": 857,
     "phantom": 570,

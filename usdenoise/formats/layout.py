@@ -183,14 +183,14 @@ def read_stack(
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
         done = 0
-        for left, (index, target) in zip(reversed(range(len(parts))), parts, strict=True):
+        for number, (index, target) in enumerate(parts, 1):
             values = stored.read(index)
             done += values.size * dtype.itemsize
             if on_part is not None:
                 on_part(done, whole.nbytes)
             if placed is not None:
                 placed.result()
-            if left:
+            if number < len(parts):
                 # np.errstate is part of the context: the thread ignores the same warnings as its caller.
                 placed = background.submit(copy_context().run, place, target, values)
             else:

@@ -117,7 +117,7 @@ def fit_session(
     is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
     tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
     whole = None
-    while _leaks(_sums_of(blocks, tried, clutter, options), clutter):
+    while len(tried) > 1 and _leaks(_sums_of(blocks, tried, clutter, options), clutter):
         whole = whole or fit_sample(parts, blocks.first, options, on_iteration, all_components=True)
         rank = len(whole.singular_values)
         if clutter.cutoff >= rank:
@@ -151,7 +151,7 @@ def _sums_of(
     blocks: Blocks, numbers: list[int], clutter: SessionClutter, options: DenoiseOptions
 ) -> BlockSums:
     """Filter some blocks, and return the sums over those that can be read."""
-    longest = max((blocks.blocks[number].window.n_frames for number in numbers), default=0)
+    longest = max(blocks.blocks[number].window.n_frames for number in numbers)
     is_small = 2 * longest * len(clutter.left) <= ON_ONE_THREAD
     sums = BlockSums()
 
@@ -438,11 +438,13 @@ def _read(blocks: Blocks, number: int) -> Acquisition | None:
 
 def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
-    if not blocks.skips:
+    if blocks.skips:
+        blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
+    elif blocks.blocks[0].name == blocks.blocks[-1].name:
         # The windows of one file may be those of `run --window`, which has no such option.
-        is_one_file = blocks.blocks[0].name == blocks.blocks[-1].name
-        raise error if is_one_file else InputError(error.command_line_text + OR_SKIP) from error
-    blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
+        raise error
+    else:
+        raise InputError(error.command_line_text + OR_SKIP) from error
 
 
 def _check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:

@@ -50,7 +50,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
     InputError
         If the group is damaged, or a link in it leads outside; an UnreadableError if the package zarr is not installed.
     """
-    # Links among the files, those to subfolders, and what is no file.
+    # Links, also those to subfolders, and whatever is no plain file.
     others.check(Path(file.path) for file in entries(path) if file.is_symlink() or not file.is_file())
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
