@@ -135,7 +135,7 @@ BUDGETS = {
     "pictures": 1102,
     "recipe": 592,
     "sessions": 351,
-    "stack": 1800,
+    "stack": 1821,
     "system": 575,
 }
 """Most code lines of each room, without docstrings, comments and blank lines. Whoever raises one says why in the commit."""

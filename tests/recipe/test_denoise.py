@@ -1,5 +1,7 @@
 """The library call on phantoms with known truth."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -89,6 +91,21 @@ def test_input_is_left_alone_unless_in_place(stack):
         before = copy.copy()
         usdenoise.denoise(copy, axes="tzx", rank=4, iterations=2)
         assert np.array_equal(copy, before)
+
+
+def test_in_place_a_run_takes_less_than_half_of_the_stack_besides_it():
+    rng = np.random.default_rng(0)
+    slow = np.cumsum(rng.standard_normal((5, 1500)), axis=1)
+    matrix = rng.standard_normal((12500, 5)) @ slow + rng.standard_normal((12500, 1500))
+    values = matrix.astype(np.complex64).reshape(125, 100, 1500)
+    tracemalloc.start()
+    try:
+        result = usdenoise.denoise(values, axes="zxt", in_place=True)
+        assert np.shares_memory(result.acquisition.iq, values)
+        # Row blocks take 0.2; every second pixel, with which the cutoff is chosen, would take 0.5.
+        assert tracemalloc.get_traced_memory()[1] < 0.4 * values.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_svd_method_equals_numpys_filter(stack):

@@ -112,7 +112,7 @@ def _blood_map(
 def _residual_energy(model: LowRank, pixels: NDArray[np.intp], rows: Rows) -> NDArray[np.float64]:
     """Return the sum of |M - model|^2 over the observed entries of some pixels."""
     factor, factor_h = model.band(0, model.rank)
-    factor, part = factor[pixels], rows.take(pixels)
+    factor, part = factor[pixels], rows.pick(pixels)
     energies = []
     for block in block_rows(part.shape):
         rest: NDArray[Any] = factor[block] @ factor_h

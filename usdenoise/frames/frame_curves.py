@@ -55,7 +55,7 @@ class FrameSample:
     ----------
     rows : array of row numbers
         The pixels.
-    values : (n, n_frames) array
+    values : (n, n_frames) array, or one that is read when it is asked for
         Their values.
     excluded : (k,) array of frame numbers
         Frames whose values in the stack are not those that were read.
@@ -68,7 +68,7 @@ class FrameSample:
     """
 
     rows: NDArray[np.intp]
-    values: NDArray[Any]
+    values: Any
     excluded: NDArray[np.intp]
     values_excluded: NDArray[Any]
     seen: NDArray[np.bool_]
@@ -76,7 +76,7 @@ class FrameSample:
 
     def frames(self, first: int, stop: int) -> NDArray[Any]:
         """Return a copy of the values of some frames, as they were read."""
-        block = self.values[:, first:stop].copy()
+        block: NDArray[Any] = self.values[:, first:stop].copy()
         here = (first <= self.excluded) & (self.excluded < stop)
         block[:, self.excluded[here] - first] = self.values_excluded[:, here]
         return block
@@ -95,7 +95,7 @@ def frame_sample(rows: Rows, n_pixels: int, excluded: NDArray[np.bool_] | None =
         Frames whose values will be changed in the stack, but not in the sample; by default none.
     """
     some = spread_rows(rows.n_pixels, n_pixels)
-    taken = rows.take(some)
+    taken = rows.pick(some)
     values, observed = taken.values, taken.observed_mask(slice(None))
     seen = np.ones(rows.n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
     numbers = np.flatnonzero(np.zeros(rows.n_frames, bool) if excluded is None else excluded)

@@ -29,6 +29,10 @@ class FileRows(ArrayRows):
         observed = None if self.observed is None else self.observed[rows]
         return kind(values, observed, self.executor, self.excluded)
 
+    def pick(self, rows: NDArray[np.intp]) -> ArrayRows:
+        """Return some rows; see :meth:`Rows.pick`."""
+        return self.take(rows)
+
     def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> FileStack:
         """Return a part of the image in all frames, of which nothing is read yet; see :meth:`Rows.crop`."""
         return FileStack.of(self.values, (*shape, self.n_frames))[part]

@@ -295,10 +295,50 @@ class Rows(ABC):
             return np.broadcast_to(used, (self.n_pixels, used.shape[1]))
         return self.observed & used
 
+    def pick(self, rows: NDArray[np.intp]) -> "ArrayRows":
+        """Return some rows, increasing, to be read only; those of an array are copied when they are asked for."""
+        return self.take(rows)
+
     def spread(self, n_wanted: int) -> "Rows":
-        """Return at least so many rows, spread over the image, in memory; the matrix itself where it has no more."""
+        """Return at least so many rows, spread over the image, to be read only; the matrix itself where it has no more."""
         numbers = spread_rows(self.n_pixels, n_wanted)
-        return self if len(numbers) == self.n_pixels else self.take(numbers)
+        return self if len(numbers) == self.n_pixels else self.pick(numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class PickedRows:
+    """Some rows of an array, (n, n_frames), which are copied when they are asked for: all at once may take much memory.
+
+    Attributes
+    ----------
+    values : (n_pixels, n_frames) array
+        The array.
+    numbers : (n,) array of row numbers
+        The rows.
+
+    Examples
+    --------
+    >>> PickedRows(np.arange(12).reshape(4, 3), np.array([0, 2, 3]))[1:, :2].tolist()
+    [[6, 7], [9, 10]]
+    """
+
+    values: NDArray[Any]
+    numbers: NDArray[np.intp]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n, n_frames)."""
+        return len(self.numbers), self.values.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        return self.values.dtype
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Copy rows, or a pair of rows and columns; the columns are a slice."""
+        rows, columns = index if isinstance(index, tuple) else (index, slice(None))
+        return self.values[self.numbers[rows], columns]
 
 
 @dataclass(frozen=True)
@@ -341,6 +381,12 @@ class ArrayRows(Rows):
         """Return some rows: a view for a slice, a copy for an array of row numbers."""
         observed = None if self.observed is None else self.observed[rows]
         return replace(self, values=self.values[rows], observed=observed)
+
+    def pick(self, rows: NDArray[np.intp]) -> "ArrayRows":
+        """Return some rows without a copy of them; see :meth:`Rows.pick`."""
+        observed = None if self.observed is None else self.observed[rows]
+        picked: Any = PickedRows(self.values, rows)
+        return replace(self, values=picked, observed=observed)
 
     def crop(self, shape: tuple[int, ...], part: tuple[slice, ...]) -> Any:
         """Return a view of a part of the image in all frames; see :meth:`Rows.crop`."""
