@@ -342,8 +342,8 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
     gram = values @ values.conj().T
     ridge = max(n_pixels * noise_rms**2, ROUNDING * float(np.trace(gram).real), TINY)
     weights = np.linalg.solve(gram + ridge * np.eye(n_pixels), values)
-    products = ((values.conj(), weights), (weights.conj(), weights), (values.conj(), values))
-    return ridge, np.stack([np.sum((one * other).real, axis=0) for one, other in products])
+    pairs = ((values, weights), (weights, weights), (values, values))
+    return ridge, np.stack([np.vecdot(one.T, other.T).real for one, other in pairs])
 
 
 def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -358,8 +358,10 @@ def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
 def _without_ends(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores whose ends count by half of what they exceed that of the next inner frame."""
     n = len(score)
-    near = np.arange(min(END_FRAMES, (n - 1) // 2))
+    n_ends = min(END_FRAMES, (n - 1) // 2)
     judged = score.copy()
-    judged[near] = (score[near] - np.maximum(score[near + 1], 0)) / 2
-    judged[n - 1 - near] = (score[n - 1 - near] - np.maximum(score[n - 2 - near], 0)) / 2
+    # Views: the second pair from the last frame towards the middle.
+    for ends, own in ((judged, score), (judged[::-1], score[::-1])):
+        inner = own[1 : n_ends + 1]
+        ends[:n_ends] = (own[:n_ends] - np.maximum(inner, 0)) / 2
     return judged

@@ -26,17 +26,18 @@ def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, flo
     nodes = field.nodes
     n = nodes.shape[0]
     # Below n - 1, so that the node after the point exists; points beyond the grid move as its edge does.
-    a = min(max((z - field.origin[0]) / field.pitch[0], 0.0), n - 1.001)
-    b = min(max((x - field.origin[1]) / field.pitch[1], 0.0), n - 1.001)
-    i, j = int(a), int(b)
-    a, b = a - i, b - j
-    w00, w01, w10, w11 = (1 - a) * (1 - b), (1 - a) * b, a * (1 - b), a * b
-    p, q, r, s = nodes[i, j], nodes[i, j + 1], nodes[i + 1, j], nodes[i + 1, j + 1]
-    return (
-        w00 * p[0] + w01 * q[0] + w10 * r[0] + w11 * s[0],
-        w00 * p[1] + w01 * q[1] + w10 * r[1] + w11 * s[1],
-        w00 * p[2] + w01 * q[2] + w10 * r[2] + w11 * s[2],
-    )
+    row = min(max((z - field.origin[0]) / field.pitch[0], 0.0), n - 1.001)
+    column = min(max((x - field.origin[1]) / field.pitch[1], 0.0), n - 1.001)
+    i, j = int(row), int(column)
+    below, right = row - i, column - j
+    dz = dx = dy = 0.0
+    for k, along_z in ((i, 1 - below), (i + 1, below)):
+        for m, along_x in ((j, 1 - right), (j + 1, right)):
+            node, weight = nodes[k, m], along_z * along_x
+            dz += weight * node[0]
+            dx += weight * node[1]
+            dy += weight * node[2]
+    return dz, dx, dy
 
 
 @numba.njit(**_OPTIONS)

@@ -24,9 +24,6 @@ _LEAST_WIDTH = 600
 _LEAST_TRACE = 3
 """Points from which the error over the iterations is a curve."""
 
-_LEAST_SPANS = {"components": 4.0, "dB": 6.0, "correlation": 0.2}
-"""Smallest ranges of the curves over windows, so that chance does not look like a change, by the unit."""
-
 
 @dataclass(frozen=True)
 class Picture:

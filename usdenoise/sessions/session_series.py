@@ -125,9 +125,12 @@ class Spectra:
 
     def __init__(self, clutter: SessionClutter) -> None:
         n_lags = clutter.projection.n_lags
-        taper = np.cos(np.pi * np.arange(n_lags) / (2 * n_lags)) ** 2 * np.where(np.arange(n_lags) == 0, 1, 2)
+        lags = np.arange(n_lags)
+        taper = np.cos(np.pi * lags / (2 * n_lags)) ** 2
+        # Negative lags are the conjugates of the positive ones.
+        taper *= np.where(lags == 0, 1, 2)
         bands = np.arange(2 * n_lags) / (2 * n_lags)
-        self._transform = (np.exp(-2j * np.pi * np.outer(bands, np.arange(n_lags))) * taper).T
+        self._transform = (np.exp(-2j * np.pi * np.outer(bands, lags)) * taper).T
         self._share = clutter.kept_share
         self.white_lags = clutter.projection.white if clutter.is_complex else clutter.projection.white.real
         """Lagged products of white noise of unit power."""
@@ -366,14 +369,18 @@ def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
 def _mean_noise_leak(
     sums: BlockSums, clutter: SessionClutter, own_noise: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
-    """Return the mean lagged products, the noise power, for one block that of the sample, and the part that tissue left."""
+    """Return the mean lagged products, the noise power, and the part of the products that tissue left.
+
+    The noise of one block alone is `own_noise`, that of the sample.
+    """
     noise = own_noise
     if sums.n_blocks > 1:
         means = [half / n for half, n in zip(sums.halves, sums.numbers, strict=True)]
         noise = noise_map(np.stack(means), clutter.projection, clutter.grid)
     assert noise is not None
     mean_lags = (sums.halves[0] + sums.halves[1]) / sums.n_blocks
-    return mean_lags, noise, _leak(mean_lags - noise[:, None] * Spectra(clutter).white_lags, clutter)
+    blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
+    return mean_lags, noise, _leak(blood_and_leak, clutter)
 
 
 def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
@@ -413,5 +420,6 @@ def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
     # Where too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
     power = blood[:, 0].real
     quiet = power <= np.median(power)
-    most = max(float(power[quiet].sum()), 0.0) / max(QUIET_LEAK * float(leak[quiet, 0].real.sum()), TINY)
+    quiet_power, quiet_leak = float(power[quiet].sum()), float(leak[quiet, 0].real.sum())
+    most = max(quiet_power, 0.0) / max(QUIET_LEAK * quiet_leak, TINY)
     return leak * min(most, 1.0)
