@@ -37,8 +37,8 @@ def test_a_signal_at_any_moment_of_the_start(
     command: str, delay_s: float, number: signal.Signals, tmp_path: Path
 ) -> None:
     # A job that lasts longer than the delays.
-    for number in (1, 2):
-        write_scan(tmp_path / f"scans/scan{number}.h5", number, (300, 40, 40))
+    for scan in (1, 2):
+        write_scan(tmp_path / f"scans/scan{scan}.h5", scan, (300, 40, 40))
     source = tmp_path / "scans" / ("scan1.h5" if command == "run" else "")
     more = ("--jobs", 2) if command == "batch" else ()
     options = ("--iterations", 2000, "--patience", 0, "-q")

@@ -111,6 +111,22 @@ def test_a_signal_in_a_callback_of_a_weak_reference_raises_after_it() -> None:
     assert (done.stdout, done.stderr) == ("sent\n", "")
 
 
+def test_a_signal_while_a_class_is_made_raises_after_it() -> None:
+    code = (
+        "import functools, signal, time\n"
+        "from usdenoise.system.signals import Terminated, terminable\n"
+        "signals = map(signal.raise_signal, [signal.SIGINT])\n"
+        "class Name(str):\n    __hash__ = str.__hash__\n    __ne__ = functools.partial(next, signals)\n"
+        "of_two = functools.cached_property(len)\n"
+        "try:\n    with terminable():\n"
+        "        type('One', (), {'same': of_two})\n        type('Two', (), {Name('same'): of_two})\n"
+        "        time.sleep(60)\n"
+        "except Terminated:\n    print(next(signals, 'sent'))\n"
+    )
+    done = python(code)
+    assert (done.stdout, done.stderr) == ("sent\n", "")
+
+
 def test_other_threads_are_left_alone() -> None:
     done = []
 

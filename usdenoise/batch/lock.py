@@ -4,13 +4,14 @@ import fcntl
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
 from usdenoise.batch.plan import BatchFile
 from usdenoise.errors import OutputError, check_path
+from usdenoise.system.signals import uninterrupted
 
 
 @contextmanager
@@ -26,40 +27,46 @@ def locked(folder: Path) -> Iterator[None]:
         If another batch holds the folder, or the folder cannot be made or locked.
     """
     check_path(folder, OutputError)
+    path, file = folder / BatchFile.LOCK, None
+    try:
+        # A signal that comes when the file is made is raised when it is known here.
+        with uninterrupted():
+            file = _open_locked(path)
+        yield
+    finally:
+        if file is not None:
+            with file, suppress(OSError):
+                path.unlink()
+
+
+def _open_locked(path: Path) -> TextIO:
+    folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = _open_locked(folder / BatchFile.LOCK)
+        with ExitStack() as opened:
+            file = opened.enter_context(path.open("a+", encoding="utf-8"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _held(folder, file) from None
+            # The holder before may have removed the file after it was opened here.
+            if os.fstat(file.fileno()).st_nlink == 0:
+                raise _held(folder, file)
+            file.truncate(0)
+            since = datetime.now().astimezone().isoformat(timespec="seconds")
+            file.write(f", process {os.getpid()} on {platform.node()} since {since}")
+            file.flush()
+            opened.pop_all()
     except OSError as error:
         raise OutputError(
             f"the folder {folder} cannot be made, written or locked ({error.strerror}); choose another one with -o"
         ) from error
-    with file:
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                (folder / BatchFile.LOCK).unlink()
-
-
-def _open_locked(path: Path) -> TextIO:
-    file = path.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The holder before may have removed the file after it was opened here.
-        if os.fstat(file.fileno()).st_nlink == 0:
-            raise BlockingIOError
-        file.truncate(0)
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        file.write(f", process {os.getpid()} on {platform.node()} since {since}")
-        file.flush()
-    except BlockingIOError:
-        file.seek(0)
-        with file:
-            raise OutputError(
-                f"the folder {path.parent} is held by another batch{file.read()}; wait until it has ended, or choose "
-                "another folder with -o"
-            ) from None
-    except OSError:
-        file.close()
-        raise
     return file
+
+
+def _held(folder: Path, file: TextIO) -> OutputError:
+    file.seek(0)
+    holder = file.read()
+    return OutputError(
+        f"the folder {folder} is held by another batch{holder}; wait until it has ended, or choose another folder with -o"
+    )

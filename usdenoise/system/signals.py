@@ -2,6 +2,7 @@
 
 import _thread
 import _weakrefset
+import functools
 import os
 import signal
 import threading
@@ -17,8 +18,8 @@ ALL_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = "interrupted; no result was left half written"
 """What the program says when a signal has ended it, after its name."""
 
-_DEAF = ("<frozen importlib._bootstrap>", weakref.__file__, _weakrefset.__file__)
-"""File names of the code of import statements, and of callbacks of weak references."""
+_DEAF = ("<frozen importlib._bootstrap>", functools.__file__, weakref.__file__, _weakrefset.__file__)
+"""File names of the code of import statements, of the making of classes, and of callbacks of weak references."""
 
 _LATER_S = 0.01
 """Seconds after which a signal that came there is sent again."""
@@ -62,8 +63,8 @@ def end_at_once_when_told() -> None:
 def raise_terminated(number: int, frame: FrameType | None) -> None:
     """Raise :class:`Terminated`, as the handler of a signal; in code where an exception does harm, a moment later.
 
-    In an import statement it can leave the lock of all imports held, so that other threads wait forever, and in a callback
-    of a weak reference it is lost.
+    In an import statement it can leave the lock of all imports held, so that other threads wait forever; while a class is
+    made, as in many imports, Python 3.11 makes a RuntimeError of it; and in a callback of a weak reference it is lost.
     """
     if frame is not None and frame.f_code.co_filename in _DEAF:
         _thread.start_new_thread(_send_later, (number,))
