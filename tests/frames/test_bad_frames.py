@@ -133,6 +133,51 @@ def test_bad_frames_may_be_kept_or_given(clean):
     assert numbers(one) == (5,)
 
 
+@pytest.mark.parametrize("value", [0, np.nan])
+def test_frames_without_data_do_not_say_what_a_good_frame_is(clean, value):
+    stack = with_interference(clean, 3.0, (120, 199))
+    empty = set(range(50, 62))
+    stack[..., list(empty)] = value
+    result = denoise(stack, axes="zxt")
+    assert set(numbers(result)) - empty == {120, 199}
+    assert len(numbers(result)) == (14 if value == 0 else 2)
+
+
+def test_what_is_in_a_frame_that_is_left_out_counts_nowhere(clean):
+    given = (40, 41, 42, 43, 90)
+    others = np.setdiff1d(np.arange(200), given)
+    strong = 1000 * np.roll(clean[..., given], (9, 6), axis=(0, 1))
+    results = []
+    for content in (0, np.nan, strong):
+        stack = clean.copy()
+        stack[..., given] = content
+        results.append(denoise(stack, axes="zxt", bad_frames=given, low_cutoff=10, high_cutoff="rank"))
+    first, *rest = results
+    # A pixel with unobserved entries is fitted in another way.
+    for result, near in zip(rest, (0.05, 1e-4), strict=True):
+        assert result.power_doppler == pytest.approx(first.power_doppler, rel=near)
+        assert result.fit_quality.residual_rms == pytest.approx(first.fit_quality.residual_rms, rel=near)
+        assert result.fit_quality.verdict == first.fit_quality.verdict
+        places, same = (
+            one.frame_quality.curves.displacement[others] - one.frame_quality.curves.displacement[0]
+            for one in (result, first)
+        )
+        assert places == pytest.approx(same, abs=0.02)
+    with_zeros, with_nan = clean.copy(), clean.copy()
+    with_zeros[..., given], with_nan[..., given] = 0, np.nan
+    exact, same = (
+        denoise(stack, axes="zxt", bad_frames=given, method="svd") for stack in (with_zeros, with_nan)
+    )
+    assert same.power_doppler == pytest.approx(exact.power_doppler, rel=1e-5)
+
+
+def test_the_rank_is_that_of_the_frames_that_are_used(clean):
+    used = np.r_[:20, 170:200]
+    left_out = tuple(range(20, 170))
+    alone = denoise(np.ascontiguousarray(clean[..., used]), axes="zxt")
+    assert denoise(clean, axes="zxt", bad_frames=left_out).options.rank == alone.options.rank
+
+
 @pytest.mark.parametrize("level", [3.0, 0.3])
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.6, 0.8, 0.95])
 def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):

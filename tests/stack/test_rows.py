@@ -84,8 +84,8 @@ def test_all_kinds_of_rows_make_the_same_passes(share, excludes, tmp_path):
         assert rows.largest_part() == np.abs(np.where(missing, 0, matrix).view(np.float32)).max()
         if excludes:
             rows, energy = rows.exclude(excluded)
-            lost = np.where(missing, 0, np.abs(matrix) ** 2)[:, excluded].sum(axis=1)
-            assert energy == pytest.approx(lost, rel=1e-5)
+            left = np.where(missing, 0, np.abs(matrix) ** 2)[:, ~excluded].sum(axis=1)
+            assert energy == pytest.approx(left, rel=1e-5)
         assert (rows.n_unused, rows.used_shape) == (unused.sum(), (300, 40 - excluded.sum()))
         some = rows.take(np.array([3, 7, 8]))
         assert np.array_equal(some.values[:], data[[3, 7, 8]])

@@ -100,9 +100,10 @@ def keep_band(
         if band.keeps_residual and residual.is_complete and residual.excluded is None:
             return residual, power
         return residual.fill(model.band(band.low, band.high), keep_observed=band.keeps_residual)
-    first = min(cutoffs.first, band.low)
-    left, right_h = model.band(first, band.high)
-    kept = left * (1 - cutoffs.shares(first, band.high)), right_h
+    # The model has fewer components than were estimated where the filter needs no more.
+    first, stop = min(cutoffs.first, band.low), min(band.high, model.rank)
+    left, right_h = model.band(first, stop)
+    kept = left * (1 - cutoffs.shares(first, stop)), right_h
     return residual.fill(
         kept, cutoffs.correction(model) if band.keeps_residual else None, band.keeps_residual
     )

@@ -4,6 +4,7 @@ The estimate is a chain of three: a start from a subset of pixels (pixel_subset.
 (sample_fit.py), and the extension to all pixels (extension.py).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -121,12 +122,12 @@ def estimate_components(
 
 
 def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clutter: bool) -> Estimate:
-    n_observed = rows.n_pixels * rows.n_used_frames - rows.n_unobserved
-    rank = choose_rank(options, subset, rows.used_shape, n_observed, only_clutter)
-    check_rank_fits(rows.used_shape, rank)
-    if not rows.is_complete:
+    shape, n_observed = rows.used_shape, rows.n_used
+    rank = choose_rank(options, subset, shape, n_observed, only_clutter)
+    check_rank_fits(shape, rank)
+    if n_missing := math.prod(shape) - n_observed:
         raise InputError(
-            f"the SVD needs every entry, and {rows.n_unobserved} are NaN or infinite; use --method eta-decay"
+            f"the SVD needs every entry, and {n_missing} are NaN or infinite; use --method eta-decay"
         )
     model = truncated_svd(rows.take(slice(None)).values, rank, rows.executor)
     return Estimate(model, model.singular_values, rows, subset.noise_rms, n_observed, None, None)

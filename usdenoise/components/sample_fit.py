@@ -90,8 +90,7 @@ def fit_sample(
         given = given[0], np.where(rows.excluded[:, None], 0, given[1])
     pixels: slice | NDArray[np.intp] = slice(None)
     if options.refit == "all":
-        n_observed = rows.n_pixels * rows.n_used_frames - rows.n_unobserved
-        highest = choose_rank(options, subset, rows.used_shape, n_observed, only_clutter)
+        highest = choose_rank(options, subset, rows.used_shape, rows.n_used, only_clutter)
         pixels = draw_sampled_pixels(
             rows, highest, options.sampling, RandomStream.SAMPLED_PIXELS.generator(options.seed)
         )
@@ -154,7 +153,7 @@ def complete(
     on_iteration: Callable[[Iteration], None] | None,
 ) -> Solution:
     """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
-    check_rank(problem.shape, rank, problem.sample.n_fitted)
+    check_rank((problem.shape[0], subset.n_used_frames), rank, problem.sample.n_fitted)
     method = METHODS[options.method]
     rng = RandomStream.START.generator(options.seed)
     if given is None:

@@ -38,6 +38,9 @@ LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
 up to twice its size, and pixels differ in theirs."""
 
+MOST_FILLED = 0.5
+"""Share of the entries of a frame up to which they may be filled, where it says what the misfit of a good frame is."""
+
 ROUNDING, TINY = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float32).tiny) ** 2
 """Least ridge, relative to the energy of the pixel subset, and absolute."""
 
@@ -304,14 +307,17 @@ def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
 def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
     """Return the worst of the frames that do not fit the others."""
     ridge, (leverage, weight, energy) = _regression(subset, noise_rms)
-    used = np.flatnonzero(energy)
+    # Frames that are left out are zero here, and in the regression nearly so.
+    used = np.flatnonzero(subset.values.any(axis=0))
     if len(used) == 0:
         return []
     leverage, weight, energy, filled = (values[used] for values in (leverage, weight, energy, subset.filled))
     misfit = ridge**2 * weight / np.maximum(1 - leverage, 1e-12) ** 2
     of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * energy)
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
-    median, quartile = np.quantile(_good_scores(score), [0.5, 0.25])
+    # What was filled in from the other frames fits them too well to say how others do.
+    is_known = filled <= max(MOST_FILLED, float(filled.min()))
+    median, quartile = np.quantile(_good_scores(score[is_known]), [0.5, 0.25])
     score -= median
     judged = _without_ends(score)
     # Of a normal distribution a quartile is 0.674 standard deviations from the median. Outliers are in the upper half.

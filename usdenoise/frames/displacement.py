@@ -62,6 +62,8 @@ def displacements(
         envelope = _envelope(values)
         envelope -= envelope.mean(axis=axes) if live is None else envelope[counted].mean(axis=0)
         envelope *= window[..., None]
+        # All frames count alike in the reference, a damaged one of many times the power too.
+        envelope /= np.maximum(np.sqrt(np.sum(envelope**2, axis=axes)), np.finfo(np.float32).tiny)
         return correlation.spectra(envelope)
 
     def each(function: Callable[[NDArray[Any]], NDArray[Any]], step: int) -> list[NDArray[Any]]:

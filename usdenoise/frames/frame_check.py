@@ -82,8 +82,7 @@ def check_frames(
     left_out = search.left_out
     sample = frame_sample(rows, CURVE_PIXELS, left_out)
     if left_out is not None:
-        rows, lost = rows.exclude(left_out)
-        energy = np.maximum(energy - lost, 0)
+        rows, energy = rows.exclude(left_out)
     return CheckedFrames(
         rows, energy, search, subset.trimmed(rows.n_pixels, least_rank(options)), sample, moved
     )

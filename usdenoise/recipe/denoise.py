@@ -309,7 +309,7 @@ def _judge(
     if not rows.is_complete or (band.keeps_residual and estimate.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
-        observed = 1 - rows.n_unobserved / (shape[0] * shape[1])
+        observed = rows.n_used / (shape[0] * shape[1])
         left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
     else:
         left_over = energy - np.sum(singular_values**2)

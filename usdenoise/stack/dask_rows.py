@@ -96,9 +96,9 @@ class DaskRows(Rows):
         return self.largest
 
     def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
-        """Return the matrix whose passes exclude some frames, and their energy; see :meth:`Rows.exclude`."""
+        """Return the matrix whose passes exclude some frames, and what is left; see :meth:`Rows.exclude`."""
         energies = self.grid.map(
-            chunk_functions.frames_energy, lambda group, part: (frames[self.grid.frames(part)],)
+            chunk_functions.frames_energy, lambda group, part: (~frames[self.grid.frames(part)],)
         )
         return replace(self, excluded=frames), self._by_row(energies.sums_over_frames())
 

@@ -87,7 +87,7 @@ class Rows(ABC):
 
     @abstractmethod
     def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
-        """Return the matrix without some frames, and the energy that they had in each row.
+        """Return the matrix without some frames, and the energy that is left in each row.
 
         Their values in an array become 0.
         """
@@ -265,10 +265,14 @@ class Rows(ABC):
         return self.n_pixels * self.n_frames - self._n_observed(np.ones(self.n_frames, bool))
 
     @property
+    def n_used(self) -> int:
+        """Number of observed entries in frames that are not excluded."""
+        return self._n_observed(np.ones(self.n_frames, bool) if self.excluded is None else ~self.excluded)
+
+    @property
     def n_unused(self) -> int:
         """Number of entries that are unobserved or in an excluded frame."""
-        used = np.ones(self.n_frames, bool) if self.excluded is None else ~self.excluded
-        return self.n_pixels * self.n_frames - self._n_observed(used)
+        return self.n_pixels * self.n_frames - self.n_used
 
     def _n_observed(self, frames: NDArray[np.bool_]) -> int:
         if self.observed is None:
@@ -403,8 +407,8 @@ class ArrayRows(Rows):
 
         def clear(rows: slice) -> None:
             block = self.values[rows]
-            energy[rows] = row_squared_norms(np.ascontiguousarray(block[:, columns]))
             block[:, columns] = 0
+            energy[rows] = row_squared_norms(block)
             self._store(rows, block)
 
         for _ in self._map(clear):
