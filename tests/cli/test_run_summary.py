@@ -41,13 +41,15 @@ def test_no_sentence_is_printed_twice() -> None:
 
 def test_the_summary_of_a_session() -> None:
     lengths = {"blocks": [{"n_frames": 20}] * 2 + [{"n_frames": 17}], "sampled_frames": 40}
-    sequence = {"window": 20, "stride": 10, "n_bad": 2, **lengths}
+    sequence = {"window": 20, "size": "20 frames", "stride": 10, "n_bad": 2, **lengths}
     shown = rows(sequence=sequence)
     assert shown["blocks"] == "3 of 20 frames every 10, the last one of 17; 2 bad"
     assert shown["method"] == "eta-decay, rank 4, 50 % of the entries sampled"
     assert shown["clutter"].startswith("2 components removed from all blocks, sure: ")
     whole = {**sequence, "stride": None, "n_bad": 0, "blocks": [{"n_frames": 20}]}
     assert rows(sequence=whole)["blocks"] == "1 of 20 frames"
+    uneven = {**whole, "size": "15 to 20 frames", "blocks": [{"n_frames": n} for n in (15, 20, 17)]}
+    assert rows(sequence=uneven)["blocks"] == "3 of 15 to 20 frames"
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_frames_and_blocks_without_data_leave_the_others_alone(nothing: float) -
     np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
 
 
-@pytest.mark.parametrize(("n_bad", "more"), [(3, ""), (4, "; and 1 more blocks"), (5, "; and 2 more blocks")])
+@pytest.mark.parametrize(("n_bad", "more"), [(3, ""), (4, "; and 1 more block"), (5, "; and 2 more blocks")])
 def test_three_bad_blocks_are_named_and_the_others_counted(
     n_bad: int, more: str, copied: Path, tmp_path: Path
 ) -> None:
@@ -290,7 +290,12 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
     output = Output(window=LENGTH, html=False)
     report = run(long, out=tmp_path / "out", output=output, session_options=SessionOptions(stacks=True))
     names = [f"long_block_{n:05d}_denoised.h5" for n in range(N_BLOCKS)]
-    assert sorted(path.name for path in tmp_path.glob("out/*_denoised.h5")) == names
+    places = sorted(tmp_path.glob("out/*_denoised.h5"))
+    assert [place.name for place in places] == names
+    assert [report["output"][place.stem] for place in places] == list(map(str, places))
+    assert [report["output_bytes"][place.stem] for place in places] == [
+        place.stat().st_size for place in places
+    ]
     power = datasets(report["output"]["sequence"])["power_doppler"]
     for number, name in enumerate(names):
         stack = load(tmp_path / "out" / name)
@@ -300,6 +305,9 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
         cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--stacks"),
         r"long_block_00000_denoised\.h5 exists; give --overwrite to replace it",
     )
+    done = cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--overwrite", "--json")
+    assert not list(tmp_path.glob("out/*_denoised.h5"))
+    assert json.loads(done.stdout)["sequence"]["size"] == f"{LENGTH} frames"
     zarrs = tmp_path / "zarrs"
     for number in range(3):
         made.stack.to_xarray()[number * LENGTH : (number + 1) * LENGTH].rename("iq").drop_vars(

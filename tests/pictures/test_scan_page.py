@@ -134,7 +134,14 @@ def test_pictures_follow_the_dark_mode() -> None:
 
 
 def test_a_session_has_its_blocks_and_curves() -> None:
-    sequence = {"window": 20, "stride": 10, "sampled_frames": 40, "n_bad": 1, "blocks": [{}, {}, {}]}
+    sequence = {
+        "window": 20,
+        "size": "20 frames",
+        "stride": 10,
+        "sampled_frames": 40,
+        "n_bad": 1,
+        "blocks": [{}, {}, {}],
+    }
     curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
     shown = page(block_charts=[curve], sequence=sequence)
     for words in (

@@ -117,6 +117,7 @@ def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
         "frames": _frames_of_blocks(records),
         "sequence": {
             "window": series.frames_a_block(window),
+            "size": _size([record["n_frames"] for record in records if record["n_frames"]]),
             "stride": job.output.stride or window,
             "time": [float(value) for value in series.times],
             "time_unit": series.time_unit,
@@ -127,6 +128,12 @@ def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
     }
 
 
+def _size(lengths: list[int]) -> str:
+    """Return the number of frames of the blocks, in words; the last one may be shorter."""
+    is_even = len(set(lengths[:-1])) <= 1
+    return f"{lengths[0]} frames" if is_even else f"{min(lengths)} to {max(lengths)} frames"
+
+
 def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the record of the frames of all blocks; those in two blocks count twice. Bad blocks are named in words."""
     frames = [record["frames"] for record in records]
@@ -135,7 +142,8 @@ def _frames_of_blocks(records: list[dict[str, Any]]) -> dict[str, Any]:
         for number, record in enumerate(records)
         if record["is_bad"]
     ]
-    said[3:] = [f"and {len(said) - 3} more blocks"] if len(said) > 3 else []
+    if (more := len(said) - 3) > 0:
+        said[3:] = [f"and {more} more block{'' if more == 1 else 's'}"]
     n_left_out = sum(own["n_left_out"] for own in frames)
     if n_left_out:
         said.insert(0, f"{n_left_out} bad frames are left out")

@@ -78,8 +78,11 @@ class Results:
         """
         if page is not None:
             self._places[PAGE].write_text(page, encoding="utf-8")
+        # What is not among the places has its name already.
         report["output_bytes"] = {
-            key: size_on_disk(place) for key, place in self._places.items() if key != REPORT
+            key: size_on_disk(self._places.get(key, Path(name)))
+            for key, name in report["output"].items()
+            if key != REPORT
         }
         self._places[REPORT].write_text(to_json(report, indent=2) + "\n")
         self._folder.commit(files_of_report(self._folder.finals[-1]))

@@ -161,7 +161,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             for picture in drawn:
                 picture.result()
         report = report_of(series, results, input_record, clock)
-        place_stacks(job)
+        report["output"] |= place_stacks(job, series.records)
         results.commit(report, page_of(series, results, report) if job.output.html else None)
     if job.is_session:
         remove_spectra(job)

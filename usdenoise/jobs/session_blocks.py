@@ -1,6 +1,7 @@
 """The blocks of a job of several blocks: read, filtered and measured, and where their spectra are meanwhile."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +102,31 @@ def was_stopped(job: Job) -> bool:
     )
 
 
-def place_stacks(job: Job) -> None:
-    """Put the filtered blocks of a session, if they are asked for, from its spectra into the folder of the results."""
-    if job.session and job.session.stacks:
-        with OutputFolder(job.folder, overwrite=True) as outputs:
-            for place in sorted(_spectra_folder(job).glob("*_denoised.*")):
-                os.replace(place, outputs.reserve(place.name))
-            outputs.commit()
+def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Put the filtered blocks of a session, if they are asked for, from its spectra into the folder of the results.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    records : sequence of mapping
+        What is known of each block.
+
+    Returns
+    -------
+    dict
+        Path of each by its name without suffix, which ends in "_denoised".
+    """
+    if not (job.session and job.session.stacks):
+        return {}
+    with OutputFolder(job.folder, overwrite=True) as outputs:
+        for place in _spectra_folder(job).glob("*_denoised.*"):
+            os.replace(place, outputs.reserve(place.name))
+        outputs.commit()
+    places = [
+        job.folder / block_file_name(job, Path(block["file"]), number) for number, block in enumerate(records)
+    ]
+    return {place.stem: str(place) for place in places if place.exists()}
 
 
 def remove_spectra(job: Job) -> None:

@@ -38,7 +38,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati, from_casorati
 from usdenoise.system.blas_threads import available_threads
 
-MOTION = "more power is left than usual: the image moved as in no other block"
+MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
 LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
 MOSTLY_BAD = "more than a fifth of its frames are bad"
 """Why a block is bad, in words."""
