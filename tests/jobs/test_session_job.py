@@ -266,6 +266,16 @@ def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: 
 # ---------------------------------------------------------------- filtered blocks
 
 
+def test_blocks_that_overlap_do_not_change_the_mean_map(made: Scan) -> None:
+    apart, *overlapping = (
+        session(made.stack, window=LENGTH, stride=stride, rank=16, low_cutoff=12)
+        for stride in (LENGTH, LENGTH // 2, LENGTH // 4)
+    )
+    for found in overlapping:
+        assert found.mean_blood_power.sum() == pytest.approx(apart.mean_blood_power.sum(), rel=2e-3)
+        assert np.corrcoef(found.mean_blood_power.ravel(), apart.mean_blood_power.ravel())[0, 1] > 0.999
+
+
 def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Path) -> None:
     """And the other variables of a MATLAB file."""
     for number, block in enumerate(made.blocks):

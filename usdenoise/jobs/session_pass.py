@@ -96,7 +96,7 @@ def fit_session(
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
-    parts, sampled, lengths, filtered = [], [], [], []
+    parts, sampled, filtered = [], [], []
     for number, some in zip(numbers, frames, strict=True):
         block, known_bad = blocks.blocks[number], _own_options(options, blocks, number).bad_frames
         good = some if isinstance(known_bad, str) else np.setdiff1d(some, known_bad)
@@ -108,12 +108,12 @@ def fit_session(
             _make_gap(blocks, number, error)
             continue
         sampled.append(good)
-        lengths.append(block.window.n_frames)
         filtered.append(number)
     if not parts:
         raise InputError("no block of the session has good frames")
     fit = fit_sample(parts, blocks.first, options, on_iteration)
-    clutter = session_clutter(fit, sampled, lengths)
+    own = _frames_in_sample(blocks, filtered, sampled)
+    clutter = session_clutter(fit, *own)
     is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
     tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
     whole = None
@@ -123,8 +123,27 @@ def fit_session(
         if clutter.cutoff >= rank:
             break
         fit = _with_cutoff(whole, fit, min(math.ceil(MORE * clutter.cutoff), rank))
-        clutter = session_clutter(fit, sampled, lengths)
+        clutter = session_clutter(fit, *own)
     return fit, clutter
+
+
+def _frames_in_sample(
+    blocks: Blocks, numbers: list[int], sampled: list[NDArray[np.intp]]
+) -> tuple[list[NDArray[np.intp]], list[int], list[NDArray[np.intp]]]:
+    """Return the frames of each block that are in the sample, those of a block that overlaps it among them.
+
+    They are the arguments `frames`, `lengths` and `columns` of :func:`session_clutter`.
+    """
+    windows = [blocks.blocks[number].window for number in numbers]
+    files = _files_of(blocks)[numbers]
+    file_of = np.repeat(files, [len(some) for some in sampled])
+    places = np.concatenate([window.start + some for window, some in zip(windows, sampled, strict=True)])
+    columns = [
+        np.flatnonzero((file_of == file) & (window.start <= places) & (places < window.stop))
+        for file, window in zip(files, windows, strict=True)
+    ]
+    frames = [places[inside] - window.start for inside, window in zip(columns, windows, strict=True)]
+    return frames, [window.n_frames for window in windows], columns
 
 
 def _calm_blocks(fit: DenoiseResult, numbers: list[int], sampled: list[NDArray[np.intp]]) -> list[int]:
@@ -354,7 +373,8 @@ def _series(
     is_bad, spread = find_bad_blocks(powers, is_known_bad, motion)
     if is_bad.all():
         raise InputError(f"no block of the session is good: {stored[0]['problem'] or 'too much motion'}")
-    found = session_series(lambda number: store.array(number, "lags"), is_bad, has_data, clutter, fit)
+    does_count = _apart(blocks, ~is_bad)
+    found = session_series(lambda number: store.array(number, "lags"), ~does_count, has_data, clutter, fit)
     missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
@@ -415,6 +435,25 @@ def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
     ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
     tsnr: NDArray[np.float32] = ratio.astype(np.float32)
     return tsnr
+
+
+def _apart(blocks: Blocks, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
+    apart, files, last, stop = np.zeros(len(good), bool), _files_of(blocks), -1, 0
+    for number in np.flatnonzero(good):
+        window = blocks.blocks[number].window
+        if files[number] != last or window.start >= stop:
+            apart[number], last, stop = True, files[number], window.stop
+    return apart if apart.sum() > 1 else good
+
+
+def _files_of(blocks: Blocks) -> NDArray[np.intp]:
+    """Return the number of the file of each block: files of several folders may have one name."""
+    is_next = [
+        after.name != block.name or after.window.start <= block.window.start
+        for block, after in pairwise(blocks.blocks)
+    ]
+    return np.cumsum([0, *is_next], dtype=np.intp)
 
 
 def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> DenoiseOptions:

@@ -124,18 +124,23 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
 
 
 def session_clutter(
-    fit: DenoiseResult, frames: Sequence[NDArray[np.intp]], lengths: Sequence[int]
+    fit: DenoiseResult,
+    frames: Sequence[NDArray[np.intp]],
+    lengths: Sequence[int],
+    columns: Sequence[NDArray[np.intp]] | None = None,
 ) -> SessionClutter:
     """Return the clutter of a session.
 
     Parameters
     ----------
     fit : DenoiseResult
-        The filtered sample, whose frames are those of the blocks one after the other.
+        The filtered sample.
     frames : sequence of arrays
         Frames of each block that are in the sample.
     lengths : sequence of int
         Frames of each block.
+    columns : sequence of arrays, optional
+        Where these are in the sample; by default those of the blocks are one after the other.
     """
     low, stack, model = int(fit.options.low_cutoff), fit.acquisition, fit.model
     axes = stack.spatial_axes
@@ -147,12 +152,14 @@ def session_clutter(
     edges = [round(part * low) for part in LEAKING]
     squares = np.abs(model.left[:, :low].astype(np.complex128)) ** 2
     leaking = np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
-    right, begin, blocks = model.right[:, :low], 0, []
-    for numbers, length in zip(frames, lengths, strict=True):
+    if columns is None:
+        ends = np.cumsum([len(numbers) for numbers in frames])
+        columns = np.split(np.arange(ends[-1]), ends[:-1])
+    blocks = []
+    for numbers, places, length in zip(frames, columns, lengths, strict=True):
         block = np.zeros((length, low), np.complex128)
-        block[numbers] = right[begin : begin + len(numbers)]
+        block[numbers] = model.right[places, :low]
         blocks.append(block)
-        begin += len(numbers)
     high = fit.options.high_cutoff
     last = low if high == "none" else int(fit.options.rank if isinstance(high, str) else high)
     left, projection = np.ascontiguousarray(model.left[:, :last]), blocks_projection(blocks)

@@ -201,7 +201,7 @@ def find_bad_blocks(
 
 def session_series(
     lags_of: Callable[[int], NDArray[np.inexact]],
-    is_bad: NDArray[np.bool_],
+    left_out: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
     fit: DenoiseResult,
@@ -219,8 +219,9 @@ def session_series(
     ----------
     lags_of : callable
         Returns the lagged products of the block of a number, (n_live, L). It is called twice for each block.
-    is_bad : (n_blocks,) boolean array
-        Blocks that do not count in means and variances, from :func:`find_bad_blocks`.
+    left_out : (n_blocks,) boolean array
+        Blocks that do not count in means and variances: bad ones (see :func:`find_bad_blocks`), and those that have frames
+        in common with one that counts.
     has_data : (n_blocks,) boolean array
         Blocks that have lagged products.
     clutter : SessionClutter
@@ -229,10 +230,10 @@ def session_series(
         The filtered sample.
     """
     sums = BlockSums()
-    for number in np.flatnonzero(~is_bad):
+    for number in np.flatnonzero(~left_out):
         sums.add(lags_of(int(number)), clutter)
     model = series_model(sums, clutter, fit)
-    series = np.full((len(is_bad), len(model.noise_power)), np.nan, np.float32)
+    series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
     for number in np.flatnonzero(has_data):
         series[number] = model.blood_power(lags_of(int(number)))
     return SessionSeries(series, model)
