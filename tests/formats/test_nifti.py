@@ -17,11 +17,12 @@ from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import OptionError
 from usdenoise.formats import bids
+from usdenoise.formats.nifti import write_nifti
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
+from usdenoise.stack.acquisition import Acquisition
 
 SEQUENCE = Output(window=20, nifti=True)
-
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -200,3 +201,16 @@ def test_entities_that_bids_does_not_allow(entities: str, refused: str, tmp_path
 )
 def test_entities_in_the_order_of_bids(entities: str) -> None:
     assert bids.bids_name(entities, Path("x.h5")).entities == entities
+
+
+def test_a_short_first_block_does_not_change_the_time_step(tmp_path: Path) -> None:
+    stack = Acquisition(np.zeros((3, 4, 5), np.complex64), "zxt", frame_rate_hz=100.0)
+    lengths, starts = np.array([20, 100, 100, 60]), 0.6 * np.arange(4)
+    blocks = [{"low_cutoff": 1, "complete": True, "n_frames": int(length)} for length in lengths]
+    middles = starts + (lengths - 1) / 200
+    write_nifti(
+        tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, middles, "s", 100, 100, blocks, "power"
+    )
+    image = nibabel.load(tmp_path / "x.nii.gz")
+    assert image.header.get_zooms()[3] == pytest.approx(0.6)
+    assert float(image.header["toffset"]) == pytest.approx(0.0)

@@ -37,7 +37,8 @@ def write_nifti(
 ) -> dict[str, Any]:
     """Write power images as gzipped NIfTI, and return the fields of its sidecar.
 
-    The time step of a single image is the duration of its frames.
+    The time step is the usual one from the start of a window to that of the next, and for a single image the duration of its
+    frames.
 
     Parameters
     ----------
@@ -83,8 +84,8 @@ def write_nifti(
     affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
     image = nibabel.Nifti1Image(np.ascontiguousarray(values), affine)
     rate = stack.frame_rate_hz if unit == "s" else None
-    step = float(times[1] - times[0]) if len(times) > 1 else window / (rate or 1.0)
     starts = _starts(times, blocks, rate or 1.0)
+    step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
     image.header.set_zooms((*np.linalg.norm(affine[:3, :3], axis=0), step))
     image.header["toffset"] = starts[0]
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
