@@ -25,10 +25,7 @@ _DESCRIPTIONS = {
     "bad": ("1 where the block does not count in means and weights", None),
     "why": ("Why the block is bad, in words", None),
     "file": ("Name of the file", None),
-    "first_frame": (
-        "First frame of the block, counted from 0 in the frames of its file that were read",
-        None,
-    ),
+    "first_frame": ("First frame of the block, of the frames of its file that were read", None),
     "n_frames": ("Number of frames of the block", None),
 }
 
