@@ -48,6 +48,8 @@ def test_the_summary_of_a_session() -> None:
     assert shown["clutter"].startswith("2 components removed from all blocks, sure: ")
     whole = {**sequence, "stride": None, "n_bad": 0, "blocks": [{"n_frames": 20}]}
     assert rows(sequence=whole)["blocks"] == "1 of 20 frames"
+    longer = {**whole, "blocks": [{"n_frames": 20}, {"n_frames": 23}]}
+    assert rows(sequence=longer)["blocks"] == "2 of 20 frames, the last one of 23"
     uneven = {**whole, "size": "15 to 20 frames", "blocks": [{"n_frames": n} for n in (15, 20, 17)]}
     assert rows(sequence=uneven)["blocks"] == "3 of 15 to 20 frames"
 

@@ -75,56 +75,55 @@ def test_signals_wait_for_the_end_of_the_block() -> None:
     assert reached == ["end"]
 
 
-def test_a_signal_in_the_code_of_an_import_raises_after_it() -> None:
+def raised_later(before: str, within: str, shown: str = "next(signals, 'sent')") -> str:
+    """What a program prints when a signal that came within some lines ends it after them.
+
+    The first element of `signals` raises the signal. Calling next for it has no frame of its own.
+    """
     code = (
-        "import functools, importlib._bootstrap as machinery, signal, sys, time, types\n"
+        "import functools, signal, sys, time, types, weakref\n"
         "from usdenoise.system.signals import Terminated, terminable\n"
-        "# The first call raises the signal, others do nothing; none has a frame of its own.\n"
-        "signals = map(signal.raise_signal, [signal.SIGINT])\n"
-        "usual = machinery._imp\n"
-        "interrupting = types.SimpleNamespace(**vars(usual))\n"
-        "interrupting.acquire_lock = functools.partial(next, signals, None)\n"
-        "interrupting.release_lock = lambda: None\n"
-        "try:\n    with terminable():\n"
-        "        machinery._imp = interrupting\n        import colorsys\n        machinery._imp = usual\n"
-        "        time.sleep(60)\n"
-        "except Terminated:\n    print(next(signals, 'sent'), 'colorsys' in sys.modules)\n"
+        f"signals = map(signal.raise_signal, [signal.SIGINT])\n{before}"
+        f"try:\n    with terminable():\n        {within}; time.sleep(60)\nexcept Terminated:\n    print({shown})\n"
     )
     done = python(code)
-    assert (done.stdout, done.stderr) == ("sent True\n", "")
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_a_signal_in_the_code_of_an_import_raises_after_it() -> None:
+    before = (
+        "import importlib._bootstrap as machinery\n"
+        "usual = machinery._imp\n"
+        "interrupting = types.SimpleNamespace(**vars(usual))\n"
+        "# Later calls do nothing.\n"
+        "interrupting.acquire_lock = functools.partial(next, signals, None)\n"
+        "interrupting.release_lock = lambda: None\n"
+    )
+    within = "machinery._imp = interrupting; import colorsys; machinery._imp = usual"
+    shown = "next(signals, 'sent'), 'colorsys' in sys.modules"
+    assert raised_later(before, within, shown) == "sent True\n"
 
 
 def test_a_signal_in_a_callback_of_a_weak_reference_raises_after_it() -> None:
-    code = (
-        "import functools, signal, time, types, weakref\n"
-        "from usdenoise.system.signals import Terminated, terminable\n"
+    before = (
         "class Value:\n    pass\n"
-        "signals, value, held = map(signal.raise_signal, [signal.SIGINT]), Value(), weakref.WeakValueDictionary()\n"
+        "value, held = Value(), weakref.WeakValueDictionary()\n"
         "held['value'] = value\n"
-        "# The callback then calls this, which has no frame of its own.\n"
+        "# The callback then calls this.\n"
         "held._iterating = {1}\n"
         "held._pending_removals = types.SimpleNamespace(append=functools.partial(next, signals))\n"
-        "try:\n    with terminable():\n        del value\n        time.sleep(60)\n"
-        "except Terminated:\n    print(next(signals, 'sent'))\n"
     )
-    done = python(code)
-    assert (done.stdout, done.stderr) == ("sent\n", "")
+    assert raised_later(before, "del value") == "sent\n"
 
 
 def test_a_signal_while_a_class_is_made_raises_after_it() -> None:
-    code = (
-        "import functools, signal, time\n"
-        "from usdenoise.system.signals import Terminated, terminable\n"
-        "signals = map(signal.raise_signal, [signal.SIGINT])\n"
+    before = (
         "class Name(str):\n    __hash__ = str.__hash__\n    __ne__ = functools.partial(next, signals)\n"
         "of_two = functools.cached_property(len)\n"
-        "try:\n    with terminable():\n"
-        "        type('One', (), {'same': of_two})\n        type('Two', (), {Name('same'): of_two})\n"
-        "        time.sleep(60)\n"
-        "except Terminated:\n    print(next(signals, 'sent'))\n"
     )
-    done = python(code)
-    assert (done.stdout, done.stderr) == ("sent\n", "")
+    within = "type('One', (), {'same': of_two}); type('Two', (), {Name('same'): of_two})"
+    assert raised_later(before, within) == "sent\n"
 
 
 def test_other_threads_are_left_alone() -> None:

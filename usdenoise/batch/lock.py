@@ -29,7 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
     check_path(folder, OutputError)
     path, file = folder / BatchFile.LOCK, None
     try:
-        # A signal that comes when the file is made is raised when it is known here.
+        # A signal waits until the file is known here, so that it is removed.
         with uninterrupted():
             file = _open_locked(path)
         yield

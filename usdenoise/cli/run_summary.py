@@ -48,9 +48,8 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
         ("time", _time(report["timings_s"])),
         ("memory", _memory(report)),
     ]
-    own_files = {key: name for key, name in report["output"].items() if not key.endswith("_denoised")}
-    rows += [("wrote", name) for name in own_files.values()]
-    if len(own_files) < len(report["output"]):
+    rows += [("wrote", name) for key, name in report["output"].items() if not key.endswith("_denoised")]
+    if report["requested"].get("session", {}).get("stacks"):
         sequence_file = Path(report["output"]["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
     if (page := report["output"].get("report_html")) is not None:
@@ -68,7 +67,8 @@ def _blocks(sequence: Mapping[str, Any]) -> str:
     blocks, length = sequence["blocks"], sequence["window"]
     last, stride = blocks[-1]["n_frames"], sequence["stride"]
     every = "" if stride in (None, length) else f" every {stride}"
-    other = f", the last one of {last}" if 0 < last < length and " to " not in sequence["size"] else ""
+    is_usual = sequence["size"] == f"{length} frames"
+    other = f", the last one of {last}" if is_usual and last not in (0, length) else ""
     bad = f"; {sequence['n_bad']} bad" if sequence["n_bad"] else ""
     return f"{len(blocks)} of {sequence['size']}{every}{other}{bad}"
 

@@ -100,7 +100,7 @@ def keep_band(
         if band.keeps_residual and residual.is_complete and residual.excluded is None:
             return residual, power
         return residual.fill(model.band(band.low, band.high), keep_observed=band.keeps_residual)
-    # The model has fewer components than were estimated where the filter needs no more.
+    # The model may have only the components that the filter needs.
     first, stop = min(cutoffs.first, band.low), min(band.high, model.rank)
     left, right_h = model.band(first, stop)
     kept = left * (1 - cutoffs.shares(first, stop)), right_h

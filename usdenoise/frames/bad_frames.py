@@ -39,7 +39,7 @@ LEAST_MISFIT = 0.05
 up to twice its size, and pixels differ in theirs."""
 
 MOST_FILLED = 0.5
-"""Share of the entries of a frame up to which they may be filled, where it says what the misfit of a good frame is."""
+"""Largest share of filled entries of a frame that counts in the usual misfit."""
 
 ROUNDING, TINY = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float32).tiny) ** 2
 """Least ridge, relative to the energy of the pixel subset, and absolute."""
@@ -315,7 +315,7 @@ def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
     misfit = ridge**2 * weight / np.maximum(1 - leverage, 1e-12) ** 2
     of_filling = (filled > 0) & (misfit <= (LEAST_MISFIT + 4 * filled) * energy)
     score = np.log(np.maximum(misfit, np.finfo(float).tiny))
-    # What was filled in from the other frames fits them too well to say how others do.
+    # What was filled in from the other frames fits them too well to count.
     is_known = filled <= max(MOST_FILLED, float(filled.min()))
     median, quartile = np.quantile(_good_scores(score[is_known]), [0.5, 0.25])
     score -= median
@@ -366,7 +366,7 @@ def _without_ends(score: NDArray[np.float64]) -> NDArray[np.float64]:
     n = len(score)
     n_ends = min(END_FRAMES, (n - 1) // 2)
     judged = score.copy()
-    # Views: the second pair from the last frame towards the middle.
+    # The second pair is reversed: it begins with the last frame.
     for ends, own in ((judged, score), (judged[::-1], score[::-1])):
         inner = own[1 : n_ends + 1]
         ends[:n_ends] = (own[:n_ends] - np.maximum(inner, 0)) / 2

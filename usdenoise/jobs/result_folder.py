@@ -78,7 +78,7 @@ class Results:
         """
         if page is not None:
             self._places[PAGE].write_text(page, encoding="utf-8")
-        # What is not among the places has its name already.
+        # Files that were not reserved here are in the folder already.
         report["output_bytes"] = {
             key: size_on_disk(self._places.get(key, Path(name)))
             for key, name in report["output"].items()

@@ -110,7 +110,7 @@ def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, st
     job : Job
         The job.
     records : sequence of mapping
-        What is known of each block.
+        The record of each block.
 
     Returns
     -------

@@ -35,6 +35,8 @@ class Block:
     ----------
     name : str
         Name of its file; empty for a stack in memory.
+    file : int
+        Number of its file, as files of several folders may have one name.
     window : Window
         Its frames in this file.
     start : float
@@ -44,6 +46,7 @@ class Block:
     """
 
     name: str
+    file: int
     window: Window
     start: float
     problem: str = ""
@@ -91,7 +94,7 @@ class BlocksOfStack:
     def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
         self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
         self.blocks = [
-            Block("", part, part.start * self.frame_time)
+            Block("", 0, part, part.start * self.frame_time)
             for part in windows_of(stack.n_frames, window, stride)
         ]
         self.first = self.read(0, 0, 2)
@@ -152,7 +155,6 @@ class BlocksOfFiles:
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
-        self._number_of: list[int] = []
         self.skips = skips
         owns: list[float | None] = []
         lengths: list[int] = []
@@ -182,8 +184,7 @@ class BlocksOfFiles:
                 problem, n_frames = sentence.removesuffix(f"; {_MEND}"), 0
             owns.append(own)
             lengths.append(n_frames)
-            self.blocks += [Block(path.name, part, offset + part.start, problem) for part in parts]
-            self._number_of += [number] * len(parts)
+            self.blocks += [Block(path.name, number, part, offset + part.start, problem) for part in parts]
         if known is None:
             raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
         self.first, self.n_frames = known, sum(lengths)
@@ -197,9 +198,9 @@ class BlocksOfFiles:
             raise OptionError(
                 f"blocks of {seconds:g} s cannot begin every {interval:g} s; raise --block-interval"
             )
-        for place, (number, block) in enumerate(zip(self._number_of, self.blocks, strict=True)):
+        for place, block in enumerate(self.blocks):
             # A gap has no frames, and its time is the middle of those that it would have.
-            begin = starts[number] + (usual / 2 if block.problem else block.start) * self.frame_time
+            begin = starts[block.file] + (usual / 2 if block.problem else block.start) * self.frame_time
             if interval is not None and len(paths) == 1:
                 begin = place * interval
             self.blocks[place] = replace(block, start=float(begin))
@@ -219,12 +220,13 @@ class BlocksOfFiles:
 
     def read(self, number: int, start: int, stop: int) -> Acquisition:
         """Return the frames [start, stop) of a block."""
-        begin = self.blocks[number].window.start
-        return self._source(self._number_of[number]).read(begin + start, begin + stop)
+        block = self.blocks[number]
+        begin = block.window.start
+        return self._source(block.file).read(begin + start, begin + stop)
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
-        return self._opened[self._number_of[number]]
+        return self._opened[self.blocks[number].file]
 
     def check_unchanged(self) -> None:
         """Check that no file has changed since it was opened first.

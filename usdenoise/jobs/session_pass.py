@@ -134,16 +134,15 @@ def _frames_in_sample(
 
     They are the arguments `frames`, `lengths` and `columns` of :func:`session_clutter`.
     """
-    windows = [blocks.blocks[number].window for number in numbers]
-    files = _files_of(blocks)[numbers]
-    file_of = np.repeat(files, [len(some) for some in sampled])
-    places = np.concatenate([window.start + some for window, some in zip(windows, sampled, strict=True)])
+    parts = [blocks.blocks[number] for number in numbers]
+    files = np.repeat([part.file for part in parts], [len(some) for some in sampled])
+    places = np.concatenate([part.window.start + some for part, some in zip(parts, sampled, strict=True)])
     columns = [
-        np.flatnonzero((file_of == file) & (window.start <= places) & (places < window.stop))
-        for file, window in zip(files, windows, strict=True)
+        np.flatnonzero((files == part.file) & (part.window.start <= places) & (places < part.window.stop))
+        for part in parts
     ]
-    frames = [places[inside] - window.start for inside, window in zip(columns, windows, strict=True)]
-    return frames, [window.n_frames for window in windows], columns
+    frames = [places[inside] - part.window.start for inside, part in zip(columns, parts, strict=True)]
+    return frames, [part.window.n_frames for part in parts], columns
 
 
 def _calm_blocks(fit: DenoiseResult, numbers: list[int], sampled: list[NDArray[np.intp]]) -> list[int]:
@@ -439,21 +438,12 @@ def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _apart(blocks: Blocks, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
-    apart, files, last, stop = np.zeros(len(good), bool), _files_of(blocks), -1, 0
+    apart, file, stop = np.zeros(len(good), bool), -1, 0
     for number in np.flatnonzero(good):
-        window = blocks.blocks[number].window
-        if files[number] != last or window.start >= stop:
-            apart[number], last, stop = True, files[number], window.stop
+        block = blocks.blocks[number]
+        if block.file != file or block.window.start >= stop:
+            apart[number], file, stop = True, block.file, block.window.stop
     return apart if apart.sum() > 1 else good
-
-
-def _files_of(blocks: Blocks) -> NDArray[np.intp]:
-    """Return the number of the file of each block: files of several folders may have one name."""
-    is_next = [
-        after.name != block.name or after.window.start <= block.window.start
-        for block, after in pairwise(blocks.blocks)
-    ]
-    return np.cumsum([0, *is_next], dtype=np.intp)
 
 
 def _own_options(options: DenoiseOptions, blocks: Blocks, number: int) -> DenoiseOptions:
@@ -479,7 +469,7 @@ def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
     if blocks.skips:
         blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
-    elif blocks.blocks[0].name == blocks.blocks[-1].name:
+    elif blocks.blocks[0].file == blocks.blocks[-1].file:
         # The windows of one file may be those of `run --window`, which has no such option.
         raise error
     else:
@@ -498,7 +488,7 @@ def _own_length(blocks: Blocks, number: int) -> int:
     """Return the number of frames of a block before the next one of its file begins."""
     block, *after = blocks.blocks[number : number + 2]
     n_frames = block.window.n_frames
-    if after and after[0].name == block.name and after[0].window.start > block.window.start:
+    if after and after[0].file == block.file:
         return min(n_frames, after[0].window.start - block.window.start)
     return n_frames
 

@@ -163,13 +163,8 @@ def filled(
 
 
 def energy(chunk: NDArray[Any], excluded: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """Return the sum of |x|^2 of each row."""
+    """Return the sum of |x|^2 of each row over the observed entries in frames that are not excluded."""
     return row_squared_norms(np.ascontiguousarray(observed_part(chunk, excluded)[0]))
-
-
-def frames_energy(chunk: NDArray[Any], frames: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the sum of |x|^2 of each row over some frames."""
-    return row_squared_norms(np.ascontiguousarray(observed_part(chunk[:, frames], None)[0]))
 
 
 def third_differences(chunk: NDArray[Any], before: NDArray[Any] | None) -> NDArray[np.float64]:

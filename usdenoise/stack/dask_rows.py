@@ -96,11 +96,10 @@ class DaskRows(Rows):
         return self.largest
 
     def exclude(self, frames: NDArray[np.bool_]) -> tuple[Self, NDArray[np.float64]]:
-        """Return the matrix whose passes exclude some frames, and what is left; see :meth:`Rows.exclude`."""
-        energies = self.grid.map(
-            chunk_functions.frames_energy, lambda group, part: (~frames[self.grid.frames(part)],)
-        )
-        return replace(self, excluded=frames), self._by_row(energies.sums_over_frames())
+        """Return the matrix whose passes exclude some frames, and the energy that is left; see :meth:`Rows.exclude`."""
+        rest = replace(self, excluded=frames)
+        energies = self.grid.map(chunk_functions.energy, lambda group, part: (rest._excluded_in(part),))
+        return rest, self._by_row(energies.sums_over_frames())
 
     def fit(
         self, right: NDArray[Any], ridge: NDArray[np.float64] | None = None
