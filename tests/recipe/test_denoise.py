@@ -181,11 +181,12 @@ def test_stacks_without_content(value, words):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("value", [-(2**31), 5])
+@pytest.mark.parametrize("value", [-(2**31), 5, 7, 12345])
 def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
     found = usdenoise.denoise(np.full((40, 12, 10), value, np.int32), axes="tzx")
     assert np.abs(found.acquisition.iq).max() < 1e-5 * abs(value)
     assert found.blood_power.max() <= 1e-9 * float(value) ** 2
+    assert found.picture_quality.vessel_share == 0
 
 
 def test_the_svd_judges_itself_as_what_it_is(stack):

@@ -59,7 +59,8 @@ def filter_by_place(
     lattice = Lattice.over(grid)
     lags = rows.lag_sums(projection.n_lags, model.band(0, clutter), lattice.pixels)
     coarse = map_blood(lags, projection, lattice.coarse, rows.executor, with_halves=False)
-    if not shows_blood(coarse, rows.n_used_frames):
+    clutter_power = float(np.sum(model.singular_values**2)) / (rows.n_pixels * rows.n_used_frames)
+    if not shows_blood(coarse, rows.n_used_frames, clutter_power):
         return projection, cutoffs
     first = replace(
         coarse,

@@ -160,7 +160,7 @@ def denoise(
     def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
 
-    blood = filtered.blood
+    blood, stack_power = filtered.blood, float(frames.energy.sum()) / (rows.n_pixels * rows.n_used_frames)
     result = DenoiseResult(
         acquisition=replace(stack, iq=whole.as_stack(stack)),
         power_doppler=image(filtered.power),
@@ -171,7 +171,7 @@ def denoise(
         options=replace(chosen, rank=len(estimate.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
         cutoff=choice,
-        picture_quality=judge_picture(blood, rows.n_used_frames),
+        picture_quality=judge_picture(blood, rows.n_used_frames, stack_power),
         frame_quality=frame_quality,
         fit_quality=quality,
         noise_floor=estimate.noise_rms,

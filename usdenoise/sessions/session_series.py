@@ -316,7 +316,9 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
         with ThreadExecutor(1) as executor:
             blood_map = map_blood(lag_sums, projection, grid, executor)
         mean_power, noise = blood_map.blood_power, blood_map.noise_power
-        quality = judge_picture(blood_map, projection.n_frames * n_good)
+        n_entries = grid.n_pixels * len(fit.model.right)
+        clutter_power = float(np.sum(fit.singular_values**2)) / n_entries
+        quality = judge_picture(blood_map, projection.n_frames * n_good, clutter_power)
     weights = band_weights(blood, variance, leaked)
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
