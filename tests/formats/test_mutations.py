@@ -11,7 +11,6 @@ from tests.fuzz.originals import READERS, originals
 from tests.fuzz.reading import ChildReader, outcomes
 
 CASES = 40
-COMPRESSED = ("HDF5", "MATLAB 7.3", "MATLAB 5", "UFF", "zea", "EchoFrame", "NumPy npz", "Zarr 3", "Zarr 2")
 
 
 def expected(reader: str, number: int) -> str:
@@ -35,10 +34,3 @@ def test_a_mutated_file_is_loaded_or_refused(reader: str, child_reader: ChildRea
     # Mutations that harm nothing, or that no file survives, would prove little.
     n_refused = sum(one.outcome == "refused" for one in found)
     assert 0.1 * CASES < n_refused < CASES
-
-
-@pytest.mark.parametrize("reader", COMPRESSED)
-def test_what_expands_to_gigabytes_is_refused(reader: str, child_reader: ChildReader) -> None:
-    found = list(outcomes(child_reader, reader, 0, range(max(6, len(READERS[reader]))), "expanding"))
-    assert [str(one) for one in found if not one.is_sound] == []
-    assert any(one.outcome == "refused" for one in found)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.bombs import expanding
 from tests.fuzz.originals import SHAPE_NUMBERS, Files
 
 EXTREMES = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 1 << 20, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40,
@@ -182,7 +181,6 @@ MUTATIONS: Mapping[str, tuple[Mutation, float]] = MappingProxyType(
         "digits": (other_digits, 1),
         "removed": (removed, 1),
         "edited": (edited, 4),
-        "expanding": (expanding, 0.25),
     }
 )
 """Name -> mutation, and how often it is taken."""
@@ -193,7 +191,7 @@ def mutated(files: Files, rng: Random, mutation: str | None = None) -> tuple[Fil
     changed = dict(files)
     names, weights = list(MUTATIONS), np.array([weight for _, weight in MUTATIONS.values()])
     chosen = [str(name) for name in rng.choice(names, int(rng.integers(1, 3)), p=weights / weights.sum())]
-    chosen = sorted(set(chosen), key=lambda name: name not in ("expanding", "removed"))
+    chosen = sorted(set(chosen), key=lambda name: name != "removed")
     for name in chosen if mutation is None else [mutation]:
         if changed:
             MUTATIONS[name][0](changed, rng)

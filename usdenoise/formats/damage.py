@@ -7,27 +7,6 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, UnreadableError, UsdenoiseError, is_out_of_memory
 
-MAX_EXPANSION = 1032
-"""Most bytes that one byte of a zlib stream can expand to; echoes stay far below it with any compressor."""
-
-LIKELY_EXPANSION, HARMLESS_BYTES = 100, 128 << 20
-"""Bytes that one byte of a file may stand for if it claims more than HARMLESS_BYTES. Echoes are noise in their last
-digits, and stay below 10; a stack of which nine tenths are zero stays below 100."""
-
-
-def claims_too_much(claimed: int, held: int) -> bool:
-    """Return whether a file claims more than it can be trusted to hold.
-
-    Parameters
-    ----------
-    claimed : int
-        Bytes that the header claims.
-    held : int
-        Bytes that the file has for them, which may be compressed.
-    """
-    likely = HARMLESS_BYTES if claimed <= HARMLESS_BYTES else held * LIKELY_EXPANSION
-    return claimed > min(likely, held * MAX_EXPANSION)
-
 
 @contextmanager
 def guard(path: Path, what: str) -> Iterator[None]:

@@ -20,7 +20,6 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import MAX_EXPANSION, claims_too_much
 from usdenoise.formats.file_values import in_file
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, loaded_when_read, shape_text
@@ -55,7 +54,7 @@ def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
     every = {"iq": _in_words(shape, dtype)}
     stack: Stack | None = None
     if not dtype.hasobject and not dtype.names:
-        _check_size(path, "its array", shape, dtype, path.stat().st_size - offset)
+        _check_size(path, shape, dtype, path.stat().st_size - offset)
         if math.prod(shape):
             stack = arranged("iq", in_file(path, offset, shape, dtype, fortran), how.n_axes)
     yield Contents("NumPy .npy", () if stack is None else (stack,), every)
@@ -77,7 +76,7 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
     Raises
     ------
     InputError
-        If the file is damaged, or a member claims more than it holds.
+        If the file is damaged.
     """
     with zipfile.ZipFile(path) as archive:
         every: dict[str, str] = {}
@@ -92,7 +91,7 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
             every[name] = _in_words(shape, dtype)
             if dtype.hasobject or dtype.names:
                 continue
-            arrays[name] = array = _member(path, archive, member, shape, dtype)
+            arrays[name] = array = _member(archive, member, shape, dtype)
             if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = array.read((slice(None),) * len(shape))
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
@@ -114,18 +113,8 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _member(
-    path: Path,
-    archive: zipfile.ZipFile,
-    member: zipfile.ZipInfo,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> StoredArray:
-    # Checked here, before memory of this size is taken for the values.
-    packed = min(member.compress_size, path.stat().st_size)
-    too_much = claims_too_much(math.prod(shape) * dtype.itemsize, packed)
-    possible = packed if too_much else min(member.file_size, packed * MAX_EXPANSION)
-    _check_size(path, f"'{member.filename}'", shape, dtype, possible)
-
     def load() -> NDArray[Any]:
         with archive.open(member) as file:
             values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
@@ -134,11 +123,11 @@ def _member(
     return loaded_when_read(shape, dtype, load)
 
 
-def _check_size(path: Path, what: str, shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
+def _check_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > held:
         raise InputError(
-            f"{what} in {path} claims {claimed} bytes {shape_text(shape)}, but the file holds {held}, "
+            f"the array in {path} claims {claimed} bytes {shape_text(shape)}, but the file holds {held}, "
             "so it is truncated or corrupt; write it again"
         )
 

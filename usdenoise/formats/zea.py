@@ -12,7 +12,6 @@ import numpy as np
 
 from usdenoise.formats.contents import Found, Stack
 from usdenoise.formats.hdf5.hdf5_arrays import stored_array
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import nearby, small_number
 from usdenoise.formats.stored import paired, without_axes
@@ -83,8 +82,7 @@ def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
                 scales.setdefault(key, (value, f"dataset {group}/{name}"))
         transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
-            first_frame = slice(0, 1, 1), slice(0, transmits.shape[1], 1)
-            seconds = float(np.sum(BoundedReader(transmits)(first_frame), dtype=np.float64))
+            seconds = float(np.sum(transmits[0], dtype=np.float64))
             if seconds > 0:
                 rate = float(f"{1 / seconds:.7g}")
                 scales["frame_rate_hz"] = (rate, f"dataset {group}/time_to_next_transmit")
@@ -99,11 +97,11 @@ def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
     n_leading = len(coordinates.shape) - 1 - len(spatial)
     if n_leading < 0 or 0 in coordinates.shape:
         return None
-    read, spacing = BoundedReader(coordinates), {}
+    spacing = {}
     for place, letter in enumerate(spatial):
-        edge = [slice(0, 1, 1)] * (len(coordinates.shape) - 1)
-        edge[n_leading + place] = slice(0, coordinates.shape[n_leading + place], 1)
-        step = pitch(read((*edge, slice(_XYZ[letter], _XYZ[letter] + 1, 1))).reshape(-1), 1e3)
+        edge: list[Any] = [0] * (len(coordinates.shape) - 1)
+        edge[n_leading + place] = slice(None)
+        step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
         if step is None:
             return None
         spacing[letter] = step

@@ -6,7 +6,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.stored import Index, StoredArray, complex_dtype
 
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
@@ -16,7 +15,11 @@ COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array; a compound of two equal numbers becomes a complex number."""
     dtype = np.dtype(dataset.dtype)
-    order, read_stored = _member_order(dtype), BoundedReader(dataset)
+    order = _member_order(dtype)
+
+    def read_stored(index: Index) -> NDArray[Any]:
+        return np.asarray(dataset[index])
+
     if order is None:
         return StoredArray(dataset.shape or (), dtype, read_stored, chunks=dataset.chunks)
     value_dtype = complex_dtype(dtype[order[0]])

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_scales import SCALE_NAMES
 from usdenoise.formats.hdf5.hdf5_storage import check_stored
@@ -128,7 +127,7 @@ def _values(item: Any, most: int) -> NDArray[Any] | None:
         is_small = (
             isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
         )
-        return np.asarray(BoundedReader(item).whole()).reshape(-1) if is_small and _is_there(item) else None
+        return np.asarray(item[()]).reshape(-1) if is_small and _is_there(item) else None
     except UNREADABLE:
         return None
 

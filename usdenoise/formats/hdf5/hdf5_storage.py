@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 
 from usdenoise.errors import InputError
-from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.hdf5.hdf5_other_files import (
     SAME_FILE,
     first_file,
@@ -43,9 +42,8 @@ def check_stored(dataset: h5py.Dataset, depth: int = 0) -> None:
     Raises
     ------
     InputError
-        If chunks are missing, if an uncompressed dataset has fewer bytes than its shape needs, if a compressed one
-        has fewer than any compressor could make of them, or if another file that holds values is missing, or does
-        not hold them.
+        If chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
+        holds values is missing, or does not hold them.
     """
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     if dataset.is_virtual:
@@ -61,7 +59,7 @@ def check_stored(dataset: h5py.Dataset, depth: int = 0) -> None:
     held = dataset.id.get_storage_size()
     if dataset.chunks is not None:
         expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        complete = dataset.id.get_num_chunks() >= expected and not claims_too_much(claimed, held)
+        complete = dataset.id.get_num_chunks() >= expected
     else:
         complete = held >= claimed
     if not complete:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.formats.choice import RESULTS_AND_TRUTH
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import items
 from usdenoise.formats.matlab.matlab_cells import NUMERIC_CLASSES
 from usdenoise.formats.matlab.matlab_tags import check_tags
@@ -172,7 +171,7 @@ def _elements(item: h5py.Dataset) -> NDArray[np.object_]:
     """Return the items in a cell, in MATLAB's order of axes."""
     if (item.size or 0) > 4096:
         raise ValueError("a cell of many elements")
-    references = BoundedReader(item).whole().transpose()
+    references = item[()].transpose()
     found = np.empty(references.shape, object)
     for place in np.ndindex(references.shape):
         found[place] = item.file[references[place]]
@@ -210,7 +209,7 @@ def _value(item: Any, depth: int) -> Any:
 
 
 def _numbers(item: h5py.Dataset) -> NDArray[Any]:
-    values: NDArray[Any] = np.asarray(BoundedReader(item).whole()).transpose()
+    values: NDArray[Any] = np.asarray(item[()]).transpose()
     if values.dtype.names == ("real", "imag"):
         return values["real"] + 1j * values["imag"].astype(np.result_type(values["imag"], np.complex64))
     return values

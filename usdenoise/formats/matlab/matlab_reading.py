@@ -1,6 +1,5 @@
 """Reading of MATLAB files before 7.3 through scipy.io."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,6 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
@@ -78,7 +76,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
                 how.n_axes,
                 time_last=True,
                 metadata=lambda: _nearby(path),
-                check=lambda: _check_claim(path, name, array.shape, array.dtype),
                 layout=layout or place,
                 form=form_of(parts),
             )
@@ -111,7 +108,6 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
     def load() -> NDArray[Any]:
         from scipy.io import loadmat
 
-        _check_claim(path, name, shape, dtype)
         values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
         if values.shape != shape:
             raise InputError(
@@ -120,15 +116,6 @@ def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
         return values
 
     return loaded_when_read(shape, dtype, load)
-
-
-def _check_claim(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    claimed, held = math.prod(shape) * dtype.itemsize, path.stat().st_size
-    if claims_too_much(claimed, held):
-        raise InputError(
-            f"'{name}' in {path} claims {claimed} bytes {shape_text(shape)}, more than the "
-            f"file of {held} bytes can hold, so it is corrupt; write it again"
-        )
 
 
 def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:

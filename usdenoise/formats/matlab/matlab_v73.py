@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import h5py
 
 from usdenoise.formats.hdf5.hdf5_arrays import stored_array
-from usdenoise.formats.hdf5.hdf5_expansion import BoundedReader
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.stored import StoredArray, reversed_axes
@@ -43,7 +42,7 @@ def cells(
             continue
         if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or name.startswith("#refs#"):
             continue
-        references = BoundedReader(dataset).whole().transpose().reshape(-1, order="F")
+        references = dataset[()].transpose().reshape(-1, order="F")
         elements = [file[reference] for reference in references if reference]
         arrays = [
             reversed_axes(stored_array(element))

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.damage import claims_too_much
 from usdenoise.formats.input_files import OtherFiles, entries
-from usdenoise.formats.stored import Index, StoredArray, shape_text
-from usdenoise.formats.zarr.zarr_expansion import ExpansionCheck
+from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label
 from usdenoise.stack.metadata import labelled_metadata
@@ -58,7 +56,7 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         members = {"iq": root}
     else:
         members = {name: item for name, item in root.members(max_depth=8) if isinstance(item, zarr.Array)}
-    arrays = {name: _stored(path, item) for name, item in members.items()}
+    arrays = {name: _stored(item) for name, item in members.items()}
     every = {name: describe_array(array) for name, array in arrays.items()}
 
     def check(parts: tuple[str, ...]) -> None:
@@ -123,18 +121,9 @@ def _forget_dead_thread() -> None:
         loop[0] = iothread[0] = None
 
 
-def _stored(path: Path, array: Any) -> StoredArray:
-    check = ExpansionCheck(array)
-
+def _stored(array: Any) -> StoredArray:
     def read(index: Index) -> NDArray[Any]:
-        check(index)
-        try:
-            return np.asarray(array[index])
-        except MemoryError as error:
-            raise InputError(
-                f"a chunk of {path} needs more memory than is available; take fewer frames with --frames, or "
-                "write the file again in smaller chunks"
-            ) from error
+        return np.asarray(array[index])
 
     chunks = tuple(array.shards or array.chunks)
     return StoredArray(tuple(array.shape), np.dtype(array.dtype), read, chunks=chunks)
@@ -156,13 +145,6 @@ def _check_stored(path: Path, name: str, array: Any) -> None:
         raise InputError(
             f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
             "write it again with its empty chunks"
-        )
-    claimed = max(math.prod(array.chunks) * np.dtype(array.dtype).itemsize, array.nbytes)
-    held = sum(file.stat().st_size for file in files)
-    if claims_too_much(claimed, held):
-        raise InputError(
-            f"'{name}' in {path} claims {claimed} bytes {shape_text(array.shape)}, but its files hold {held}, "
-            "so it is corrupt; write it again"
         )
 
 
@@ -222,5 +204,4 @@ def _small(array: Any) -> NDArray[Any] | None:
     """Return all values of an array, or None if it or one of its chunks has too many, or it has too many chunks."""
     if max(math.prod(array.shape), math.prod(array.chunks)) > _MOST_VALUES or array.nchunks > _MOST_CHUNKS:
         return None
-    ExpansionCheck(array)(tuple(slice(0, n, 1) for n in array.shape))
     return np.asarray(array[...])
