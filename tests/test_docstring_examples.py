@@ -23,7 +23,6 @@ WITH_EXAMPLES = (
     "compare",
     "denoise",
     "directional_power",
-    "expand",
     "load",
     "plot",
     "power_doppler",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
     from usdenoise.formats import load as load
-    from usdenoise.jobs.expand_job import expand as expand
     from usdenoise.jobs.live_session import Session as Session
     from usdenoise.jobs.live_session import SessionUpdate as SessionUpdate
     from usdenoise.jobs.main_file import save as save
@@ -49,7 +48,6 @@ _HOMES = {
     "compare": "usdenoise.comparison",
     "denoise": "usdenoise.recipe.denoise",
     "directional_power": "usdenoise.blood.flow",
-    "expand": "usdenoise.jobs.expand_job",
     "load": "usdenoise.formats",
     "plot": "usdenoise.pictures.plot",
     "power_doppler": "usdenoise.blood.power_doppler",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 _FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(--[a-z][a-z-]*)| with (-o)\b")
-"""A flag. One that follows a command, as in "usdenoise run --keep-factors", is part of a command line to type. In
+"""A flag. One that follows a command, as in "usdenoise run --no-html", is part of a command line to type. In
 "another folder with -o" the flag is left out, since functions call that parameter by different names."""
 
 PYTHON_NAMES = {"--output": "folder", "--set": "parameters"}

@@ -1,40 +1,16 @@
-"""The options of outputs on the command line, and the command expand."""
+"""The options of outputs on the command line."""
 
 import json
 import re
 from pathlib import Path
 
 import imageio.v3 as iio
-import numpy as np
 import pytest
 
-from tests.cli.shared import REPORT_KEYS, cli, parse, refused
-from usdenoise import expand, load
+from tests.cli.shared import REPORT_KEYS, cli, parse
 from usdenoise.options import Display
 
 FEW = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--high-cutoff", "rank", "--threads", "1")
-
-
-@pytest.mark.parametrize("suffix", ["h5", "mat", "zarr"])
-@pytest.mark.usefixtures("no_pictures")
-def test_factors_then_expand(suffix: str, stack: Path, tmp_path: Path) -> None:
-    kept, written = tmp_path / "out" / "x_denoised.h5", tmp_path / f"y.{suffix}"
-    done = cli("run", stack, "-o", tmp_path / "out", *FEW, "--keep-factors", "--no-stack", "-q")
-    assert (done.exit_code, done.stdout) == (0, "")
-    result = cli("expand", kept, "-o", written)
-    assert result.exit_code == 0
-    assert re.search(
-        r"stack +iq, t 40, z 12, x 10\nkept +the components after the first \d, up to the first \d\nwrote +.*y\.",
-        result.stdout,
-    )
-    assert np.array_equal(load(written, axes="tzx").iq, expand(kept).iq)
-    refused(cli("expand", kept, "-o", written), r"y\.\w+ exists; give --overwrite")
-    again = cli("expand", kept, "-o", written, "--overwrite", "--low-cutoff", 0, "--json")
-    assert parse(again.stdout)["shape"] == [40, 12, 10]
-    assert np.array_equal(load(written, axes="tzx").iq, expand(kept, 0).iq)
-    assert load(written, axes="tzx").frame_rate_hz == 500
-    refused(cli("expand", kept, "--high-cutoff", 9), "beyond the rank 3")
-    refused(cli("expand", stack), "holds no factors; write them with usdenoise run --keep-factors")
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -29,7 +29,7 @@ def test_the_summary_of_an_image() -> None:
     )
     assert shown["stopped"] == "after 3 iterations: the held-out error stopped falling"
     assert shown["time"] == "1.50 s: reading 0.10 s"
-    assert rows(output={"report_html": "my out/x_report.html"})["look"] == "usdenoise view 'my out'"
+    assert rows(output={"report_html": "my out/x_report.html"})["page"] == "my out/x_report.html"
     assert rows(held_out_rmse=None)["error"] == "noise 0.32, in the units of the file"
 
 

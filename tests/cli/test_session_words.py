@@ -31,7 +31,6 @@ def test_the_help_offers_nothing_that_is_refused() -> None:
     assert "--stacks" in help_text
     for flag in (
         "--local-cutoff",
-        "--keep-factors",
         "--no-stack",
         "--cutoff-figure",
         "--frames-figure",

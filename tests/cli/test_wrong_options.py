@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_wrong_usage(
     [
         ("no-such-command",), ("--magic",), ("run",), ("info",), ("simulate",), ("batch", "s"), ("batch", "-o", "out"),
         ("batch", "s", "-o", "out", "--jobs", "0"), ("batch", "s", "-o", "out", "--magic"), ("run", ""), ("info", ""),
-        ("simulate", ""), ("view", ""), ("batch", "", "-o", "out"),
+        ("simulate", ""), ("batch", "", "-o", "out"),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -101,7 +101,6 @@ def test_wrong_usage_of_the_program(
         (("--axes", "tz"), "axes 'tz' names 2 axes, but the data have 3.*--axes"),
         (("--dataset", "absent"), "no dataset 'absent' .*candidates are: iq"),
         (("--spacing", "1,2,3"), "3 pixel pitches do not fit the 2 spatial axes zx.*--spacing"),
-        (("--no-stack",), "nothing is kept; add --keep-factors to --no-stack"),
         (("--movie", "gif"), "--movie needs --window; give --window the number"),
         (("--window", "99"), "window 99 is longer than the 40 frames of the stack; lower --window"),
         (("--window", "9", "--stride", "10"), "stride 10 must be from 1 to the window.*--stride"),

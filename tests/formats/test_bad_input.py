@@ -35,7 +35,7 @@ from tests.formats.layouts import (
 )
 from tests.fuzz.reading import ChildReader
 from tests.stacks import write_stack
-from usdenoise import denoise, expand, load, run_batch
+from usdenoise import denoise, load, run_batch
 from usdenoise.cli import main
 from usdenoise.comparison.compare_file import compare_file
 from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError
@@ -55,7 +55,6 @@ UF = {"FrameRateUF": 500.0, "TwFreq": 15.0}
 NUL: dict[str, tuple[type[UsdenoiseError], Callable[[Path, str], Any]]] = {
     "load": (InputError, lambda scan, path: load(path)),
     "describe": (InputError, lambda scan, path: describe(path)),
-    "expand": (InputError, lambda scan, path: usdenoise.expand(path)),
     "run": (InputError, lambda scan, path: run(path)),
     "compare_file": (InputError, lambda scan, path: compare_file(path, methods=["svd"])),
     "run_batch": (InputError, lambda scan, path: usdenoise.run_batch([path], "out")),
@@ -499,7 +498,7 @@ def echoframe_with_a_pipe(folder: Path) -> Path:
 )
 def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
-    for read in (load, describe, expand):
+    for read in (load, describe):
         with pytest.raises(InputError, match=r"is a pipe, a socket or a device; write its content to a file"):
             read(path)
 

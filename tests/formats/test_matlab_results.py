@@ -289,4 +289,4 @@ def test_names_that_are_no_variables_are_refused() -> None:
         with pytest.raises(OptionError, match="is no name of a variable; give stack_name up to 63 letters"):
             Output(stack_name=name)
     with pytest.raises(OptionError, match="there is no stack to name"):
-        Output(stack_name="iq", stack=False, keep_factors=True)
+        Output(stack_name="iq", stack=False)

@@ -112,7 +112,7 @@ def test_a_sequence_is_a_time_series_of_confusius(n_slices: int, tmp_path: Path)
 def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
     data = voxel_data(1)
     data.values[3, 0, 2, 1] = np.nan
-    out = denoised(saved(tmp_path, data), keep_factors=True)
+    out = denoised(saved(tmp_path, data))
     with xarray.open_zarr(out) as group:
         assert next(iter(group.data_vars)) == "iq"
         assert group["power_doppler"].dims == ("k", "j", "i")
@@ -229,7 +229,7 @@ def test_pitches_of_the_user_replace_the_place_of_the_voxels(tmp_path: Path) -> 
 def test_hdf5_results_open_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
     scales = {"spacing_mm": [0.4, 0.05, 0.1], "frame_rate_hz": 500.0, "unit": "V"}
     path = write_stack(tmp_path / "x.h5", voxel_data(N_Y).values, "data/iq", axes="tyzx", **scales)
-    out = denoised(path, products=("power", "velocity"), keep_factors=True)
+    out = denoised(path, products=("power", "velocity"))
     with xarray.open_dataset(out, engine="h5netcdf") as file:
         for name in ("power_doppler", "blood_power", "noise_power", "axial_velocity"):
             image = file[name]

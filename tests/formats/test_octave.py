@@ -66,7 +66,7 @@ def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
 @pytest.mark.usefixtures("matlab_version")
 def test_octave_reads_what_we_write(values: NDArray[Any], tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
-    output = Output(keep_factors=True, products=("power", "directional", "velocity"))
+    output = Output(products=("power", "directional", "velocity"))
     report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS, output=output)
     # Octave shows text of version 7.3 as its codes.
     program = """

@@ -391,32 +391,12 @@ def test_a_subfolder_of_a_zarr_group_that_cannot_be_read(
 # ---------------------------------------------------------------- commands
 
 
-def test_factors_and_configuration_files(parts: Path) -> None:
+def test_a_configuration_file_beside_the_scan_does_not_allow_other_files(parts: Path) -> None:
     shape = (40, 12, 10)
-    out = write_stack(parts.parent / "out/whole.h5", low_rank(shape))
+    write_stack(parts.parent / "out/whole.h5", low_rank(shape))
     path = write_whole(parts / "x.h5", "../out/whole.h5", shape=shape)
-    run = ["run", str(path), "--rank=3", "--low-cutoff=1", "--high-cutoff=rank", "--keep-factors"]
+    run = ["run", str(path), "--rank=3", "--low-cutoff=1", "--high-cutoff=rank"]
     config = parts / "usdenoise.toml"
     config.write_text("allow-external = true\n")
-    # A file that came with the scan may not allow itself to read others.
     assert CliRunner().invoke(main, [*run, "-o", "result"]).exit_code == 2
     assert CliRunner().invoke(main, [*run, "-o", "result", "--config", str(config)]).exit_code == 0
-    config.unlink()
-    assert CliRunner().invoke(main, [*run, "-o", "second"]).exit_code == 1
-    batch = CliRunner().invoke(
-        main, ["batch", str(path), "-o", "batch", *run[2:], "--allow-external", "--dry-run"]
-    )
-    assert batch.exit_code == 0
-    result = Path("result/x_denoised.h5")
-    (parts.parent / "out/s.raw").write_bytes(np.ones(3).tobytes())
-    with h5py.File(result, "r+") as file:
-        del file["factors/S"]
-        file.create_dataset("factors/S", (3,), "f8", external=[(str(parts.parent / "out/s.raw"), 0, 24)])
-    expand = CliRunner().invoke(main, ["expand", str(result)])
-    assert expand.exit_code == 1
-    assert re.search(r"is read from \S+/out/s.raw too, .*; give --allow-external", expand.stderr)
-    assert CliRunner().invoke(main, ["expand", str(result), "--allow-external"]).exit_code == 0
-    with pytest.raises(InputError, match="give allow_external"):
-        usdenoise.expand(result)
-    assert usdenoise.expand(result, allow_external=True).iq.shape == shape
-    assert out.exists()

@@ -14,17 +14,14 @@ from tests.formats.layouts import LAYOUTS, confusius, v73
 from tests.formats.matlab_variables import variables
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
 from tests.stacks import write_stack
-from usdenoise import denoise, expand, load, save
-from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise import denoise, load, save
+from usdenoise.errors import OptionError
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
 from usdenoise.formats.loading import describe
-from usdenoise.formats.matlab import matlab_writing
-from usdenoise.formats.matlab.matlab_writing import V5_LIMIT_BYTES
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.results import write_result
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.expand_job import expand_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.stack.acquisition import Acquisition
@@ -59,64 +56,16 @@ def as_real(folder: Path) -> Path:
     return write_stack(folder / "x.h5", IQ.real.transpose(2, 0, 1), "rf", axes="xtz")
 
 
-@pytest.mark.parametrize(
-    ("make", "v5_limit"), [(as_h5, 0), (as_real, 0), (as_v5, V5_LIMIT_BYTES), (as_v5, 100), (as_zarr, 0)]
-)
-def test_factors_rebuild_the_stack(
-    make: Any, v5_limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", v5_limit)
-    path = make(tmp_path)
-    written = run(path, options=RANK, output=Output(keep_factors=True))
-    kept = load(written)
-    only_factors = Output(keep_factors=True, stack=False)
-    alone = job.run(path, tmp_path / "alone", options=RANK, output=only_factors)["output"]["denoised"]
-    with pytest.raises(InputError):
-        load(alone)
-    for source in (written, alone):
-        rebuilt = expand(source)
-        np.testing.assert_allclose(rebuilt.iq, kept.iq, atol=2e-6 * np.abs(kept.iq).max())
-        assert (rebuilt.axes, rebuilt.name) == (kept.axes, kept.name)
-        assert rebuilt.frame_rate_hz == kept.frame_rate_hz
-        assert rebuilt.spacing_mm == pytest.approx(kept.spacing_mm)
-    other = denoise(
-        load(path), options=DenoiseOptions(rank=3, iterations=3, low_cutoff=0, high_cutoff=2, seed=11)
-    )
-    np.testing.assert_allclose(
-        expand(alone, 0, 2).iq, other.acquisition.iq, atol=2e-6 * np.abs(other.acquisition.iq).max()
-    )
-
-
-def test_what_expand_refuses(tmp_path: Path) -> None:
-    plain = run(as_h5(tmp_path))
-    with pytest.raises(InputError, match="holds no factors; write them with usdenoise run --keep-factors"):
-        expand(plain)
-    kept = job.run(tmp_path / "x.h5", tmp_path / "k", options=RANK, output=Output(keep_factors=True))[
-        "output"
-    ]["denoised"]
-    for low, high in ((0, 4), (2, 2), (-1, 2)):
-        says = r"is empty or beyond the rank 3 of the factors; give a band within \[0, 3\)"
-        with pytest.raises(OptionError, match=says):
-            expand(kept, low, high)
-    with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
-        expand_to_file(kept, tmp_path / "y.txt")
-    with h5py.File(kept, "r+") as file:
-        del file["factors"].attrs["shape"]
-    says = "do not fit one another; write them again with usdenoise run --keep-factors"
-    with pytest.raises(InputError, match=says):
-        expand(kept)
-
-
-def test_without_the_stack_the_residual_would_be_lost(tmp_path: Path) -> None:
-    says = r"do not hold the residual.*with stack=False give high_cutoff rank"
-    with pytest.raises(OptionError, match=says):
-        run(as_h5(tmp_path), output=Output(keep_factors=True, stack=False))
+def test_the_stack_can_be_left_out(tmp_path: Path) -> None:
+    written = run(as_h5(tmp_path), output=Output(stack=False))
+    with h5py.File(written) as file:
+        assert "iq" not in file
+        assert file["power_doppler"].shape == (9, 8, 4)
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"stack": False}, "nothing is kept; add keep_factors"),
         (
             {"products": ("power", "color")},
             "products .*'color'.* is not known; choose one or more of power, blood, directional",
@@ -138,7 +87,6 @@ def test_outputs_that_contradict_each_other(given: dict[str, Any], says: str) ->
     ("given", "says"),
     [
         ({"movie": "gif"}, "movie needs window; give window the number"),
-        ({"window": 9, "keep_factors": True}, "factors are stored for one stack; leave out keep_factors"),
     ],
 )
 def test_outputs_that_one_stack_or_a_session_cannot_have(
@@ -288,7 +236,7 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("make", [as_mat, as_hdf5, as_group])
 @pytest.mark.parametrize(
-    "name", ["power_doppler", "blood_power", "singular_values", "factors", "unobserved", "axes", "time"]
+    "name", ["power_doppler", "blood_power", "singular_values", "unobserved", "axes", "time"]
 )
 def test_a_stack_with_a_name_of_the_results_is_kept(
     name: str, make: Any, plain_stack: Any, tmp_path: Path
@@ -298,7 +246,6 @@ def test_a_stack_with_a_name_of_the_results_is_kept(
         tmp_path / "out",
         options=OPTIONS,
         reading={"dataset": name},
-        output=Output(keep_factors=True),
     )
     written = Path(report["output"]["denoised"])
     is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)

@@ -545,7 +545,6 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
         (("--local-cutoff",), "--local-cutoff is for one stack; leave it out"),
         (("--dask", 2), "the blocks of a session are filtered here; leave out --dask"),
         (("--memory", "1G"), "the blocks of a session are filtered here; leave out --memory"),
-        (("--keep-factors",), "the factors are stored for one stack; leave out --keep-factors"),
         (("--cutoff-figure",), "the cutoff is drawn for one stack; leave out --cutoff-figure"),
         (("--frames-figure",), "the frames are drawn for one stack; leave out --frames-figure"),
         (("--pattern", "x*.h5"), "there is no block file; name files or a folder, or give --pattern"),

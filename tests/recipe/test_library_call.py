@@ -77,9 +77,9 @@ def test_the_command_line_reads_the_same_errors_with_its_flags() -> None:
     wanted = "low_cutoff 9 must be below rank 3; raise --rank or lower --low-cutoff"
     assert caught.value.command_line_text == wanted
     error = UsdenoiseError(
-        "a/--rank is full; give --frame-rate, another folder with -o, or usdenoise run --keep-factors"
+        "a/--rank is full; give --frame-rate, another folder with -o, or usdenoise run --no-html"
     )
-    wanted = "a/--rank is full; give frame_rate_hz, another folder, or usdenoise run --keep-factors"
+    wanted = "a/--rank is full; give frame_rate_hz, another folder, or usdenoise run --no-html"
     assert str(error) == wanted
 
 

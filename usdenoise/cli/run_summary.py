@@ -1,6 +1,5 @@
 """What ``usdenoise run`` prints at its end: the report in words."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,16 @@ def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple
         ("time", _time(report["timings_s"])),
         ("memory", _memory(report)),
     ]
-    rows += [("wrote", name) for key, name in report["output"].items() if not key.endswith("_denoised")]
+    rows += [
+        ("wrote", name)
+        for key, name in report["output"].items()
+        if key != "report_html" and not key.endswith("_denoised")
+    ]
     if report["requested"].get("session", {}).get("stacks"):
         sequence_file = Path(report["output"]["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
     if (page := report["output"].get("report_html")) is not None:
-        rows.append(("look", f"usdenoise view {shlex.quote(str(Path(page).parent))}"))
+        rows.append(("page", page))
     return rows
 
 

@@ -14,7 +14,7 @@ from usdenoise.cli.run_summary import show_summary
 from usdenoise.options import SessionOptions
 from usdenoise.options.declaration import Group
 
-_REFUSED = ("dask", "memory", "local_cutoff", "keep_factors", "no_stack", "cutoff_figure", "frames_figure")
+_REFUSED = ("dask", "memory", "local_cutoff", "no_stack", "cutoff_figure", "frames_figure")
 
 
 def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -92,6 +92,8 @@ def command(
         if arguments.pop(name, None) is not None:
             raise OptionError(f"the blocks of a session are filtered here; leave out --{name}")
     use_one_heap()
+    if values.get("live"):
+        console.say(f"page: {output / 'live.html'}")
     report = run_session(
         paths,
         output,

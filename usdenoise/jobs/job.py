@@ -110,18 +110,9 @@ class Job:
                 raise OptionError("the cutoff is drawn for one stack; leave out --cutoff-figure or --window")
             if display.frames_figure:
                 raise OptionError("the frames are drawn for one stack; leave out --frames-figure or --window")
-            if output.keep_factors:
-                raise OptionError(
-                    "the factors are stored for one stack; leave out --keep-factors, or leave out --window"
-                )
             check_options(options)
         if output.movie is not None and not self.is_session:
             raise OptionError("--movie needs --window; give --window the number of frames of each image")
-        if not output.stack and options.high_cutoff == "none":
-            raise OptionError(
-                "the factors do not hold the residual, which --high-cutoff none keeps; with --no-stack give "
-                "--high-cutoff rank"
-            )
         if display.cutoff_figure and not isinstance(options.low_cutoff, str):
             raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
 

@@ -9,14 +9,13 @@ import numpy as np
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.formats.factors import factor_arrays, factor_attributes
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series
 from usdenoise.recipe.result import DenoiseResult
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
 from usdenoise.system.provenance import record, to_json
@@ -48,7 +47,6 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
         provenance,
         attributes=series.attributes,
         with_stack=job.output.stack,
-        with_factors=job.output.keep_factors,
         compression=job.output.compression,
         source=job.path,
         called=job.output.stack_name,
@@ -61,11 +59,10 @@ def _stack_content(
     provenance: str,
     *,
     attributes: Mapping[str, Mapping[str, Any]] = POWER_IMAGES,
-    with_factors: bool = False,
     **stored: Any,
 ) -> ResultFile:
     """Return the content of the file of a filtered stack; `stored` has other fields of ResultFile."""
-    stack, model = result.acquisition, result.model
+    stack = result.acquisition
     arrays: dict[str, Any] = {**images, "singular_values": result.singular_values}
     axes = dict.fromkeys(images, stack.spatial_axes)
     described: dict[str, Mapping[str, Any]] = dict(attributes)
@@ -73,12 +70,6 @@ def _stack_content(
         unobserved = ~unpack(result.observed, stack.n_frames)
         arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
         axes["unobserved"] = stack.axes
-    if with_factors:
-        high = result.options.high_cutoff
-        band = (int(result.options.low_cutoff), model.rank if isinstance(high, str) else high)
-        shape = stack.shape_in(canonical_axes(stack.spatial_axes))
-        arrays |= factor_arrays(model.left, model.singular_values, model.right)
-        described |= factor_attributes(shape, band, stack.name)
     return ResultFile(stack, arrays, provenance, described, axes, **stored)
 
 

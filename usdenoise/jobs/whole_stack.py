@@ -55,7 +55,6 @@ def filter_stack(
             acquisition,
             options=job.options,
             in_place=True,
-            all_components=job.output.keep_factors,
             on_iteration=watcher.iteration,
         )
         clock.add(result.timings_s)

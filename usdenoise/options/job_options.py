@@ -38,11 +38,7 @@ class Output(Options, group=Group.OUTPUTS):
     """
 
     compression: str = option("none", "Compression of the stored stack.", choices=("none", "gzip"))
-    keep_factors: bool = option(
-        False,
-        "Store the factors U, S and V as well, so that expand can rebuild the stack with other cutoffs.",
-    )
-    stack: bool = option(True, "Leave out the filtered stack to save disk space. Needs --keep-factors.")
+    stack: bool = option(True, "Leave out the filtered stack to save disk space.")
     stack_name: str | None = option(
         None,
         "Name of the filtered stack in its file. Set it to the one that the next program reads, such as "
@@ -80,11 +76,7 @@ class Output(Options, group=Group.OUTPUTS):
     html: bool = option(True, "Leave out <stem>_report.html, the report as a page for the browser.")
 
     def check(self) -> None:
-        """Check that something is kept, and that windows leave no frame out."""
-        if not self.stack and not self.keep_factors:
-            raise OptionError(
-                "without the stack and the factors nothing is kept; add --keep-factors to --no-stack"
-            )
+        """Check the name of the stack, and that windows leave no frame out."""
         if self.stack_name is not None:
             if re.fullmatch(r"[A-Za-z]\w{0,62}", self.stack_name, re.ASCII) is None:
                 raise OptionError(
