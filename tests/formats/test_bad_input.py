@@ -549,7 +549,7 @@ def test_axes_by_hand_override_those_of_the_file(tmp_path: Path) -> None:
 
 
 CLAIMS: dict[str, tuple[Write, str]] = {
-    "npy": (npy_that_claims, f"{_CLAIM}.*holds 512"),
+    "npy": (npy_that_claims, r"x\.npy is truncated or corrupt"),
     "AUTC": (autc_of_frames(2**30), "is truncated: block 2 of 4 x 5 x 1073741824"),
     "EchoFrame": (echoframe_of_blocks(2**31), "is truncated: 2147483648 blocks .*holds 1968; copy it again"),
     "Zarr": (zarr_that_claims, "at least 99999. of 1000000 chunks of 'iq' .* are missing"),

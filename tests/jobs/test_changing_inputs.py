@@ -9,36 +9,13 @@ from typing import Any
 import pytest
 
 from tests.cli.shared import QUICK, cli, refused
-from tests.jobs.inputs import WRITERS, write_autc, write_echoframe, write_npy
+from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
-from usdenoise.formats import layout, open_input
+from usdenoise.formats import open_input
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.run_job import run
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-
-ONE_FILE = {"npy": write_npy, "AUTC": write_autc, "EchoFrame": write_echoframe}
-
-
-@pytest.mark.parametrize("container", ONE_FILE)
-def test_an_input_that_is_truncated_while_it_is_read(
-    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = ONE_FILE[container](tmp_path)
-    part = path / "bf0part000.dat" if path.is_dir() else path
-    copy = layout.copy_by_lines
-
-    def truncate_after_a_slab(*arguments: Any) -> None:
-        copy(*arguments)
-        os.truncate(part, 4096)
-
-    monkeypatch.setattr(layout, "SLAB_BYTES", 1 << 11)
-    monkeypatch.setattr(layout, "copy_by_lines", truncate_after_a_slab)
-    refused(
-        cli("run", path, "-o", tmp_path / "out", *QUICK),
-        rf"{re.escape(str(part))} became shorter while it was read: it ends before byte \d+; run again when nothing",
-    )
-    assert not (tmp_path / "out").exists()
 
 
 def write_again(path: Path) -> None:
