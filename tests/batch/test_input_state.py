@@ -14,7 +14,6 @@ from tests.batch.shared import ARGUMENTS
 from tests.jobs.inputs import WRITERS
 from usdenoise.batch import Decision, Status, plan_batch, run_batch
 from usdenoise.formats.file_state import file_state, sha256
-from usdenoise.formats.open_input import other_files
 
 
 def batch(path: Path) -> Any:
@@ -81,21 +80,8 @@ def test_a_file_that_comes_back_is_another_input(kind: str, tmp_path: Path) -> N
     assert batch(path).status == Status.DONE
 
 
-def test_the_columns_of_the_table_stay(tmp_path: Path) -> None:
-    path = WRITERS["HDF5, virtual"][0](tmp_path)
-    (tmp_path / "part1.hdf").unlink()
-    batch(path)
-    header = (tmp_path / "out/batch.csv").read_text().splitlines()[0].split(",")
-    (row,) = json.loads((tmp_path / "out/batch.json").read_text())["rows"]
-    assert header[-2:] == ["input_bytes", "input_mtime_ns"]
-    assert list(row)[-2:] == ["input_files", "input_other_files"]
-    assert row["input_other_files"][0] == "part0.hdf"
-    assert row["input_bytes"] == sum((tmp_path / name).stat().st_size for name in ("x.h5", "part0.hdf"))
-
-
 def test_the_digest_of_one_file_is_its_own(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.zeros(0))
-    assert other_files(path) == []
     assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
     assert file_state(tmp_path / "absent") is None

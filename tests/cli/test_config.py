@@ -144,9 +144,7 @@ OWN, PROJECT = ("usdenoise.toml", ""), ("pyproject.toml", "[tool.usdenoise]\n")
     ("command", "line", "file"),
     [
         ("run", "dask = '0'", OWN),
-        ("run", "allow_external = true", PROJECT),
         ("batch", "dask = '0'", PROJECT),
-        ("batch", "allow_external = true", OWN),
     ],
 )
 def test_only_a_file_that_was_asked_for_reaches_beyond_the_scans(

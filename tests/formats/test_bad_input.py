@@ -459,41 +459,12 @@ def socket_of(folder: Path) -> Path:
     return folder / "x.mat"
 
 
-def zarr_with_a_pipe(folder: Path) -> Path:
-    path = confusius(IQ)(folder)
-    os.mkfifo(path / "extra")
-    return path
-
-
-def autc_with_a_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "bf1part2.dat")
-    return autc(1)(folder).parent
-
-
-def storage_in_a_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "raw.bin")
-    with h5py.File(folder / "x.h5", "w") as file:
-        file.create_dataset("iq", IQ.shape, "c8", external=[(str(folder / "raw.bin"), 0, IQ.nbytes)])
-    return folder / "x.h5"
-
-
-def echoframe_with_a_pipe(folder: Path) -> Path:
-    path = echoframe()(folder)
-    (folder / "ScanParameters.mat").unlink()
-    os.mkfifo(folder / "ScanParameters.mat")
-    return path
-
-
 @pytest.mark.parametrize(
     "write",
     [
         pipe,
         socket_of,
         lambda folder: Path("/dev/zero"),
-        zarr_with_a_pipe,
-        autc_with_a_pipe,
-        storage_in_a_pipe,
-        echoframe_with_a_pipe,
     ],
 )
 def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_path: Path) -> None:

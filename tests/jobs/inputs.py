@@ -1,13 +1,10 @@
-"""One small stack in an HDF5 file, and in every kind of input that is read from several files."""
+"""One small stack in an HDF5 file, and in a folder of several files."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
-from tests.formats.layouts import autc, confusius, echoframe, external, npy, virtual
+from tests.formats.layouts import autc, confusius, echoframe, npy
 from tests.stacks import low_rank, write_stack
 
 SHAPE = (24, 12, 10)
@@ -36,18 +33,6 @@ def write_echoframe(folder: Path, seed: int = 0) -> Path:
     return echoframe(stack=stack(seed))(folder)
 
 
-def write_virtual(folder: Path, seed: int = 0) -> Path:
-    for number, part in enumerate(np.split(stack(seed), 2)):
-        write_stack(folder / f"part{number}.hdf", part)
-    (folder / "x.h5").unlink(missing_ok=True)
-    return virtual(folder / "x.h5", ["part0.hdf", "part1.hdf"], (12, 12, 10))
-
-
-def write_external(folder: Path, seed: int = 0) -> Path:
-    (folder / "x.raw").write_bytes(stack(seed).tobytes())
-    return external(folder / "x.h5", SHAPE, (str(folder / "x.raw"), 0, h5py.h5f.UNLIMITED))
-
-
 def write_h5(folder: Path, seed: int = 0) -> Path:
     return write_stack(folder / "x.h5", stack(seed), axes="tzx")
 
@@ -57,7 +42,5 @@ WRITERS: dict[str, tuple[Callable[..., Path], str]] = {
     "AUTC": (write_autc, "x/bf0part001.dat"),
     "EchoFrame": (write_echoframe, "ScanParameters.mat"),
     "HDF5": (write_h5, "x.h5"),
-    "HDF5, virtual": (write_virtual, "part1.hdf"),
-    "HDF5, external": (write_external, "x.raw"),
 }
 """Kind of input -> what writes it into a folder, and one of its files, where it can be apart from the one that is named."""

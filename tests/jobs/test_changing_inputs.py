@@ -33,7 +33,7 @@ def add_a_file(path: Path) -> None:
 
 CASES = [
     *((kind, write_again, window) for kind in WRITERS for window in ((), ("--window", "8"))),
-    *((kind, change, ()) for kind in WRITERS for change in (append, Path.unlink)),
+    *((kind, change, ()) for kind in WRITERS for change in (append,)),
     ("Zarr", add_a_file, ()),
 ]
 

@@ -87,7 +87,6 @@ def test_values_of_other_libraries_are_values() -> None:
         (ReadOptions, {"spacing_mm": (1, 2, 3, 4)}, "give spacing_mm 1 or 2 or 3 positive numbers"),
         (ReadOptions, {"frame_rate_hz": 0}, "frame_rate_hz 0 is not known; give frame_rate_hz a positive number"),
         (ReadOptions, {"axes": 3}, "axes 3 is not known; give axes text"),
-        (ReadOptions, {"allow_external": 1}, "give allow_external True or False"),
         (Display, {"color_map": "jet"}, "color_map 'jet' is not known; choose one of inferno, magma"),
         (Display, {"figure_formats": ("png", "jpg")}, "figure_formats .*'jpg'.* choose one or more of png, pdf"),
         (Display, {"figure_formats": ()}, "figure_formats .* is not known"),

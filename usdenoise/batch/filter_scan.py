@@ -20,7 +20,6 @@ from usdenoise.errors import (
     is_out_of_memory,
 )
 from usdenoise.formats.file_state import file_state
-from usdenoise.formats.open_input import other_files
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.run_job import run
@@ -111,4 +110,4 @@ def failure_and_sentence(error: BaseException) -> tuple[Failure, str]:
 
 def _state(scan: Scan, reading: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the state of all files of an input, as far as they are known; None if it cannot be read."""
-    return file_state(scan.path, other_files(scan.path, reading))
+    return file_state(scan.path)

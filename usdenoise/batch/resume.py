@@ -111,7 +111,7 @@ def _read_row(fields: Mapping[str, Any]) -> Row:
 
 
 def _same_input_failed(scan: Scan, earlier: Row) -> bool:
-    state = file_state(scan.path, earlier.input_other_files)
+    state = file_state(scan.path)
     return state is not None and is_same_state(
         state, {name: getattr(earlier, f"input_{name}") for name in STATE}
     )
@@ -134,14 +134,13 @@ def _difference(scan: Scan, report: Mapping[str, Any], asked: Mapping[str, Any])
 def _input_difference(scan: Scan, source: Mapping[str, Any]) -> str | None:
     if Path(source["path"]).name != scan.path.name:
         return f"made from {Path(source['path']).name}"
-    others = source["other_files"]
-    state = file_state(scan.path, others)
+    state = file_state(scan.path)
     if state is None:
         return "the input is not there"
     if is_same_state(state, source):
         return None
     try:
-        changed = state["bytes"] != source["bytes"] or sha256(scan.path, others) != source["sha256"]
+        changed = state["bytes"] != source["bytes"] or sha256(scan.path) != source["sha256"]
     except InputError:
         changed = True
     return "the input changed" if changed else None

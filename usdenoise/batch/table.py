@@ -66,7 +66,7 @@ class Failure(StrEnum):
     """The program has an error."""
 
 
-_ONLY_IN_RECORD = ("input_files", "input_other_files")
+_ONLY_IN_RECORD = ("input_files",)
 """Fields of a row that are no column of the table: only a later batch needs them."""
 
 
@@ -103,8 +103,6 @@ class Row:
         Size in bytes and latest modification time in ns of the files of the input when the scan failed.
     input_files : str or None
         Digest of the names, sizes and times of these files; only in batch.json.
-    input_other_files : sequence of str
-        Files of the input apart from its own, as its report has them; only in batch.json.
     """
 
     scan: str
@@ -133,7 +131,6 @@ class Row:
     input_bytes: int | None = None
     input_mtime_ns: int | None = None
     input_files: str | None = None
-    input_other_files: Sequence[str] = ()
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:

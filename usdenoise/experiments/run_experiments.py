@@ -14,7 +14,6 @@ from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.ultrasound import UltrasoundExperiment
 from usdenoise.formats.file_state import sha256
-from usdenoise.formats.open_input import other_files
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.tables import csv_text
 from usdenoise.pictures.error_curves import Setting, curves_png
@@ -130,8 +129,7 @@ def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
 def _source(setup: Setup) -> dict[str, Any] | None:
     if setup.acquisition is None:
         return None
-    others = other_files(setup.acquisition, setup.reading)
-    return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition, others)}
+    return {"path": str(setup.acquisition), "sha256": sha256(setup.acquisition)}
 
 
 def _write(result: ExperimentResult, name: str, places: dict[str, Path], more: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, arranged
 from usdenoise.formats.file_values import in_file
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, concatenated
 from usdenoise.options.reading_options import ReadOptions
 
@@ -35,7 +34,7 @@ def recognise(head: bytes) -> bool:
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open an AUTC file or a folder of them, whose one stack is read only where it is used.
 
     Parameters
@@ -44,8 +43,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         The file or the folder.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -53,7 +50,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         If a part is truncated, if there is no block of frames, or if blocks differ in their number of pixels.
     """
     parts = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
-    others.check(part for part in parts if part != path and (part.is_symlink() or not part.is_file()))
     blocks: list[tuple[int, StoredArray]] = []
     for part in parts:
         blocks += _blocks(part)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, everything, joined, paired, shape_text, without_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import StoredForm
@@ -129,8 +128,8 @@ class Contents:
     damaged: str = ""
 
 
-Opener = Callable[[Path, ReadOptions, OtherFiles], AbstractContextManager[Contents]]
-"""Opens an acquisition, lists its contents, and notes the other files that it is read from."""
+Opener = Callable[[Path, ReadOptions], AbstractContextManager[Contents]]
+"""Opens an acquisition and lists its contents."""
 
 
 def describe_array(array: StoredArray) -> str:

@@ -17,11 +17,9 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Found, arranged
 from usdenoise.formats.file_values import in_file
-from usdenoise.formats.hdf5.hdf5_items import datasets, member
+from usdenoise.formats.hdf5.hdf5_items import member
 from usdenoise.formats.hdf5.hdf5_metadata import numbers, small_number
-from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
 from usdenoise.formats.hdf5.hdf5_reading import open_file
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import concatenated
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.coordinates import pitch
@@ -44,7 +42,7 @@ def recognise(path: Path, head: bytes) -> bool:
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open an EchoFrame file, whose one stack is read only where it is used.
 
     Parameters
@@ -53,8 +51,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         The .dat file.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -63,14 +59,12 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         and this shape say.
     """
     parameters = path.parent / PARAMETERS
-    others.add([parameters])
     if not parameters.exists():
         raise InputError(
             f"{path} looks like a file of EchoFrame, but {PARAMETERS}, which gives its shape, is not in the same "
             "folder; put it there"
         )
     with open_file(parameters) as file:
-        add_other_files(file, datasets(file).values(), None, others)
         shape, found = _parameters(file, path)
     with path.open("rb") as raw:
         _, header_size, n_blocks, _, padding = _HEADER.unpack(raw.read(_HEADER.size))

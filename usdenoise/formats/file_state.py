@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,8 @@ def _is_older(place: Path, newest: int) -> bool:
     return not place.is_symlink() and all(part.lstat().st_mtime_ns <= newest for part in parts)
 
 
-def file_state(path: Path, others: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the state of all files of an input; None if its own file or folder cannot be read.
+def file_state(path: Path) -> dict[str, Any] | None:
+    """Return the state of the file of an input, or of all files in its folder; None if it cannot be read.
 
     A different state shows that a file has changed, has come or has gone.
 
@@ -61,31 +61,22 @@ def file_state(path: Path, others: Sequence[str] = ()) -> dict[str, Any] | None:
     ----------
     path : Path
         File or folder of the input.
-    others : sequence of str
-        The other files of the input, as :func:`usdenoise.formats.open_input.other_files` returns them; by default
-        none.
 
     Returns
     -------
     dict or None
         "bytes", the size of all files; "mtime_ns", the latest modification time; "files", a digest of the names,
-        sizes and times of all files; "other_files", the names of the other files.
+        sizes and times of all files.
     """
     n_bytes, newest, lines = 0, 0, hashlib.sha256()
     try:
-        for name, place in _files(path, others):
-            try:
-                status = place.stat()
-            except FileNotFoundError:
-                if name not in others:
-                    raise
-                lines.update(os.fsencode(f"{name} missing\n"))
-                continue
+        for name, place in _files(path):
+            status = place.stat()
             n_bytes, newest = n_bytes + status.st_size, max(newest, status.st_mtime_ns)
             lines.update(os.fsencode(f"{name} {status.st_size} {status.st_mtime_ns}\n"))
     except OSError:
         return None
-    return {"bytes": n_bytes, "mtime_ns": newest, "files": lines.hexdigest(), "other_files": list(others)}
+    return {"bytes": n_bytes, "mtime_ns": newest, "files": lines.hexdigest()}
 
 
 def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
@@ -93,15 +84,13 @@ def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool
     return all(state[name] == recorded.get(name) for name in STATE)
 
 
-def sha256(path: Path, others: Sequence[str] = ()) -> str:
-    """Return the hexadecimal SHA-256 digest of a file, or that of the names and digests of several files.
+def sha256(path: Path) -> str:
+    """Return the hexadecimal SHA-256 digest of a file, or that of the names and digests of the files in a folder.
 
     Parameters
     ----------
     path : Path
         File or folder of the input.
-    others : sequence of str
-        The other files of the input, as for :func:`file_state`.
 
     Raises
     ------
@@ -109,18 +98,17 @@ def sha256(path: Path, others: Sequence[str] = ()) -> str:
         If a file cannot be read.
     """
     try:
-        if not others and not path.is_dir():
+        if not path.is_dir():
             return _digest(path)
         whole = hashlib.sha256()
-        for name, place in _files(path, others):
-            found = "missing" if name in others and not place.exists() else _digest(place)
-            whole.update(os.fsencode(f"{name} {found}\n"))
+        for name, place in _files(path):
+            whole.update(os.fsencode(f"{name} {_digest(place)}\n"))
         return whole.hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
 
 
-def _files(path: Path, others: Sequence[str]) -> Iterator[tuple[str, Path]]:
+def _files(path: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file of an input; the names stay the same when the input is moved."""
     if path.is_dir():
         inside = (
@@ -132,8 +120,6 @@ def _files(path: Path, others: Sequence[str]) -> Iterator[tuple[str, Path]]:
             yield place.relative_to(path).as_posix(), place
     else:
         yield "", path
-    for name in others:
-        yield name, path.parent / name
 
 
 def _digest(path: Path) -> str:

@@ -33,8 +33,8 @@ def opener(path: Path) -> tuple[Opener, str]:
     Returns
     -------
     open_contents : callable
-        Takes the path, the :class:`ReadOptions` and the :class:`OtherFiles`, and returns a context manager that gives
-        the :class:`usdenoise.formats.contents.Contents`.
+        Takes the path and the :class:`ReadOptions`, and returns a context manager that gives the
+        :class:`usdenoise.formats.contents.Contents`.
     damaged : str
         Rest of the message on a file of this format that cannot be read, as for :func:`usdenoise.formats.damage.guard`.
 

@@ -50,7 +50,6 @@ def load(
     frames: slice | None = None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
-    allow_external: bool = False,
     on_part: Callable[[int, int], None] | None = None,
     **unknown: Any,
 ) -> Acquisition:
@@ -75,8 +74,6 @@ def load(
         Frames per second after compounding; by default the file's.
     spacing : float or sequence of float, optional
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
-    allow_external : bool
-        Whether files outside the folder of the acquisition may be read; by default False.
     on_part : callable, optional
         Called with the bytes that are read so far, and those of the whole stack.
     **unknown
@@ -93,8 +90,7 @@ def load(
     ------
     InputError
         If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
-        stack, if that stack is power Doppler, which has no phase left to filter by, or if it is read from files
-        outside its folder without `allow_external`.
+        stack, or if that stack is power Doppler, which has no phase left to filter by.
     OptionError
         If an option is unknown, or `dtype` or `frames` is of another kind.
 
@@ -119,7 +115,6 @@ def load(
         "frames": frames,
         "frame_rate": frame_rate,
         "spacing": spacing,
-        "allow_external": allow_external,
     }
     with open_input(path, {**reading, **unknown}, dtype) as source:
         return source.read(on_part=on_part)

@@ -19,7 +19,6 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.stored import StoredArray, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
 
@@ -27,7 +26,7 @@ DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or w
 
 
 @contextmanager
-def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_npy(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open a .npy file, whose one array is read only where it is used.
 
     An array of pickled objects is listed, but is no stack.
@@ -38,8 +37,6 @@ def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
         The file.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------
@@ -60,7 +57,7 @@ def open_npy(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
 
 
 @contextmanager
-def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_npz(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
 
     Parameters
@@ -69,8 +66,6 @@ def open_npz(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Conte
         The file.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------

@@ -15,7 +15,6 @@ from usdenoise.formats.choice import check_not_power, choose
 from usdenoise.formats.contents import READ_WHOLE, Contents, Stack
 from usdenoise.formats.damage import guard, readable
 from usdenoise.formats.file_state import file_state, sha256
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.known_formats import opener
 from usdenoise.formats.layout import (
     Disk,
@@ -80,25 +79,23 @@ def open_input(
     if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
         raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     check_path(path)
-    own_state = file_state(path)
-    others = OtherFiles(path, how.allow_external)
+    state = file_state(path) or {}
     with ExitStack() as files:
-        contents = files.enter_context(open_contents(path, how, others))
-        made = Input(path, how, dtype, contents, others.names, own_state, files.close)
+        contents = files.enter_context(open_contents(path, how))
+        made = Input(path, how, dtype, contents, state, files.close)
         # Arrays that were read whole are freed when the input is closed.
         del contents
         yield made
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles | None = None) -> Iterator[Contents]:
-    """Open a file or a folder of any known format, list its contents, and note its other files in `others`."""
-    others = others or OtherFiles(path, how.allow_external)
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+    """Open a file or a folder of any known format, and list its contents."""
     with ExitStack() as stack:
         with readable(path):
             format_opener, damaged = opener(path)
             with guard(path, damaged):
-                contents = stack.enter_context(format_opener(path, how, others))
+                contents = stack.enter_context(format_opener(path, how))
         yield replace(contents, damaged=damaged)
 
 
@@ -151,30 +148,6 @@ def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metad
     return stack, metadata
 
 
-def other_files(path: Path, reading: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the files that an acquisition is read from, apart from the file itself or those in its folder.
-
-    Parameters
-    ----------
-    path : Path
-        File or folder of the acquisition.
-    reading : mapping, optional
-        Fields of :class:`usdenoise.options.ReadOptions`; by default none.
-
-    Returns
-    -------
-    list of str
-        Paths relative to the folder of `path` where they are below it, so that the acquisition can be moved, and
-        absolute otherwise. Files that are missing and would be read if they were there are among them.
-        Of a file that cannot be opened these are those found until then.
-    """
-    how = reading_options(reading or {})
-    others = OtherFiles(path, how.allow_external)
-    with suppress(InputError), open_contents(path, how, others):
-        pass
-    return others.names
-
-
 class Input:
     """The stack of an open file, and the state of the files that it is read from.
 
@@ -200,10 +173,8 @@ class Input:
         Number of selected frames.
     shape : tuple of int
         Shape of the selected frames, in the file's order.
-    other_files : list of str
-        Files that the stack is read from, besides the file itself or those in its folder (see :func:`other_files`).
-    state : dict
-        Sizes and modification times of all files when they were opened (see
+    state : mapping
+        Size and modification time of the file, or of those in its folder, when it was opened (see
         :func:`usdenoise.formats.file_state.file_state`).
     """
 
@@ -213,16 +184,13 @@ class Input:
         how: ReadOptions,
         precision: str | None,
         contents: Contents,
-        others: list[str],
-        own_state: Mapping[str, Any] | None,
+        state: Mapping[str, Any],
         close: Callable[[], None],
     ) -> None:
         self.path, self._close = path, close
         self._frames_read, self._is_lazy = 0, False
         self.container = contents.container
-        self.other_files = others
-        self._how, self._precision, self._own_state = how, precision, own_state
-        self.state = file_state(path, self.other_files) or {}
+        self._how, self._precision, self.state = how, precision, state
         self.stack, self.metadata = pick(contents, path, how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
@@ -324,7 +292,7 @@ class Input:
         """
 
         def digest() -> str:
-            found = sha256(self.path, self.other_files)
+            found = sha256(self.path)
             self.check_unchanged()
             return found
 
@@ -338,8 +306,7 @@ class Input:
         InputError
             If one has.
         """
-        same = file_state(self.path, self.other_files) == self.state
-        if not same or file_state(self.path) != self._own_state:
+        if file_state(self.path) != self.state:
             raise InputError(
                 f"{self.path} changed while it was read; run again when nothing writes to it any more"
             )

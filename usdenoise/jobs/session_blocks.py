@@ -56,7 +56,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
     with blocks:
         watcher.loaded(blocks.first)
         one = len(job.paths) == 1
-        digest = run_in_background(lambda: sha256(job.path, blocks.source.other_files)) if one else None
+        digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]
         about = {"requested": requested(**job.asked), "software": software()}
         key = to_json({**about, "paths": paths, "files": blocks.states})

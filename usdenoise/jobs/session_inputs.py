@@ -237,7 +237,7 @@ class BlocksOfFiles:
             If one has.
         """
         for path, state in self.states.items():
-            if file_state(Path(path), state["other_files"]) != state:
+            if file_state(Path(path)) != state:
                 raise InputError(
                     f"{path} changed while it was read; run again when nothing writes to it any more"
                 )

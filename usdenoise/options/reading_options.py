@@ -47,12 +47,6 @@ class ReadOptions(Options, group=Group.INPUT):
         "has no pixel pitch, or a wrong one.",
         kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
     )
-    allow_external: bool = option(
-        False,
-        "Also read files outside the folder of the input that the input names or links to. Use it only for "
-        "files that you trust.",
-        asked_only=True,
-    )
 
     @property
     def n_axes(self) -> int | None:

@@ -12,11 +12,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
 from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_scales import SCALE_NAMES
-from usdenoise.formats.hdf5.hdf5_storage import check_stored
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.labels import Label
 from usdenoise.stack.metadata import is_known, labelled_metadata
@@ -127,7 +125,7 @@ def _values(item: Any, most: int) -> NDArray[Any] | None:
         is_small = (
             isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
         )
-        return np.asarray(item[()]).reshape(-1) if is_small and _is_there(item) else None
+        return np.asarray(item[()]).reshape(-1) if is_small else None
     except UNREADABLE:
         return None
 
@@ -153,17 +151,6 @@ def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tup
                 yield name, None
         except UNREADABLE:
             continue
-
-
-def _is_there(item: h5py.Dataset) -> bool:
-    """Check whether the values of a dataset whose values are in other files are there."""
-    if not item.is_virtual and not item.external:
-        return True
-    try:
-        check_stored(item)
-    except InputError:
-        return False
-    return True
 
 
 def _add_small(item: h5py.Dataset, add: Any) -> None:

@@ -11,11 +11,9 @@ from usdenoise.formats import uff, zea
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import guard
 from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
-from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, datasets
+from usdenoise.formats.hdf5.hdf5_items import datasets, member
 from usdenoise.formats.hdf5.hdf5_metadata import nearby
-from usdenoise.formats.hdf5.hdf5_other_files import add_other_files
-from usdenoise.formats.hdf5.hdf5_storage import check_stored
-from usdenoise.formats.input_files import OtherFiles
+from usdenoise.formats.hdf5.hdf5_storage import check_links, check_stored
 from usdenoise.formats.matlab import matlab_v73
 from usdenoise.formats.stored import StoredArray, reversed_axes
 from usdenoise.options.reading_options import ReadOptions
@@ -39,7 +37,7 @@ def open_file(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open an HDF5 file and list its contents.
 
     Parameters
@@ -48,18 +46,14 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         The file.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------
     InputError
-        If the file is truncated or corrupt, or if values are stored outside its folder and that is not allowed.
+        If the file is truncated or corrupt.
     """
     with h5py.File(path, "r") as file:
-        found = datasets(file)
-        add_other_files(file, found.values(), how.dataset, others)
-        yield _contents(_Survey(file, found, how.n_axes))
+        yield _contents(_Survey(file, datasets(file), how.n_axes))
 
 
 class _Survey:
@@ -132,11 +126,9 @@ class _Survey:
 
     def look_up(self, name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
-        try:
-            item = self.file.get(name)
-        except UNREADABLE:
-            # The library gives up on a link that leads in a circle.
-            return None
+        item = member(self.file, name)
+        if item is None:
+            check_links(self.file, name)
         if not isinstance(item, h5py.Dataset) or name in self.every:
             return None
         return self.stack(name, self.array(item), (item,))

@@ -1,61 +1,45 @@
 """Whether the values of an HDF5 dataset are there, in its own file or in others.
 
-The library fills what it does not find with a constant and gives no warning: missing chunks, missing sources of a
-virtual dataset, and the end of a file of plain numbers.
+The library fills missing chunks, and missing sources of a virtual dataset, with a constant and gives no warning.
 """
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import h5py
 
 from usdenoise.errors import InputError
-from usdenoise.formats.hdf5.hdf5_other_files import (
-    SAME_FILE,
-    first_file,
-    has_unknown_place,
-    is_numbered,
-    places,
-    raw_place,
-    sources,
-    unescaped,
-)
 from usdenoise.formats.stored import shape_text
 
-_NESTED = 16
-"""Most virtual datasets in a row, of which each is the source of the one before."""
+_SAME_FILE = "."
+"""File name of a virtual source that is in the file of the virtual dataset."""
 
 
-def check_stored(dataset: h5py.Dataset, depth: int = 0) -> None:
+def check_stored(dataset: h5py.Dataset) -> None:
     """Check that the values that the header of a dataset claims are stored, before memory of that size is taken.
 
     Parameters
     ----------
     dataset : h5py.Dataset
         The dataset.
-    depth : int
-        Number of virtual datasets of which this one is a source; 0 by default.
 
     Raises
     ------
     InputError
         If chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
-        holds values is missing, or does not hold them.
+        holds values is missing.
     """
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+    where = f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
     if dataset.is_virtual:
-        if depth > _NESTED:
-            raise InputError(
-                f"{_where(dataset)} is a virtual dataset whose sources lead in a circle; write it again"
-            )
-        _check_sources(dataset, depth)
+        _check_sources(dataset, where)
         return
     if dataset.external:
-        _check_external(dataset, claimed)
+        for name, _, _ in dataset.external:
+            if not _is_file(name, "HDF5_EXTFILE_PREFIX", "."):
+                raise _missing(where, name)
         return
+    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     held = dataset.id.get_storage_size()
     if dataset.chunks is not None:
         expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
@@ -64,86 +48,57 @@ def check_stored(dataset: h5py.Dataset, depth: int = 0) -> None:
         complete = held >= claimed
     if not complete:
         raise InputError(
-            f"{_where(dataset)} claims {claimed} bytes {shape_text(dataset.shape)}, but the "
-            f"file holds {held} of them, so it was not written to its end; write it again"
+            f"{where} claims {claimed} bytes {shape_text(dataset.shape)}, but the file holds {held} of them, so it was "
+            "not written to its end; write it again"
         )
 
 
-def _check_sources(dataset: h5py.Dataset, depth: int) -> None:
-    for (file_name, dataset_name), maps in sources(dataset).items():
-        source, name = unescaped(file_name), unescaped(dataset_name)
-        if file_name == SAME_FILE and not is_numbered(dataset_name):
-            _check_source(dataset, dataset.file, name, maps, depth)
-            continue
-        if has_unknown_place(file_name, dataset_name):
-            continue
-        candidates = places(source, dataset.file)
-        place = first_file(candidates)
-        if place is None:
-            raise _missing(dataset, source, candidates[0])
-        try:
-            with h5py.File(place, "r") as file:
-                _check_source(dataset, file, name, maps, depth)
-        except OSError as error:
+def check_links(file: h5py.File, name: str) -> None:
+    """Check the external links on the way to an item that cannot be opened.
+
+    Raises
+    ------
+    InputError
+        If there is such a link.
+    """
+    parts = name.split("/")
+    for n_parts in range(1, len(parts) + 1):
+        link = file.get("/".join(parts[:n_parts]), getlink=True)
+        if isinstance(link, h5py.ExternalLink):
             raise InputError(
-                f"{_where(dataset)} is read from {place}, which cannot be read as an HDF5 file; copy or write "
-                "it again"
-            ) from error
-
-
-def _needed(part: Any, shape: tuple[int, ...]) -> str:
-    """Return what a part of a virtual dataset needs of its source, in words; empty if the shape of that one has it."""
-    try:
-        if part.src_space.get_select_type() == h5py.h5s.SEL_ALL:
-            # The shape of a source that is used whole is not stored.
-            n_values = part.vspace.get_select_npoints()
-            return str(n_values) if math.prod(shape) < n_values else ""
-        ends = tuple(last + 1 for last in part.src_space.get_select_bounds()[1])
-    except (RuntimeError, ValueError):
-        # The selection has no end, so the source may have any length.
-        return ""
-    has_all = len(shape) == len(ends) and all(n >= end for n, end in zip(shape, ends, strict=True))
-    return "" if has_all else shape_text(ends)
-
-
-def _check_source(dataset: h5py.Dataset, file: h5py.File, name: str, maps: Sequence[Any], depth: int) -> None:
-    try:
-        source: Any = file.get(name)
-    except (KeyError, OSError, RuntimeError, ValueError):
-        source = None
-    if not isinstance(source, h5py.Dataset):
-        raise InputError(
-            f"{_where(dataset)} is read from the dataset '{name.strip('/')}' of {file.filename}, which is "
-            "missing there; copy or write that file again"
-        )
-    for needed in filter(None, (_needed(part, source.shape or ()) for part in maps)):
-        raise InputError(
-            f"{_where(dataset)} needs {needed} values of '{name.strip('/')}' in {file.filename}, which "
-            f"holds {shape_text(source.shape or ())}; copy or write that file again"
-        )
-    check_stored(source, depth + 1)
-
-
-def _check_external(dataset: h5py.Dataset, claimed: int) -> None:
-    left = claimed
-    for name, offset, size in dataset.external:
-        part = min(size, left)
-        left -= part
-        if has_unknown_place():
-            continue
-        place = raw_place(name)
-        if not os.path.isfile(place):
-            raise _missing(dataset, name, place)
-        if (held := place.stat().st_size) < offset + part:
-            raise InputError(
-                f"{_where(dataset)} needs {offset + part} bytes of {place}, which holds {held}; copy "
-                "or write that file again"
+                f"'{name}' in {file.filename} is a link to '{link.path}' in {link.filename}, which cannot be opened; put "
+                "that file next to it"
             )
 
 
-def _missing(dataset: h5py.Dataset, name: str, place: Path) -> InputError:
-    return InputError(f"{_where(dataset)} is read from {name}, which is missing; put that file to {place}")
+def _check_sources(dataset: h5py.Dataset, where: str) -> None:
+    own = dataset.file
+    folders = (os.path.dirname(own.filename), os.path.dirname(os.path.realpath(own.filename)))
+    for source in dataset.virtual_sources():
+        file_name, inner = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
+        if "%b" in source.file_name + source.dset_name:
+            # The library counts numbered sources, and the last one that it finds ends the dataset.
+            continue
+        if file_name == _SAME_FILE:
+            is_there = inner in own
+        else:
+            place = _is_file(file_name, "HDF5_VDS_PREFIX", *folders)
+            if place is None:
+                raise _missing(where, file_name)
+            with h5py.File(place, "r") as file:
+                is_there = inner in file
+        if not is_there:
+            raise _missing(where, f"'{inner.strip('/')}' in {file_name}")
 
 
-def _where(dataset: h5py.Dataset) -> str:
-    return f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
+def _is_file(name: str, prefix: str, *folders: str) -> Path | None:
+    """Return the place in which the library finds another file; None if there is none."""
+    names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
+    places = (
+        Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
+    )
+    return next((place for place in places if place.is_file()), None)
+
+
+def _missing(where: str, what: str) -> InputError:
+    return InputError(f"{where} is read from {what}, which is missing; put it back")

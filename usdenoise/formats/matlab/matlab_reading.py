@@ -21,7 +21,6 @@ from usdenoise.formats.contents import (
     describe_array,
     stacks_of,
 )
-from usdenoise.formats.input_files import OtherFiles
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.formats.matlab.matlab_tags import check_tags
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read, shape_text
@@ -33,7 +32,7 @@ DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or 
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open a MATLAB file of version 4 to 7 and list its contents.
 
     A variable is read whole when its values are first needed. The content of cells and structs is only known once
@@ -45,8 +44,6 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         The file.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.input_files import OtherFiles, entries
+from usdenoise.formats.input_files import entries
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label
@@ -31,7 +31,7 @@ DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[Contents]:
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """Open a Zarr group or a single Zarr array and list its contents.
 
     Parameters
@@ -40,16 +40,12 @@ def open_contents(path: Path, how: ReadOptions, others: OtherFiles) -> Iterator[
         Folder of the group.
     how : ReadOptions
         Reading options.
-    others : OtherFiles
-        Gets the other files that the acquisition is read from.
 
     Raises
     ------
     InputError
-        If the group is damaged, or a link in it leads outside; an UnreadableError if the package zarr is not installed.
+        If the group is damaged; an UnreadableError if the package zarr is not installed.
     """
-    # Links, also those to subfolders, and whatever is no plain file.
-    others.check(Path(file.path) for file in entries(path) if file.is_symlink() or not file.is_file())
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
     if isinstance(root, zarr.Array):
