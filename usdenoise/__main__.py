@@ -1,11 +1,13 @@
 """The program: ``usdenoise``, and ``python -m usdenoise``."""
 
-from usdenoise.system.signals import end_at_once_when_told
+import signal
 
 
 def main() -> None:
-    """Run the command line. Until a command runs, a signal ends the process at once, with one sentence."""
-    end_at_once_when_told()
+    """Run the command line."""
+    # While modules are imported there is nothing to clean up: Ctrl-C ends the process without a traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from usdenoise.cli import main as command_line
 
     command_line()

@@ -42,23 +42,21 @@ def test_ctrl_c_is_130() -> None:
     assert exit_code(KeyboardInterrupt()) == 130
 
 
+def test_ctrl_c_while_modules_are_imported_has_no_traceback() -> None:
+    code = (
+        "import os, signal, sys; import usdenoise.__main__ as program\n"
+        "class Imports:\n    def find_spec(*arguments):\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Imports)\nprogram.main()\n"
+    )
+    done = python(code)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
 def test_what_is_ignored_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with terminable():
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-def test_before_a_command_a_signal_ends_the_process_at_once() -> None:
-    code = (
-        "import os, signal, atexit; from usdenoise.system.signals import end_at_once_when_told\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nend_at_once_when_told()\n"
-        "os.kill(os.getpid(), signal.SIGHUP)\nprint('still there', flush=True)\n"
-        "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nfinally:\n    print('not reached', flush=True)\n"
-    )
-    done = python(code)
-    assert (done.returncode, done.stdout) == (143, "still there\n")
-    assert done.stderr == "usdenoise: interrupted; no result was left half written\n"
 
 
 def test_signals_wait_for_the_end_of_the_block() -> None:
@@ -73,57 +71,6 @@ def test_signals_wait_for_the_end_of_the_block() -> None:
     with pytest.raises(Terminated):
         work()
     assert reached == ["end"]
-
-
-def raised_later(before: str, within: str, shown: str = "next(signals, 'sent')") -> str:
-    """What a program prints when a signal that came within some lines ends it after them.
-
-    The first element of `signals` raises the signal. Calling next for it has no frame of its own.
-    """
-    code = (
-        "import functools, signal, sys, time, types, weakref\n"
-        "from usdenoise.system.signals import Terminated, terminable\n"
-        f"signals = map(signal.raise_signal, [signal.SIGINT])\n{before}"
-        f"try:\n    with terminable():\n        {within}; time.sleep(60)\nexcept Terminated:\n    print({shown})\n"
-    )
-    done = python(code)
-    assert done.stderr == ""
-    return done.stdout
-
-
-def test_a_signal_in_the_code_of_an_import_raises_after_it() -> None:
-    before = (
-        "import importlib._bootstrap as machinery\n"
-        "usual = machinery._imp\n"
-        "interrupting = types.SimpleNamespace(**vars(usual))\n"
-        "# Later calls do nothing.\n"
-        "interrupting.acquire_lock = functools.partial(next, signals, None)\n"
-        "interrupting.release_lock = lambda: None\n"
-    )
-    within = "machinery._imp = interrupting; import colorsys; machinery._imp = usual"
-    shown = "next(signals, 'sent'), 'colorsys' in sys.modules"
-    assert raised_later(before, within, shown) == "sent True\n"
-
-
-def test_a_signal_in_a_callback_of_a_weak_reference_raises_after_it() -> None:
-    before = (
-        "class Value:\n    pass\n"
-        "value, held = Value(), weakref.WeakValueDictionary()\n"
-        "held['value'] = value\n"
-        "# The callback then calls this.\n"
-        "held._iterating = {1}\n"
-        "held._pending_removals = types.SimpleNamespace(append=functools.partial(next, signals))\n"
-    )
-    assert raised_later(before, "del value") == "sent\n"
-
-
-def test_a_signal_while_a_class_is_made_raises_after_it() -> None:
-    before = (
-        "class Name(str):\n    __hash__ = str.__hash__\n    __ne__ = functools.partial(next, signals)\n"
-        "of_two = functools.cached_property(len)\n"
-    )
-    within = "type('One', (), {'same': of_two}); type('Two', (), {Name('same'): of_two})"
-    assert raised_later(before, within) == "sent\n"
 
 
 def test_other_threads_are_left_alone() -> None:
