@@ -135,8 +135,8 @@ def files(folder: Path) -> list[str]:
 
 
 def temporary(folder: Path) -> list[str]:
-    """Names of files that were to be given their names, or removed."""
-    return [name for name in files(folder) if Path(name).name.startswith(".")]
+    """Names of files in temporary folders."""
+    return [name for name in files(folder) if "/.usdenoise-partial-" in f"/{name}"]
 
 
 def results(stems: Sequence[str], folder: str = "") -> list[str]:

@@ -1,19 +1,9 @@
-"""Temporary files of the living and the dead, and what may be replaced."""
+"""Temporary files of output folders, and what may be replaced."""
 
-import errno
-import fcntl
-import hashlib
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,210 +15,77 @@ from tests.programs import python
 from tests.stacks import low_rank
 from usdenoise.errors import OutputError
 from usdenoise.formats.file_state import files_of_report, recorded_files, size_on_disk
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.partial_files import PartialFiles, remove_leftovers, scratch_folder
+from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = DenoiseOptions(rank=3, iterations=2, low_cutoff=1)
+DAY_S = 24 * 3600
 
-WRITER = """
-import pathlib, sys
+KILLED_BEFORE_THE_COMMIT = """
+import os, pathlib, signal, sys
 from usdenoise.formats.output_folder import OutputFolder
 with OutputFolder(pathlib.Path(sys.argv[1])) as outputs:
     outputs.reserve("x.h5").write_text("half")
     outputs.reserve("x.zarr").mkdir()
-    outputs.reserve("x_report.json").write_text("half")
-    print("writes", flush=True)
-    sys.stdin.readline()
-    outputs.commit()
-"""
-
-
-@contextmanager
-def another_writer(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Another process that has written its temporary files, and commits when it is told a line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "writes\n"
-        yield process
-
-
-# ---------------------------------------------------------------- the living and the dead
-
-
-def test_what_a_killed_process_left_is_removed_at_the_next_run(tmp_path: Path) -> None:
-    with another_writer(tmp_path) as killed:
-        killed.send_signal(signal.SIGKILL)
-    assert len(os.listdir(tmp_path)) == 4
-    with OutputFolder(tmp_path) as outputs:
-        outputs.reserve("a").write_text("a")
-        outputs.commit()
-    assert os.listdir(tmp_path) == ["a"]
-
-
-WITH_SCRATCH = """
-import os, signal
-from usdenoise.formats.partial_files import scratch_folder
-with scratch_folder() as folder:
-    (folder / "stack.npy").write_text("large")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_scratch_of_a_killed_process_is_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def write(folder: Path, name: str = "a", overwrite: bool = False) -> None:
+    with OutputFolder(folder, overwrite) as outputs:
+        outputs.reserve(name).write_text("new")
+        outputs.commit()
+
+
+@pytest.mark.parametrize(("age_s", "kept"), [(DAY_S - 600, True), (DAY_S + 600, False)])
+def test_temporary_files_of_a_killed_process_are_removed_after_a_day(
+    age_s: float, kept: bool, tmp_path: Path
 ) -> None:
-    assert python(WITH_SCRATCH, TMPDIR=str(tmp_path)).returncode == -signal.SIGKILL
-    assert len(list(tmp_path.rglob("*stack.npy"))) == 1
-    # What cannot be removed, as that of another user, keeps nobody from removing the rest.
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / ".0-partial-mark").symlink_to(tmp_path / ".0-partial-mark")
-    with scratch_folder() as folder:
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert [path.parent for path in tmp_path.rglob("*usdenoise")] == [tmp_path]
-    assert os.listdir(tmp_path) == [".0-partial-mark"]
-
-
-def test_what_a_living_process_writes_is_kept(tmp_path: Path) -> None:
-    with another_writer(tmp_path) as living:
-        before = sorted(os.listdir(tmp_path))
-        with OutputFolder(tmp_path):
-            pass
-        remove_leftovers(tmp_path)
-        assert sorted(os.listdir(tmp_path)) == before
-        living.communicate("\n", timeout=60)
-        assert living.returncode == 0
-    assert sorted(os.listdir(tmp_path)) == ["x.h5", "x.zarr", "x_report.json"]
-
-
-def test_files_without_a_mark_have_no_writer(tmp_path: Path) -> None:
-    for name in (".12-partial-x.h5", ".3af-partial-line\nbreak.h5", "x-partial-y", ".hidden", ".6-partial-"):
-        (tmp_path / name).touch()
-    (tmp_path / ".7-partial-folder").mkdir()
-    (tmp_path / ".7-partial-folder/file").touch()
-    (tmp_path / ".8-partial-link").symlink_to(tmp_path / ".hidden")
-    remove_leftovers(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".6-partial-", ".hidden", "x-partial-y"]
+    assert python(KILLED_BEFORE_THE_COMMIT, tmp_path).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".")
+    for path in (*left.iterdir(), left):
+        os.utime(path, (time.time() - age_s,) * 2)
+    write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", *([left.name] if kept else [])}
+    remove_leftovers(tmp_path, age_s=0)
+    assert os.listdir(tmp_path) == ["a"]
     remove_leftovers(tmp_path / "absent")
 
 
-def names_by(host: str) -> list[str]:
-    token = hashlib.sha256(host.encode()).hexdigest()[:8] + "ab12"
-    return [f".{token}-partial-mark", f".{token}-partial-x.h5"]
+def test_two_writers_in_one_folder_keep_their_files_apart(tmp_path: Path) -> None:
+    with OutputFolder(tmp_path) as one, OutputFolder(tmp_path) as other:
+        one.reserve("a").write_text("one")
+        other.reserve("a").write_text("other")
+        one.commit()
+        with pytest.raises(OutputError, match="a exists; give overwrite"):
+            other.commit()
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "one"
 
 
-def left_by(host: str, folder: Path, age_s: float) -> None:
-    """Files of a dead writer on a host."""
-    for name in names_by(host):
-        (folder / name).touch()
-    for path in folder.iterdir():
-        os.utime(path, (time.time() - age_s,) * 2)
-
-
-DAY = 24 * 3600
-
-
-@pytest.mark.parametrize(("age_s", "kept"), [(DAY - 600, True), (DAY + 600, False)])
-@pytest.mark.parametrize("host", ["another", os.uname().nodename])
-def test_where_no_lock_tells_files_are_kept_for_a_day(
-    host: str, age_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(
+    number: signal.Signals, tmp_path: Path
 ) -> None:
-    def refuse(descriptor: int, how: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    if host != "another":
-        monkeypatch.setattr(fcntl, "flock", refuse)
-    left_by(host, tmp_path, age_s)
-    with OutputFolder(tmp_path) as outputs:
-        outputs.reserve("a").write_text("a")
-        outputs.commit()
-    left = names_by(host) if kept else []
-    assert sorted(os.listdir(tmp_path)) == [*left, "a"]
-
-
-def test_a_process_that_is_killed_as_soon_as_it_has_its_mark_leaves_nothing_for_long(tmp_path: Path) -> None:
-    left_by(os.uname().nodename, tmp_path, 0)
-    assert remove_leftovers(tmp_path)
-    assert not os.listdir(tmp_path)
-
-
-def test_one_new_file_of_another_host_keeps_the_others(tmp_path: Path) -> None:
-    left_by("another", tmp_path, DAY + 600)
-    os.utime(tmp_path / names_by("another")[1])
-    remove_leftovers(tmp_path)
-    assert len(os.listdir(tmp_path)) == 2
-
-
-def test_a_new_mark_that_is_taken_for_a_dead_one_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, refused = fcntl.flock, []
-
-    def refuse_once(descriptor: int, how: int) -> None:
-        if not refused:
-            refused.append(descriptor)
-            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
-        lock(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", refuse_once)
-    files = PartialFiles(tmp_path)
-    assert len(os.listdir(tmp_path)) == 1
-    files.end()
-    assert os.listdir(tmp_path) == []
-
-
-# ---------------------------------------------------------------- two at once
-
-
-def write_at_once(folder: Path, overwrite: bool) -> list[str | None]:
-    """Two threads that write the same files at the same time; their errors."""
-    together, errors = threading.Barrier(2), dict[str, str | None]()
-
-    def write(content: str) -> None:
-        try:
-            with OutputFolder(folder, overwrite) as outputs:
-                together.wait(60)
-                for name in ("a", "b", "report"):
-                    outputs.reserve(name).write_text(content)
-                together.wait(60)
-                outputs.commit()
-            errors[content] = None
-        except OutputError as error:
-            errors[content] = str(error)
-
-    threads = [threading.Thread(target=write, args=(content,)) for content in ("one", "other")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert set(errors) == {"one", "other"}
-    return list(errors.values())
-
-
-def test_two_threads_of_a_process_write_into_one_folder(tmp_path: Path) -> None:
-    for _ in range(20):
-        assert write_at_once(tmp_path / "out", overwrite=True) == [None, None]
-        assert sorted(os.listdir(tmp_path / "out")) == ["a", "b", "report"]
-        assert len({path.read_text() for path in (tmp_path / "out").iterdir()}) == 1
-
-
-def test_of_two_threads_that_may_not_overwrite_one_is_refused(tmp_path: Path) -> None:
-    errors = write_at_once(tmp_path / "out", overwrite=False)
-    (refused,) = [error for error in errors if error is not None]
-    assert re.search("a exists; give overwrite to replace it, or another folder$", refused)
-    assert len({path.read_text() for path in (tmp_path / "out").iterdir()}) == 1
+    code = (
+        "import os, pathlib, sys\n"
+        "from usdenoise.formats.output_folder import OutputFolder\n"
+        "from usdenoise.system.signals import Terminated, terminable\n"
+        "replace = os.replace\n"
+        "def told(*paths):\n"
+        f"    os.kill(os.getpid(), {int(number)})\n    replace(*paths)\n"
+        "try:\n    with terminable(), OutputFolder(pathlib.Path(sys.argv[1])) as outputs:\n"
+        "        for name in 'abc':\n            outputs.reserve(name).write_text('x')\n"
+        "        os.replace = told\n        outputs.commit()\n"
+        "except Terminated as error:\n    print(error.number)\n"
+    )
+    assert python(code, tmp_path).stdout == f"{int(number)}\n"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
 
 
 # ---------------------------------------------------------------- what may be replaced

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from usdenoise.errors import check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
 from usdenoise.formats.known_formats import is_acquisition_folder
-from usdenoise.formats.partial_files import remove_leftovers
+from usdenoise.formats.output_folder import remove_leftovers
 
 
 class BatchFile(StrEnum):
@@ -51,9 +51,10 @@ class Scan:
 
     def clear(self) -> None:
         """Remove what killed processes left in the folder, and the folder if nothing else is in it."""
-        if remove_leftovers(self.folder):
-            with suppress(OSError):
-                self.folder.rmdir()
+        # The lock of the batch shows that no other one writes here.
+        remove_leftovers(self.folder, age_s=0)
+        with suppress(OSError):
+            self.folder.rmdir()
 
 
 def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()) -> list[Scan]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from usdenoise.comparison.comparison_rows import blood_row, figures_of_merit, po
 from usdenoise.comparison.method_process import MethodResult, run_method
 from usdenoise.comparison.work import Settings, Work
 from usdenoise.errors import OptionError
-from usdenoise.formats.partial_files import scratch_folder
 from usdenoise.formats.phantom_file import Truth
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.checked_rows import STORAGE
@@ -147,8 +147,8 @@ def compare(
     figures = partial(figures_of_merit, signal=signal, background=background, truth=truth)
     planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
     begin = on_start or (lambda label, ended, total: None)
-    with scratch_folder() as scratch:
-        runner = _MethodRunner(acquisition, chosen, scratch)
+    with TemporaryDirectory(prefix="usdenoise-") as scratch:
+        runner = _MethodRunner(acquisition, chosen, Path(scratch))
         begin("the full SVD as reference", 0, len(planned) + 1)
         reference = runner.reference(sampling[0])
         low = chosen.low_cutoff if reference is None else runner.low

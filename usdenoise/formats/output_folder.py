@@ -1,7 +1,9 @@
-"""Output folders: a set of result files appears complete or not at all."""
+"""Output folders: result files get their names when all of them are whole."""
 
 import os
-import threading
+import shutil
+import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -9,80 +11,64 @@ from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import OutputError, check_path
-from usdenoise.formats.partial_files import PartialFiles, remove_leftovers
 from usdenoise.formats.zarr.zarr_writing import is_our_group
 from usdenoise.system.signals import uninterrupted
 
-_COMMITTING = threading.Lock()
-"""Held while files get their final names: of two threads that write the same files, one does so after the other."""
+_PREFIX = ".usdenoise-partial-"
+"""Beginning of the names of temporary folders."""
+
+_ABANDONED_S = 24 * 3600.0
+"""Age in s from which a temporary folder belongs to a process that was killed: a stack is written within minutes."""
 
 
 class OutputFolder:
-    """A folder in which a set of files appears at once.
+    """A folder in which a set of files gets its names at once.
 
-    Each file is written under a temporary name in the same folder, and :meth:`commit` renames all of them.
-    Leaving the context without a commit removes the files, and leaving it with an error also removes the
-    folders that were made for them, if they are empty.
+    Each file is written into a temporary folder inside the folder, and :meth:`commit` moves all of them.
+    Leaving the context removes the temporary folder. Leaving it with an error also removes the folders that were created
+    for the files, if they are empty.
 
-    The file that is reserved last is the record of the others. An old record is removed before any other file
-    is replaced, and the new one is renamed last. A record therefore never describes files other than those in
+    The file that is reserved last is the record of the other files. An old record is removed before any other file
+    is replaced, and the new record is moved last. A record therefore never describes files other than those in
     its folder.
 
-    On entering, the temporary files that killed processes left in the folder are removed.
-
     With `overwrite`, an existing file is replaced. A folder is replaced only if it is a Zarr group that usdenoise
-    wrote. A link is replaced itself, and what it points to stays.
+    wrote. A link is replaced itself, and the file that it points to stays.
 
     Parameters
     ----------
     folder : Path
-        Folder of the files; it is made if it does not exist.
+        Folder of the files; it is created if it does not exist.
     overwrite : bool
         Whether existing files may be replaced; False by default.
 
     Raises
     ------
     OutputError
-        On entering, if the folder cannot be made or written to. On leaving, if an OSError ended the context.
+        On entering, if the folder cannot be created or written to. On leaving, if an OSError ended the context.
     """
 
     def __init__(self, folder: Path, overwrite: bool = False) -> None:
         self.folder = folder
         self.overwrite = overwrite
-        self._partial: PartialFiles | None = None
-        self._made: list[Path] = []
-        self._waiting: dict[Path, Path] = {}
+        self._temporary: Path | None = None
+        self._new_folders: list[Path] = []
+        self._reserved: dict[Path, Path] = {}
 
     def __enter__(self) -> Self:
         check_path(self.folder, OutputError)
         try:
-            with uninterrupted():
-                self._enter()
-        # A signal that was delayed is raised after the mark is made, and before the context begins.
-        except BaseException:
-            self._leave(failed=True)
-            raise
-        return self
-
-    def _enter(self) -> None:
-        try:
             above = [self.folder, *self.folder.absolute().parents]
-            self._made = [folder for folder in above if not folder.exists()]
+            self._new_folders = [folder for folder in above if not folder.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self.folder)
+            self._temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self.folder))
         except OSError as error:
-            raise OutputError(
-                f"the folder {self.folder} cannot be made ({error.strerror}); choose another one with -o"
-            ) from error
-        if not os.access(self.folder, os.W_OK | os.X_OK):
-            raise OutputError(f"the folder {self.folder} cannot be written; choose another one with -o")
-        remove_leftovers(self.folder)
-        try:
-            # If another process made the folder and then fails, the mark keeps it from removing the folder as empty.
-            self._partial = PartialFiles(self.folder)
-        except OSError as error:
+            self._remove_new_folders()
             raise OutputError(
                 f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"
             ) from error
+        return self
 
     def reserve(self, name: str) -> Path:
         """Return the temporary path of the file that :meth:`commit` will call `name`.
@@ -91,55 +77,55 @@ class OutputFolder:
         ------
         OutputError
             If a file of that name exists and `overwrite` is False, it is a folder that usdenoise did not write, or the
-            name holds a NUL character.
+            name contains a NUL character.
         """
         check_path(name, OutputError)
         final = self.folder / name
         self._check_replaceable(final)
-        self._waiting[final] = self._place(name)
-        return self._waiting[final]
+        self._reserved[final] = self._temporary_path(name)
+        return self._reserved[final]
 
     def release(self, name: str) -> None:
         """Cancel the reservation of `name`, and remove its temporary file."""
-        self._waiting.pop(self.folder / name).unlink(missing_ok=True)
+        self._reserved.pop(self.folder / name).unlink(missing_ok=True)
 
     @property
     def finals(self) -> list[Path]:
         """Final paths of the reserved files, in the order of their reservation."""
-        return list(self._waiting)
+        return list(self._reserved)
 
     def commit(self, earlier: Iterable[Path] = ()) -> None:
-        """Rename all reserved files to their final names, and remove what is left of the results that they replace.
+        """Give all reserved files their final names, and remove the files of earlier results that they do not replace.
 
         Parameters
         ----------
         earlier : iterable of Path
             Files of the earlier results, from :func:`usdenoise.formats.file_state.files_of_report`; by default none. Those
-            that are not replaced go last: a process that is killed leaves whole results.
+            that are not replaced are removed last: a process that is killed leaves whole results.
 
         Raises
         ------
         OutputError
-            If a final name has been taken since its reservation, as :meth:`reserve` says. Nothing is replaced then.
+            If a final name has been taken since its reservation, as for :meth:`reserve`. Nothing is replaced then.
         """
-        with uninterrupted(), _COMMITTING:
-            for final in self._waiting:
+        with uninterrupted():
+            for final in self._reserved:
                 self._check_replaceable(final)
-            if len(self._waiting) > 1:
+            if len(self._reserved) > 1:
                 self.finals[-1].unlink(missing_ok=True)
-            for final, waiting in self._waiting.items():
-                # os.replace puts no folder in the place of a file, a link, or a folder that holds files.
-                if os.path.lexists(final) and (final.is_dir() or waiting.is_dir()):
+            for final, temporary in self._reserved.items():
+                # os.replace cannot put a folder in place of a file, a link, or a folder that contains files.
+                if os.path.lexists(final) and (final.is_dir() or temporary.is_dir()):
                     self._put_away(final)
-                os.replace(waiting, final)
+                os.replace(temporary, final)
             with suppress(OSError):
-                for place in set(earlier) - set(self._waiting):
-                    self._put_away(place)
-            self._waiting = {}
+                for path in set(earlier) - set(self._reserved):
+                    self._put_away(path)
+            self._reserved = {}
 
     def _put_away(self, final: Path) -> None:
-        """Give a file or a folder a temporary name, under which it is removed at the end."""
-        os.replace(final, self._place(f"{final.name}.old"))
+        """Move a file or a folder into the temporary folder, with which it is removed."""
+        os.replace(final, self._temporary_path(f"{final.name}.old"))
 
     def _check_replaceable(self, final: Path) -> None:
         if not os.path.lexists(final):
@@ -152,27 +138,54 @@ class OutputFolder:
                 "another folder with -o"
             )
 
-    def _place(self, name: str) -> Path:
-        if self._partial is None:
+    def _temporary_path(self, name: str) -> Path:
+        if self._temporary is None:
             raise RuntimeError("an output folder takes files only within its context")
-        return self._partial.place(name)
+        return self._temporary / name
 
-    def _leave(self, failed: bool) -> None:
-        with uninterrupted():
-            if self._partial is not None:
-                self._partial.end()
-                self._partial = None
-            # A folder that holds files stays.
-            for folder in self._made if failed else []:
-                with suppress(OSError):
-                    folder.rmdir()
+    def _remove_new_folders(self) -> None:
+        # A folder that contains files stays.
+        for folder in self._new_folders:
+            with suppress(OSError):
+                folder.rmdir()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(failed=kind is not None)
+        with uninterrupted():
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary = None
+            if kind is not None:
+                self._remove_new_folders()
         if isinstance(error, OSError):
             raise OutputError(
                 f"the results could not be written to {self.folder} ({error.strerror or error}); "
                 "free some space or choose another folder with -o"
             ) from error
+
+
+def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
+    """Remove the temporary folders that killed processes left in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; nothing happens if it does not exist.
+    age_s : float
+        Seconds without a change after which a temporary folder is removed; a day by default.
+    """
+    for leftover in folder.glob(f"{_PREFIX}*"):
+        # The temporary folders of other users cannot be removed.
+        with suppress(OSError):
+            newest = max(path.lstat().st_mtime for path in [leftover, *leftover.rglob("*")])
+            if time.time() - newest >= age_s:
+                shutil.rmtree(leftover)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with its contents, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import h5py
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
-from usdenoise.formats.partial_files import remove
+from usdenoise.formats.output_folder import remove
 
 _KEY = "session.json"
 
