@@ -18,8 +18,6 @@ NAMES = ("closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr")
 PARTS = {
     "h5py": "x.h5",
     "ConfUSIus": "x.zarr/iq/c/0/0/0/0",
-    "AUTC in parts": "bf0part000.dat",
-    "EchoFrame": "ScanParameters.mat",
 }
 
 

@@ -1,6 +1,5 @@
 """One small acquisition, written in every layout that users hold their stacks in; the writers take any other stack too."""
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,55 +255,12 @@ def zea(folder: Path, stack: NDArray[Any], new: bool) -> Path:
     return folder / "x.hdf5"
 
 
-# ---------------------------------------------------------------- binary files
-
-
-@writer
-def echoframe(
-    folder: Path, padding: int = 0, crop: bool = False, scales: bool = True, stack: NDArray[Any] = IQ
-) -> Path:
-    """EchoFrame: (volumes, x, 1, z) in blocks, the rest in ScanParameters.mat."""
-    n_blocks, header_size, axes = 3, 48, axes_of(stack)
-    (n_frames, n_z, n_x), x_axis = stack.shape, axes["x"]
-    blocks = in_order("txz", stack).reshape(n_blocks, -1, n_x, 1, n_z)
-    with (folder / "x.dat").open("wb") as raw:
-        raw.write(struct.pack("<5Q", 1, header_size, n_blocks, blocks[0].size, padding).ljust(header_size))
-        for block in blocks:
-            raw.write(block.tobytes() + b"\xee" * padding)
-    with h5py.File(folder / "ScanParameters.mat", "w") as file:
-        if crop:
-            x_axis = np.concatenate([x_axis - 0.4, x_axis])
-            file["ReconSpec/cropBF"] = [1]
-            file["ReconSpec/croppingROI"] = [1.0, n_z, n_x + 1, 2 * n_x]
-        file["ReconSpec/xAxis"], file["ReconSpec/zAxis"] = x_axis, axes["z"]
-        file["ReceiveSpec/nRepeats"] = np.array([n_frames // n_blocks], np.int32)
-        if scales:
-            file["ReconSpec/c0"], file["ProbeSpec/Fc"] = [SPEED], [FREQUENCY]
-            file["ReceiveSpec/transmitReceiveTimeMus"] = [1e6 / RATE / 5]
-            file["TransmitSpec/steerX"] = np.linspace(-10, 10, 5)
-    return folder / "x.dat"
-
-
-@writer
-def autc(folder: Path, parts: int, stack: NDArray[Any] = IQ) -> Path:
-    """AUTC: blocks of 3 frames, each behind its header; parts are written last one first."""
-    n_frames, n_z, n_x = stack.shape
-    blocks = [in_order("xzt", stack)[..., start : start + 3] for start in range(0, n_frames, 3)]
-    names = [folder / f"bf0part{part:03d}.dat" for part in range(parts)]
-    for path, some in zip(names[::-1], np.array_split(np.arange(len(blocks)), parts), strict=True):
-        with path.open("wb") as raw:
-            for number in some:
-                raw.write(struct.pack("<10i", number + 1, blocks[0].size, n_z, n_x, 3, 0, 0, 0, 0, 0))
-                raw.write(np.ascontiguousarray(blocks[number]).tobytes())
-    return names[0] if parts == 1 else folder
-
-
 # ---------------------------------------------------------------- Zarr and NumPy
 
 
 @writer
-def confusius(folder: Path, stack: NDArray[Any] = IQ, version: int = 3, long_names: bool = True) -> Path:
-    """A Zarr group of ConfUSIus: time, z (elevation), y (depth), x (lateral)."""
+def confusius(folder: Path, stack: NDArray[Any] = IQ, version: int = 3) -> Path:
+    """A Zarr group of ConfUSIus: time, k (elevation), j (depth), i (lateral), and the matrix that places them."""
     import zarr
 
     values = stack[:, None] if stack.ndim == 3 else stack.transpose(0, 3, 1, 2)
@@ -318,21 +274,16 @@ def confusius(folder: Path, stack: NDArray[Any] = IQ, version: int = 3, long_nam
             array.attrs["_ARRAY_DIMENSIONS"] = list(names)
         return array
 
-    iq = put("iq", values, ("time", "z", "y", "x"), (5, *values.shape[1:]))
+    iq = put("iq", values, ("time", "k", "j", "i"), (5, *values.shape[1:]))
+    matrix = np.diag([SPACING["y"], SPACING["z"], SPACING["x"], 1.0])
+    matrix[1:3, 3] = 3.0
     iq.attrs.update({"transmit_frequency": FREQUENCY, "beamforming_sound_velocity": SPEED})
+    iq.attrs.update({"voxel_to_world": matrix.tolist(), "voxel_to_world_units": "mm"})
     if version == 3:
         iq.attrs["compound_sampling_frequency"] = RATE
-    axes = axes_of(stack)
-    for name, data, long_name in (
-        ("time", 2.0 + np.arange(len(stack)) / RATE, "Time"),
-        ("z", axes.get("y", np.array([0.0])), "Elevation"),
-        ("y", axes["z"], "Depth"),
-        ("x", axes["x"], "Lateral"),
-    ):
-        coordinate = put(name, data, (name,), data.shape)
-        coordinate.attrs["units"] = "s" if name == "time" else "mm"
-        if long_names:
-            coordinate.attrs["long_name"] = long_name
+    put("time", 2.0 + np.arange(len(stack)) / RATE, ("time",), (len(stack),)).attrs["units"] = "s"
+    for axis, name in enumerate("kji", 1):
+        put(name, np.arange(values.shape[axis]), (name,), (values.shape[axis],))
     return folder / "x.zarr"
 
 
@@ -425,16 +376,8 @@ LAYOUTS: dict[str, Layout] = {
     "zea, older": Layout(
         zea(IQ, False), "tzx", "zea (HDF5)", RATE, (), FREQUENCY, SPEED, name="data/beamformed_data"
     ),
-    "EchoFrame": Layout(echoframe(), "txz", "EchoFrame .dat", **_ALL),
-    "EchoFrame without scales": Layout(
-        echoframe(scales=False), "txz", "EchoFrame .dat", spacing=("z", "x")
-    ),
-    "EchoFrame with padding": Layout(echoframe(padding=24), "txz", "EchoFrame .dat", **_ALL),
-    "EchoFrame, cropped": Layout(echoframe(padding=3, crop=True), "txz", "EchoFrame .dat", **_ALL),
-    "AUTC": Layout(autc(1), "xzt", "AUTC .dat"),
-    "AUTC in parts": Layout(autc(3), "xzt", "AUTC .dat"),
     "ConfUSIus": Layout(confusius(), "tzx", "Zarr", **_ALL),
-    "ConfUSIus, Zarr 2": Layout(confusius(version=2, long_names=False), "tzx", "Zarr", **_ALL),
+    "ConfUSIus, Zarr 2": Layout(confusius(version=2), "tzx", "Zarr", **_ALL),
     "ConfUSIus, volumes": Layout(
         confusius(VOLUMES), "tyzx", "Zarr", RATE, ("z", "x", "y"), FREQUENCY, SPEED, volumes=True
     ),

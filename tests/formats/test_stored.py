@@ -1,17 +1,11 @@
 """Views of stored arrays give what the same view of the whole array gives, for any slices."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.read_bytes import read_bytes
-from usdenoise.formats import file_values
-from usdenoise.formats.file_values import in_file
 from usdenoise.formats.stored import (
     StoredArray,
     concatenated,
@@ -60,34 +54,3 @@ def test_a_slab_of_a_view_is_the_view_of_the_whole(view: tuple[StoredArray, Any]
         index.append(slice(start, data.draw(st.integers(start + 1, n)), data.draw(st.integers(1, 3))))
     assert np.array_equal(stored.read(tuple(index)), whole[tuple(index)])
     assert everything(stored).dtype == stored.dtype
-
-
-@given(st.booleans(), st.sampled_from([1, 40, 200, 1 << 14]), st.sampled_from([1, 70, 1 << 22]), st.data())
-def test_a_slab_of_a_file_is_the_slab_of_the_array(fortran: bool, skipped: int, part: int, data: Any) -> None:
-    whole = numbers(7, 6, 5).astype(">f4")
-    index = []
-    for n in whole.shape:
-        start = data.draw(st.integers(0, n - 1))
-        index.append(slice(start, data.draw(st.integers(start + 1, n)), data.draw(st.integers(1, 3))))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        patch.object(file_values, "SKIPPED_BYTES", skipped),
-        patch.object(file_values, "PART_BYTES", part),
-    ):
-        path = Path(folder, "values")
-        path.write_bytes(b"header." + whole.tobytes("F" if fortran else "C") + b"the end")
-        stored = in_file(path, 7, whole.shape, whole.dtype, fortran)
-        assert stored.slow == (2 if fortran else 0)
-        assert stored.read(tuple(index)).dtype == whole.dtype
-        assert np.array_equal(stored.read(tuple(index)), whole[tuple(index)])
-
-
-def test_only_the_frames_that_are_needed_are_read_where_they_are_apart(tmp_path: Path) -> None:
-    whole = numbers(4, 30, 5000)
-    path = tmp_path / "values"
-    path.write_bytes(whole.tobytes())
-    stored = in_file(path, 0, whole.shape, whole.dtype)
-    before = read_bytes()
-    values = stored.read((slice(0, 4, 1), slice(0, 30, 1), slice(100, 110, 1)))
-    assert read_bytes() - before < 0.1 * whole.nbytes
-    assert np.array_equal(values, whole[:, :, 100:110])

@@ -75,8 +75,6 @@ READERS: Mapping[str, tuple[Write, ...]] = {
     ),
     "UFF": tuple(LAYOUTS[name].write for name in ("UFF", "UFF, native complex")),
     "zea": tuple(LAYOUTS[name].write for name in ("zea", "zea, volumes", "zea, older")),
-    "EchoFrame": tuple(LAYOUTS[name].write for name in ("EchoFrame with padding", "EchoFrame, cropped")),
-    "AUTC": tuple(LAYOUTS[name].write for name in ("AUTC", "AUTC in parts")),
     "NumPy npy": tuple(LAYOUTS[name].write for name in ("npy", "npy, Fortran order")),
     "NumPy npz": tuple(LAYOUTS[name].write for name in ("npz", "npz compressed")),
     "Zarr 3": (

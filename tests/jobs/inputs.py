@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.formats.layouts import autc, confusius, echoframe, npy
+from tests.formats.layouts import confusius, npy
 from tests.stacks import low_rank, write_stack
 
 SHAPE = (24, 12, 10)
@@ -24,23 +24,12 @@ def write_zarr(folder: Path, seed: int = 0) -> Path:
     return confusius(stack(seed))(folder)
 
 
-def write_autc(folder: Path, seed: int = 0) -> Path:
-    (folder / "x").mkdir(exist_ok=True)
-    return autc(2, stack(seed))(folder / "x")
-
-
-def write_echoframe(folder: Path, seed: int = 0) -> Path:
-    return echoframe(stack=stack(seed))(folder)
-
-
 def write_h5(folder: Path, seed: int = 0) -> Path:
     return write_stack(folder / "x.h5", stack(seed), axes="tzx")
 
 
 WRITERS: dict[str, tuple[Callable[..., Path], str]] = {
     "Zarr": (write_zarr, "x.zarr/iq/c/2/0/0/0"),
-    "AUTC": (write_autc, "x/bf0part001.dat"),
-    "EchoFrame": (write_echoframe, "ScanParameters.mat"),
     "HDF5": (write_h5, "x.h5"),
 }
 """Kind of input -> what writes it into a folder, and one of its files, where it can be apart from the one that is named."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from usdenoise.errors import check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
-from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.known_formats import is_zarr
 from usdenoise.formats.output_folder import remove_leftovers
 
 
@@ -93,7 +93,7 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     for path in paths:
         check_path(path)
         whole = os.path.abspath(path)
-        search = os.path.isdir(path) and not is_acquisition_folder(path)
+        search = os.path.isdir(path) and not is_zarr(path)
         roots.append(whole if search else os.path.dirname(whole))
         named |= set() if search else {whole}
         for file in acquisition_files(path, output, patterns) if search else [path]:

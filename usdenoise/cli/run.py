@@ -139,7 +139,7 @@ def command(
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
-    The file may be HDF5, MATLAB, UFF, zea, EchoFrame, AUTC, NumPy or Zarr. The results are the filtered stack,
+    The file may be HDF5, MATLAB, UFF, zea, NumPy or Zarr. The results are the filtered stack,
     its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
     has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
     """

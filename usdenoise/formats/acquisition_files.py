@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
-from usdenoise.formats.known_formats import SUFFIXES, is_acquisition_folder
+from usdenoise.formats.known_formats import SUFFIXES, is_zarr
 
 
 def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
@@ -41,7 +41,7 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
             for name in folders
             if not name.startswith(".") and os.path.realpath(os.path.join(place, name)) != results
         ]
-        whole = [name for name in folders if is_acquisition_folder(Path(place, name))]
+        whole = [name for name in folders if is_zarr(Path(place, name))]
         folders[:] = [name for name in folders if name not in whole]
         for path in (Path(place, name) for name in whole):
             if is_wanted(path, folder, patterns, is_folder=True):

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError
-from usdenoise.formats import autc
 from usdenoise.formats.input_files import entries
-from usdenoise.formats.known_formats import is_zarr
 
 STATE = ("bytes", "mtime_ns", "files")
 """Names of the values that change when a file of an input changes."""
@@ -111,12 +109,7 @@ def sha256(path: Path) -> str:
 def _files(path: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file of an input; the names stay the same when the input is moved."""
     if path.is_dir():
-        inside = (
-            (entry.path for entry in entries(path) if entry.is_file())
-            if is_zarr(path)
-            else path.glob(autc.PATTERN)
-        )
-        for place in sorted(Path(name) for name in inside):
+        for place in sorted(Path(entry.path) for entry in entries(path) if entry.is_file()):
             yield place.relative_to(path).as_posix(), place
     else:
         yield "", path

@@ -1,4 +1,4 @@
-"""Recognition of the format of a file by its first bytes, and by its name only for formats without a signature.
+"""Recognition of the format of a file by its first bytes.
 
 To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.formats.contents.Contents` of
 a file, and whose DAMAGED says what to do with a file that cannot be read. Give it a line in :func:`opener`, a suffix in
@@ -64,17 +64,9 @@ def opener(path: Path) -> tuple[Opener, str]:
         return _load("numpy_files", "open_npy")
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
         return _load("numpy_files", "open_npz")
-    # The headers of EchoFrame and AUTC have no signature, so that any other file of numbers could be taken for one.
-    if suffix == ".dat":
-        from usdenoise.formats import autc, echoframe
-
-        if echoframe.recognise(path, head):
-            return _load("echoframe")
-        if autc.recognise(head):
-            return _load("autc")
     raise InputError(
-        f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, EchoFrame, "
-        "AUTC and Zarr: check the path, or convert the stack to HDF5"
+        f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy and Zarr: "
+        "check the path, or convert the stack to HDF5"
     )
 
 
@@ -82,13 +74,6 @@ def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
     # A path that may not be looked at is none; Path.is_file would raise.
     return any(os.path.isfile(path / mark) for mark in _ZARR_MARKS)
-
-
-def is_acquisition_folder(path: Path) -> bool:
-    """Check whether a folder is one acquisition, as opposed to a folder of files with one acquisition each."""
-    from usdenoise.formats import autc
-
-    return is_zarr(path) or (os.path.isdir(path) and any(path.glob(autc.PATTERN)))
 
 
 def _has_hdf5_signature(head: bytes) -> bool:
@@ -101,11 +86,8 @@ def _folder_opener(path: Path) -> tuple[Opener, str]:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if is_zarr(path):
         return _load("zarr.zarr_reading")
-    if is_acquisition_folder(path):
-        return _load("autc")
     raise InputError(
-        f"{path} is a folder, and neither a Zarr group nor one of AUTC's bf*part*.dat files; check the path, or use "
-        "usdenoise batch to filter the scans in it"
+        f"{path} is a folder, and not a Zarr group; check the path, or use usdenoise batch to filter the scans in it"
     )
 
 

@@ -59,7 +59,7 @@ def load(
     ----------
     path : str or Path
         HDF5 file (of h5py, MATLAB 7.3, UFF, zea or usdenoise), MATLAB file before 7.3, .npy or .npz file,
-        EchoFrame or AUTC recording, or Zarr group.
+        or Zarr group.
     dtype : str, optional
         "single" or "double" converts the values to that precision. By default floats and complex numbers keep
         the precision of the file, except half floats; these and integers become float32.

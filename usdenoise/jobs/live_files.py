@@ -12,7 +12,7 @@ from typing import Any
 from usdenoise.errors import InputError, OptionError, UsdenoiseError, command_line_text
 from usdenoise.formats.acquisition_files import is_wanted, natural_key
 from usdenoise.formats.file_state import file_state
-from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.known_formats import is_zarr
 from usdenoise.formats.open_input import open_input
 from usdenoise.jobs.live_session import BlockAtWork, Session, SessionUpdate
 from usdenoise.system.blas_threads import available_threads
@@ -153,7 +153,7 @@ class LiveBlocks:
         for name in set(os.listdir(self._folder)) - self._seen:
             path = self._folder / name
             is_folder = path.is_dir()
-            if is_folder and not is_acquisition_folder(path):
+            if is_folder and not is_zarr(path):
                 # It may become one.
                 continue
             self._seen.add(name)

@@ -14,7 +14,7 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.formats.acquisition_files import acquisition_files, natural_key
 from usdenoise.formats.bids import bids_name
-from usdenoise.formats.known_formats import is_acquisition_folder
+from usdenoise.formats.known_formats import is_zarr
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.spectra_store import SpectraStore
 from usdenoise.jobs.block_table import block_columns
@@ -327,7 +327,7 @@ def block_files(
             raise OptionError("blocks in memory are one stack: join the arrays along time, and give --window")
         check_path(path)
         place = Path(path)
-        if place.is_dir() and not is_acquisition_folder(place):
+        if place.is_dir() and not is_zarr(place):
             _check_apart(place, output)
             inside = acquisition_files(place, output, patterns)
             found += sorted(inside, key=lambda file: natural_key(str(file)))

@@ -1,8 +1,7 @@
 """Labels of xarray and ConfUSIus: from names of dimensions and their coordinates to axis letters and positions.
 
-ConfUSIus 0.8 calls the dimensions of a voxel grid k (elevation), j (depth) and i (lateral), and a matrix places the
-grid in the world, whose axes are z (elevation), y (depth) and x. Earlier versions have the dimensions z, y and x
-themselves. Elsewhere z is usually depth, as in this package.
+ConfUSIus calls the dimensions of a voxel grid k (elevation), j (depth) and i (lateral), and a matrix places the grid in
+the world, whose axes are z (elevation), y (depth) and x. Elsewhere z is usually depth, as in this package.
 """
 
 from collections.abc import Mapping
@@ -31,14 +30,6 @@ WORLD: Mapping[str, str] = {"y": "z", "z": "y", "x": "x"}
 _TIMES = ("time", "t", "frame", "frames")
 _SPELT_OUT = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", **dict.fromkeys(_TIMES, "t")}
 _WORLD_LETTERS = {"z": "y", "y": "z", "x": "x"}
-_MARKS = {
-    "transmit_frequency",
-    "compound_sampling_frequency",
-    "beamforming_sound_velocity",
-    "voxdim",
-    *ATTRIBUTES,
-}
-"""Attributes by which data of ConfUSIus before 0.8 are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,14 +188,11 @@ def _axes(
     open_question = lengths.get("z", 1) > 1 and lengths.get("y", 1) > 1
     if not open_question or any(said[name] for name in dimensions if name.lower() in "zy"):
         return letters
-    found = {key for label in labels.values() for key in label.attributes} | set(attributes)
-    if found & _MARKS:
-        return letters
     other = letters.translate(str.maketrans("zy", "yz"))
     return AmbiguousAxes(
         letters,
-        f"the dimensions {', '.join(dimensions)} do not say which one is depth: y, as in ConfUSIus, or z; give --axes "
-        f"{letters} if it is y, or --axes {other} if it is z",
+        f"the dimensions {', '.join(dimensions)} do not say which one is depth; give --axes {letters} if it is y, or "
+        f"--axes {other} if it is z",
     )
 
 
@@ -256,7 +244,7 @@ def _labelled(name: str, letter: str, labels: Mapping[str, Label]) -> Coordinate
     unit = units.get(word)
     if unit is None:
         return None
-    kept = {key: label.attributes[key] for key in (*ATTRIBUTES, "voxdim") if key in label.attributes}
+    kept = {key: label.attributes[key] for key in ATTRIBUTES if key in label.attributes}
     values = np.atleast_1d(label.values)
     if since:
         # In double precision a date loses the microseconds, so the first frame is 0.
