@@ -9,12 +9,13 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 %
 %   Options are pairs of a name and a value. They are those of "usdenoise run --help", without dashes and with a
 %   capital letter for each word. A flag without a value takes true. Those that choose files and messages, such as
-%   'Output', 'Window' and 'NoStack', are for the command line only. For example:
+%   'Output' and 'NoStack', are for the command line only. For example:
 %
 %     'FrameRate', 500        frames per second
 %     'LowCutoff', 12         components to remove, or 'auto' (the default)
 %     'HighCutoff', 'rank'    also remove the noise
 %     'Spacing', [0.05 0.1]   pixel pitch in mm, one number for each spatial axis
+%     'Estimator', {'decay=0.3', 'iterations=20'}   keys of --estimator
 %     'Axes', 'zxt'           letters of the axes of IQ: z depth, x lateral, y elevation, t frames
 %
 %   One more option is not passed on: 'Command' is the program usdenoise, for example '/home/me/venv/bin/usdenoise', or
@@ -55,7 +56,7 @@ function [iq, power, report] = usdenoise(IQ, varargin)
   % The values of the options are no part of the command line: a shell would take some characters apart.
   options = fullfile(folder, 'options.toml');
   write(options, lines);
-  line = sprintf('%s run %s -o %s -q --no-html%s --config %s', command, quoted(stack), quoted(folder), study, quoted(options));
+  line = sprintf('%s run %s -o %s -q%s --config %s', command, quoted(stack), quoted(folder), study, quoted(options));
   if ispc()
     % cmd removes quotes at the beginning of a line.
     line = ['2>&1 ', line];
@@ -90,7 +91,7 @@ function [command, study, lines] = settings(n_axes, options)
         command = value;
       case 'config'
         study = [' --config ', quoted(value)];
-      case {'output', 'as', 'overwrite', 'window', 'stride', 'movie', 'nifti', 'bids', 'no_stack', 'json', 'quiet', ...
+      case {'output', 'as', 'overwrite', 'nifti', 'bids', 'no_stack', 'json', 'quiet', ...
             'verbose', 'help'}
         error('usdenoise:options', ['''%s'' chooses files or messages, and this function returns arrays; leave it out, ', ...
               'or start usdenoise run in a terminal'], name);
@@ -105,7 +106,7 @@ function [command, study, lines] = settings(n_axes, options)
 end
 
 function name = key(name)
-  % LowCutoff becomes low_cutoff, DbFactor db_factor.
+  % LowCutoff becomes low_cutoff, FrameRate frame_rate.
   word = strrep(lower(regexprep(name, '(?<=[a-z0-9])([A-Z])', '_$1')), '-', '_');
   if isempty(regexp(word, '^[a-z][a-z0-9_]*$', 'once'))
     error('usdenoise:options', '''%s'' is no name of an option; see "usdenoise run --help"', name);
@@ -118,12 +119,17 @@ function value = plain(name, value)
   if isnumeric(value) && isreal(value) && ~isempty(value)
     value = sprintf('%.15g,', value);
     value = value(1:end - 1);
-  elseif ~(ischar(value) && size(value, 1) <= 1) && ~(islogical(value) && isscalar(value))
+  elseif ~(ischar(value) && size(value, 1) <= 1) && ~(islogical(value) && isscalar(value)) && ~iscellstr(value)
     error('usdenoise:options', 'the value of ''%s'' must be text, real numbers, true or false', name);
   end
 end
 
 function text = toml(value)
+  if iscell(value)
+    items = cellfun(@toml, value, 'UniformOutput', false);
+    text = ['[', strjoin(items(:)', ', '), ']'];
+    return
+  end
   if islogical(value)
     words = {'false', 'true'};
     text = words{value + 1};

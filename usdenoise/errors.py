@@ -7,7 +7,7 @@ they are; ``str(error)`` shows the names of Python: "raise --rank" on the comman
 import difflib
 import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(--[a-z][a-z-]*)| with (-o)\b")
 """A flag. One that follows a command, as in "usdenoise run --no-html", is part of a command line to type. In
@@ -17,8 +17,28 @@ PYTHON_NAMES = {"--output": "folder", "--set": "parameters"}
 """Parameters of Python by their flags. The option classes add theirs; other parameters are called as their flags."""
 
 
+class _ParameterNames(dict[str, str]):
+    """Options by the names that they have in Python, which are the names in the templates."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+PARAMETERS: Mapping[str, str] = _ParameterNames()
+"""Names of options for templates as Python calls them."""
+
+
 class UsdenoiseError(Exception):
-    """A known failure. The message is one sentence: the cause first, then the way out.
+    """A known failure: the option that is wrong, the problem, and the remedy.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong. With an `option` the sentence begins with the name of the option.
+    option : str, optional
+        Parameter that is wrong.
+    remedy : str, optional
+        What the user can do. Options are placeholders: "raise {rank} or lower {low_cutoff}".
 
     Examples
     --------
@@ -30,13 +50,23 @@ class UsdenoiseError(Exception):
     missing.h5 does not exist; check the path
     """
 
+    def __init__(self, problem: str, *, option: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(problem)
+        self.problem, self.option, self.remedy = problem, option, remedy
+
+    def worded(self, names: Mapping[str, str] = PARAMETERS) -> str:
+        """Return the sentence, with the names of options in `names`."""
+        subject = "" if self.option is None else f"{names[self.option]} "
+        remedy = "" if self.remedy is None else f"; {self.remedy.format_map(names)}"
+        return f"{subject}{self.problem}{remedy}"
+
     @property
     def command_line_text(self) -> str:
         """The sentence with the flags of the command line."""
-        return super().__str__()
+        return self.worded()
 
     def __str__(self) -> str:
-        return with_python_names(super().__str__())
+        return with_python_names(self.worded())
 
 
 class InputError(UsdenoiseError):
@@ -125,6 +155,11 @@ def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:
 def with_python_names(text: str) -> str:
     """Return a text in which the flags of the command line are replaced by the names of Python."""
     return _FLAG.sub(_python_name, text)
+
+
+def in_python(template: str) -> str:
+    """Return a template with options as placeholders in the words of Python."""
+    return template.format_map(PARAMETERS)
 
 
 def _python_name(found: re.Match[str]) -> str:

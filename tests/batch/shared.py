@@ -17,10 +17,10 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("--rank", "3", "--iterations", "2", "--low-cutoff", "1", "--products", "power", "--no-html")
+QUICK = ("--rank", "3", "--estimator", "iterations=2", "--low-cutoff", "1", "--products", "power")
 ARGUMENTS = {
     "options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1),
-    "output": Output(products=("power",), html=False),
+    "output": Output(products=("power",)),
 }
 """The same small job for the command line and for the library."""
 
@@ -148,6 +148,7 @@ def results(stems: Sequence[str], folder: str = "") -> list[str]:
         "frames.tsv",
         "frames.json",
         "report.json",
+        "report.html",
     )
     return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
 

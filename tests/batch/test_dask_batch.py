@@ -33,7 +33,7 @@ from usdenoise.phantom import PhantomSettings
 from usdenoise.system.signals import Terminated, terminable
 
 N_SCANS = 3
-NO_PAGE = {"output": usdenoise.Output(html=False)}
+NO_PAGE = {"output": usdenoise.Output()}
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_what_a_worker_cannot_do_is_a_failed_row(
 @pytest.mark.parametrize("command", ["run", "batch"])
 def test_an_interrupted_command_leaves_no_half_results(command, scans, tmp_path):
     source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
-    process = start(command, source, "-o", out, "--dask", "1", "--no-html")
+    process = start(command, source, "-o", out, "--dask", "1")
     # The command, the tracker of its resources, and its workers.
     wait_for(lambda: bool(list(out.rglob(".*partial*"))) and len(in_session(process.pid)) > 2, 120)
     os.killpg(process.pid, signal.SIGINT)

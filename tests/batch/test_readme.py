@@ -52,15 +52,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     acquisition = usdenoise.load(write_scan(folder / "x.h5", 3))
     scipy.io.savemat(folder / "scans/good.mat", {"IQ": acquisition.iq.transpose(1, 2, 0)})
     (folder / "scans/line\nbreak.mat").write_bytes(b"no scan")
-    settings = "\n".join([*block("config"), "no-html = true", 'products = "power"']).replace(
-        "rank = 12", "rank = 6"
-    )
-    (folder / "scans/usdenoise.toml").write_text(settings)
     return folder
 
 
 def test_the_settings_are_known() -> None:
-    assert [text.split(" = ")[0] for text in block("config")] == ["low-cutoff", "rank", "frame-rate"]
+    assert [text.split(" = ")[0] for text in block("config")] == [
+        "low-cutoff",
+        "rank",
+        "frame-rate",
+        "estimator",
+    ]
 
 
 def test_batch(folder: Path) -> None:
@@ -70,8 +71,6 @@ def test_batch(folder: Path) -> None:
     assert "4: 3 done, 1 failed" in done.stdout
     assert set(OWN) < set(files(folder / "out"))
     assert set(results(["-dash", "two words"])) < set(files(folder / "out"))
-    report = (folder / "out/good/good_report.json").read_text()
-    assert re.search('"low_cutoff": 4,.*"frame_rate_hz": 500.0', report, re.DOTALL)
     plan = bash(dry, folder)
     assert plan.returncode == 0
     assert plan.stdout.splitlines() == [
@@ -123,7 +122,7 @@ def test_slurm(folder: Path) -> None:
     assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
     job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")
     assert (job.returncode, job.stdout) == (0, "")
-    assert files(folder / "array") == sorted(name.partition("/")[2] for name in results(["two words"]))
+    assert {name.partition("/")[2] for name in results(["two words"])} < set(files(folder / "array"))
 
 
 def test_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,25 +65,29 @@ def options(draw: st.DrawFn) -> list[str]:
     choices: dict[str, st.SearchStrategy[Any]] = {
         "--method": st.sampled_from(["eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"]),
         "--rank": st.sampled_from(["auto", 1, 2, 5]),
-        "--sampling": st.sampled_from([0.05, 0.2, 0.5, 1]),
+        "sampling": st.sampled_from([0.05, 0.2, 0.5, 1]),
         "--seed": st.integers(0, 2**40),
-        "--iterations": st.integers(0, 6),
-        "--decay": st.sampled_from([1e-3, 0.5, 1]),
-        "--damping": st.sampled_from([0, 1e-3, 10]),
-        "--step": st.sampled_from([0.1, 0.5, 3]),
-        "--init": st.sampled_from(["pixels", "spectral", "random", "small"]),
-        "--ridge": st.sampled_from(["auto", 0, 0.5, 100]),
-        "--patience": st.integers(0, 2),
+        "iterations": st.integers(0, 6),
+        "decay": st.sampled_from([1e-3, 0.5, 1]),
+        "damping": st.sampled_from([0, 1e-3, 10]),
+        "step": st.sampled_from([0.1, 0.5, 3]),
+        "init": st.sampled_from(["pixels", "spectral", "random", "small"]),
+        "ridge": st.sampled_from(["auto", 0, 0.5, 100]),
+        "patience": st.integers(0, 2),
         "--low-cutoff": st.sampled_from(["auto", 0, 1, 3]),
         "--high-cutoff": st.sampled_from(["rank", "none", 1, 4]),
-        "--refit": st.sampled_from(["all", "none"]),
-        "--precision": st.sampled_from(["single", "double"]),
+        "refit": st.sampled_from(["all", "none"]),
+        "precision": st.sampled_from(["single", "double"]),
         "--threads": st.sampled_from([1, 2]),
-        "--db-factor": st.sampled_from(["10", "20"]),
         "--frames": st.sampled_from(["0:2", "::2", "1:"]),
     }
     flags = draw(st.lists(st.sampled_from(sorted(choices)), unique=True, max_size=7))
-    return [str(word) for flag in flags for word in (flag, draw(choices[flag]))]
+    words = [(name, draw(choices[name])) for name in flags]
+    return [
+        word
+        for name, value in words
+        for word in ((name, str(value)) if name.startswith("-") else ("--estimator", f"{name}={value}"))
+    ]
 
 
 @settings(

@@ -1,7 +1,6 @@
-"""The help pages: groups, columns, examples that run, and defaults that are true."""
+"""The help pages: at most 30 options, groups, columns, examples that run, and nothing heavy imported."""
 
 import os
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -14,13 +13,11 @@ from tests.programs import python
 from usdenoise.cli import main
 from usdenoise.cli.main import COMMANDS
 from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
+from usdenoise.options import DenoiseOptions
 from usdenoise.options.declaration import Group
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-ESTIMATOR = {
-    "method", "sampling", "seed", "refit", "preset", "init", "ridge", "patience", "iterations", "decay", "damping", "step",
-    "alpha", "precision",
-}  # fmt: skip
+MOST_OPTIONS = 30
 
 
 def command(name: str) -> GroupedCommand:
@@ -52,39 +49,29 @@ EXAMPLES = [line for name in COMMANDS for line, _ in command(name).examples]
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_below_its_heading(name: str) -> None:
-    options = [
-        option
-        for option in command(name).params
-        if isinstance(option, click.Option) and not (name == "session" and option.hidden)
-    ]
+    options = [option for option in command(name).params if isinstance(option, click.Option)]
     shown = sections(page(name))
     for option in options:
         assert isinstance(option, GroupedOption), option.name
         lines = shown[option.group.value]
-        assert sum(option.opts[-1] in line[: 2 + 25].replace(",", " ").split() for line in lines) == 1, (
-            option.name
-        )
-    assert sum(line.startswith("  -") for lines in shown.values() for line in lines) == len(options)
+        assert sum(option.opts[-1] in line[:27].replace(",", " ").split() for line in lines) == 1, option.name
 
 
-@pytest.mark.parametrize("name", ["run", "batch"])
-def test_all_options_of_the_estimator_come_under_the_last_heading(name: str) -> None:
-    assert list(Group)[-1] is Group.ESTIMATOR
-    assert list(sections(page(name)))[-2:] == ["Estimator", "Examples"]
-    found = {
-        option.name for option in command(name).params if getattr(option, "group", None) is Group.ESTIMATOR
+@pytest.mark.parametrize("name", ["run", "session", "batch"])
+def test_a_command_has_few_options(name: str) -> None:
+    assert (
+        len([option for option in command(name).params if isinstance(option, click.Option)]) <= MOST_OPTIONS
+    )
+
+
+def test_the_keys_of_the_estimator_are_listed_with_their_defaults() -> None:
+    keys = {
+        name: entry for name, entry in DenoiseOptions.declared.items() if entry.group is Group.ESTIMATOR_KEYS
     }
-    assert found == ESTIMATOR
-
-
-def test_the_rank_and_the_cutoffs_say_how_they_depend_on_each_other() -> None:
-    cutoffs = " ".join(" ".join(sections(page("run"))["Cutoffs"]).split())
-    rank, low, high = re.split("--(?:low|high)-cutoff [a-z]+[|]", cutoffs)
-    assert "as many as --low-cutoff removes, and with --high-cutoff rank those that are kept" in rank
-    assert "at most as many as --rank" in low
-    assert "rank keeps those that --rank estimates" in high
-    estimator = " ".join(" ".join(sections(page("run"))["Estimator"]).split())
-    assert "It matters with --refit none" in estimator
+    lines = sections(page("run"))[Group.ESTIMATOR_KEYS.value]
+    assert [line.split("=")[0].strip() for line in lines if "=" in line[:27]] == list(keys)
+    text = " ".join(" ".join(lines).split())
+    assert all(f"[default: {entry.default_text}]" in text for entry in keys.values() if entry.default_text)
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -92,22 +79,20 @@ def test_the_rank_and_the_cutoffs_say_how_they_depend_on_each_other() -> None:
 def test_texts_begin_next_to_their_options_and_fit(name: str, columns: int) -> None:
     text = page(name, columns=columns)
     assert max(map(len, text.splitlines())) <= columns
-    options = [line for line in text.splitlines() if line.startswith("  -")]
+    options = [line for line in text.splitlines() if line.startswith(("  -", "      --"))]
     starts = {len(line) - len(line.lstrip()[line.lstrip().index("  ") :].lstrip()) for line in options}
     assert len(starts) == 1
-    assert starts.pop() <= 30
+    assert starts.pop() <= 32
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_ends_with_examples(name: str) -> None:
-    assert 2 <= len(command(name).examples) <= 3
     lines = [text for line, comment in command(name).examples for text in (f"  # {comment}", f"  {line}")]
+    assert len(lines) >= 4
     assert page(name).splitlines()[-len(lines) :] == lines
-    assert all(line.startswith(f"usdenoise {name}") for line, _ in command(name).examples)
 
 
-def test_the_program_itself_has_examples_and_knows_h() -> None:
-    assert "usdenoise run scan.h5" in "\n".join(sections(page())["Examples"])
+def test_the_short_flag_shows_the_same_page() -> None:
     assert CliRunner().invoke(main, ["-h"]).stdout == page()
 
 
@@ -125,23 +110,13 @@ def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for place in ("scan.h5", "scans/scan.h5"):
         shutil.copy(SAMPLE, tmp_path / place)
     monkeypatch.chdir(tmp_path)
-    cheap = [
-        line
-        for line in EXAMPLES
-        if not any(
-            word in line for word in ("--window", "compare", "batch", "reproduce ", "phantom.h5", "session ")
-        )
-    ]
-    dry = [line for line in EXAMPLES if "--dry-run" in line]
-    assert len(cheap) >= 4
-    for line in [*cheap, *dry]:
-        run(line.replace("-o out", "-o cutoff"))
-    assert {"scan-usdenoise", "cutoff", "small.h5"} <= set(os.listdir())
-
-
-def run(line: str) -> None:
-    result = CliRunner().invoke(main, shlex.split(line)[1:])
-    assert result.exit_code == 0, (line, result.stderr)
+    slow = ("compare", "batch", "reproduce ", "phantom.h5", "session ", "blocks")
+    cheap = [line for line in EXAMPLES if not any(word in line for word in slow) or "--dry-run" in line]
+    assert len(cheap) >= 6
+    for line in cheap:
+        result = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert result.exit_code == 0, (line, result.stderr)
+    assert {"scan-usdenoise", "small.h5"} <= set(os.listdir())
 
 
 HELP = """

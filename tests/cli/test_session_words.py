@@ -26,19 +26,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return blocks
 
 
-def test_the_help_offers_nothing_that_is_refused() -> None:
-    help_text = cli("session", "--help").stdout
-    assert "--stacks" in help_text
-    for flag in (
-        "--local-cutoff",
-        "--no-stack",
-        "--cutoff-figure",
-        "--frames-figure",
-        "--dask",
-    ):
-        assert flag not in help_text
-
-
 def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_path: Path) -> None:
     done = cli("session", folder / "0.h5", "-o", tmp_path, "--low-cutoff", "3")
     assert "the session is a single block; name more files, or cut a long one with --window" in done.stderr

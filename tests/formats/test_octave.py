@@ -200,7 +200,7 @@ def test_the_command_line_of_windows(tmp_path: Path) -> None:
     printed = octave(tmp_path, f"try, {call}; catch problem, disp(problem.message); end")
     folder = printed.split(' -o "')[1].split('"')[0]
     assert printed == (
-        rf'2>&1 "my & 100"^%" of it.exe" run "{folder}/stack.mat" -o "{folder}" -q --no-html --config "C:\a\\"^%"b"^%"\\" '
+        rf'2>&1 "my & 100"^%" of it.exe" run "{folder}/stack.mat" -o "{folder}" -q --config "C:\a\\"^%"b"^%"\\" '
         f'--config "{folder}/options.toml"\n'
     )
 

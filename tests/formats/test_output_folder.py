@@ -182,7 +182,7 @@ def test_a_link_to_nothing_and_a_file_for_a_group_are_results_that_exist(scan: P
 
 # ---------------------------------------------------------------- what the new results do not replace
 
-FEWER = Output(products=("power",), html=False)
+FEWER = Output(products=("power",))
 LEFT = [
     "x_denoised.zarr",
     "x_frames.json",
@@ -198,7 +198,7 @@ def test_files_that_are_not_written_again_go(scan: Path) -> None:
     run(scan)
     run(scan, overwrite=True, output=FEWER)
     assert sorted(os.listdir(out)) == LEFT
-    run(scan, overwrite=True, output=Output(window=10, html=False))
+    run(scan, overwrite=True, output=Output(window=10))
     assert sorted(os.listdir(out)) == [
         "x_blocks.json", "x_blocks.tsv", "x_blood_power.png", "x_blood_power.tif", "x_power_doppler.png",
         "x_power_doppler.tif", "x_report.json", "x_sequence.zarr", "x_tsnr.png",
@@ -219,7 +219,7 @@ def test_what_the_report_does_not_name_or_the_user_changed_stays(scan: Path) -> 
     os.replace(out / "x_report.html", scan.parent / "page.html")
     (out / "x_report.html").symlink_to(scan.parent / "page.html")
     (out / "x_denoised.zarr/notes").write_text("mine")
-    run(scan, overwrite=True, output=Output(window=10, html=False, products=("power",)))
+    run(scan, overwrite=True, output=Output(window=10, products=("power",)))
     stays = {"x_velocity.png", "x_blood_power.png", "x_blood_power.tif", "x_report.html", "x_denoised.zarr"}
     assert stays <= set(os.listdir(out))
     assert (out / "x_blood_power.png").read_text() == "drawn over"

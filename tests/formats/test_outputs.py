@@ -227,7 +227,7 @@ def as_group(folder: Path, name: str) -> Path:
 def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What becomes of the stack under a name of its own."""
     folder = tmp_path_factory.mktemp("plain")
-    output = Output(products=("power",), html=False)
+    output = Output(products=("power",))
     report = job.run(as_hdf5(folder, "iq"), folder / "out", options=OPTIONS, output=output)
     return load(report["output"]["denoised"]).iq
 

@@ -382,7 +382,7 @@ def test_an_interrupted_job_leaves_old_results_alone(stage: str, tmp_path: Path)
     assert all((tmp_path / "out" / name).read_text() == "precious" for name in RESULTS)
 
 
-FEW = Output(products=("power",), html=False)
+FEW = Output(products=("power",))
 
 # As on a disk that fills up: at once, within the stack, at what follows it, when the file is closed.
 ON_A_FULL_DISK = """

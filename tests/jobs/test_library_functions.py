@@ -72,7 +72,7 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
         SAMPLE,
         tmp_path,
         options=options,
-        output=usdenoise.Output(window=20, stride=15, html=False),
+        output=usdenoise.Output(window=20, stride=15),
         reading=reading,
     )
     seen: list[tuple[int, int]] = []

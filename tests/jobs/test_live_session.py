@@ -30,7 +30,7 @@ from usdenoise.options.session_options import SessionOptions
 
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
-BARE = Output(html=False)
+BARE = Output()
 SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
 
 

@@ -33,7 +33,7 @@ SHAPE = (20, 16)
 N_BLOCKS = 6
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
-BARE = Output(html=False)
+BARE = Output()
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -96,7 +96,7 @@ def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_path: Path) -> None:
     of_files = run(files, out=tmp_path / "a")
-    of_long = run(long, out=tmp_path / "b", output=Output(window=LENGTH, html=False))
+    of_long = run(long, out=tmp_path / "b", output=Output(window=LENGTH))
     assert Path(of_files["output"]["sequence"]).name == "mouse_sequence.h5"
     assert Path(of_long["output"]["sequence"]).name == "long_sequence.h5"
     one, other = (datasets(report["output"]["sequence"]) for report in (of_files, of_long))
@@ -119,7 +119,7 @@ def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_pa
     every = SessionOptions(block_interval_s=1.5)
     for path, window in ((files, None), (long, LENGTH)):
         report = run(path, out=tmp_path / f"every {window}", session_options=every,
-                     output=Output(window=window, html=False))  # fmt: skip
+                     output=Output(window=window))  # fmt: skip
         assert report["sequence"]["time"] == pytest.approx([1.5 * n + middle for n in range(N_BLOCKS)])
 
 
@@ -252,7 +252,7 @@ def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: 
     assert {row["kept_share"] for row in rows(report["output"]["blocks_tsv"])} == {"0.98"}
     # Of a long file they are counted from its beginning; a block without good frames is bad.
     options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(7, *range(200, 300)))
-    report = run(long, out=tmp_path / "b", options=options, output=Output(window=LENGTH, html=False))
+    report = run(long, out=tmp_path / "b", options=options, output=Output(window=LENGTH))
     assert [block["is_bad"] for block in report["sequence"]["blocks"]] == [n == 2 for n in range(N_BLOCKS)]
     assert "leave fewer than two" in report["sequence"]["blocks"][2]["why"]
     assert report["sequence"]["blocks"][0]["frames"]["n_left_out"] == 1
@@ -260,7 +260,7 @@ def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: 
     with pytest.raises(
         OptionError, match="bad frame 600 is not among the frames 0 to 599; change bad_frames"
     ):
-        run(long, out=tmp_path / "c", options=options, output=Output(window=LENGTH, html=False))
+        run(long, out=tmp_path / "c", options=options, output=Output(window=LENGTH))
 
 
 # ---------------------------------------------------------------- filtered blocks
@@ -297,7 +297,7 @@ def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Pa
 
 
 def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path: Path) -> None:
-    output = Output(window=LENGTH, html=False)
+    output = Output(window=LENGTH)
     report = run(long, out=tmp_path / "out", output=output, session_options=SessionOptions(stacks=True))
     names = [f"long_block_{n:05d}_denoised.h5" for n in range(N_BLOCKS)]
     places = sorted(tmp_path.glob("out/*_denoised.h5"))
@@ -419,7 +419,7 @@ for name in ("power_doppler_picture", "directional_picture"):
     setattr(products, name, lambda *arguments, **settings: b"picture")
 path, out, n_blocks = sys.argv[1:4]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
-words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "--no-html", "-qq"]
+words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
 
 
 def kill(*arguments, **more):
@@ -518,7 +518,7 @@ options = DenoiseOptions(rank=8, low_cutoff=4, iterations=1, threads=1)
 for count in (6, 26):
     if os.fork() == 0:
         paths = [files[number % len(files)] for number in range(count)]
-        run_session(paths, f"{folder}/{count}", options=options, output=Output(html=False))
+        run_session(paths, f"{folder}/{count}", options=options, output=Output())
         print(peak_memory_bytes(), flush=True)
         os._exit(0)
     os.wait()

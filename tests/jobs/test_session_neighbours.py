@@ -48,7 +48,7 @@ def results(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
         [folder / "mouse"],
         folder / "out",
         options=SVD,
-        output=Output(html=False, nifti=True),
+        output=Output(nifti=True),
         session_options=SessionOptions(block_interval_s=INTERVAL_S, zarr=True),
     )
     return {key: Path(name) for key, name in report["output"].items()}
@@ -119,7 +119,7 @@ def test_octave_opens_a_session_of_mat_files(made: Scan, series: Any, tmp_path: 
         [tmp_path / "pala"],
         tmp_path / "out",
         options=SVD,
-        output=Output(html=False),
+        output=Output(),
         session_options=SessionOptions(block_interval_s=INTERVAL_S, stacks=True),
         reading={"spacing_mm": (0.1, 0.2)},
     )

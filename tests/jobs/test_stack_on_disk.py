@@ -65,7 +65,7 @@ def test_a_small_control_group_is_enough(tmp_path: Path) -> None:
         for start in range(0, shape[0], 500):
             noise = rng.standard_normal((500, *shape[1:], 2), np.float32).view(np.complex64)[..., 0]
             stack[start : start + 500] = 30 * tissue[start : start + 500] + noise
-    command = [sys.executable, "-m", "usdenoise", "run", str(path), "-q", "--no-html", "--low-cutoff", "3"]
+    command = [sys.executable, "-m", "usdenoise", "run", str(path), "-q", "--low-cutoff", "3"]
     # In memory it takes more: 115 MB, a tenth of it, and 150 MiB.
     with memory_group(230 << 20) as group:
         done = run_in_group(group, [*command, "-o", str(tmp_path / "out")])
@@ -86,7 +86,7 @@ def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None
         zarr.open_group(path, mode="w").create_array("iq", data=stack, chunks=(8, 21, 40))
     else:
         write_v73(path, {"iq": stack})
-    options, output = DenoiseOptions(low_cutoff=2), Output(html=False, products=("power", "directional"))
+    options, output = DenoiseOptions(low_cutoff=2), Output(products=("power", "directional"))
     for name, memory in (("memory", None), ("disk", 1 << 20)):
         run(path, tmp_path / name, options=options, output=output, reading={"axes": "zxt"}, memory=memory)
     one, other = (
@@ -240,14 +240,14 @@ def test_what_is_no_size_is_wrong_usage(text: str, phantom_file: Path) -> None:
 
 
 def test_the_summary_says_what_is_on_the_disk(phantom_file: Path, tmp_path: Path) -> None:
-    arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", "1M", "--no-html"]
+    arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", "1M"]
     said = CliRunner().invoke(main, arguments).stdout
     assert "MiB at the peak, and 0.00" in said
     assert "GiB in a temporary file" in said
 
 
 def test_killed_at_any_moment_no_half_result_has_its_name(phantom_file: Path, tmp_path: Path) -> None:
-    out, command = tmp_path / "killed", ("run", phantom_file, "--memory", "1M", "--no-html", "-q", "-o")
+    out, command = tmp_path / "killed", ("run", phantom_file, "--memory", "1M", "-q", "-o")
     began = time.monotonic()
     assert shell(*command, tmp_path / "whole").returncode == 0
     whole = time.monotonic() - began

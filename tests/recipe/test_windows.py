@@ -194,7 +194,7 @@ def test_one_or_two_remaining_frames_join_the_last_window(
     n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
 ) -> None:
     path = write(tmp_path / "x.h5", long_stack[:n_frames], axes="tzx")
-    report = job.run(path, tmp_path / "out", options=SVD, output=Output(window=length, html=False))
+    report = job.run(path, tmp_path / "out", options=SVD, output=Output(window=length))
     with h5py.File(report["output"]["sequence"]) as file:
         starts, counts = file["first_frame"][()], file["n_frames"][()]
         complete = file["complete"][()]
@@ -223,7 +223,7 @@ def sequence_in_a_child(
         if processors is not None and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
-    options = ("--window", "100", "--stride", "80", "--no-html", "-qq", "--threads", threads)
+    options = ("--window", "100", "--stride", "80", "-qq", "--threads", threads)
     done = shell("run", path, "-o", folder, *options, before=limit, **environment)
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:

@@ -7,10 +7,12 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.batch_view import BatchView
-from usdenoise.cli.config_file import config_option, flags_first
+from usdenoise.cli.config_file import config_option
 from usdenoise.cli.console import Console, print_json, print_line, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_types import PathType
+from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
@@ -29,15 +31,9 @@ if TYPE_CHECKING:
         ),
     ],
 )
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    is_eager=True,
-    type=shared.PathType(readable=False),
-    metavar="PATH...",
-)
-@shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)
+@click.argument("paths", nargs=-1, required=True, type=PathType(readable=False), metavar="PATH...")
+@shared.reading_options
+@config_option
 @flag_option(
     Group.INPUT,
     "--pattern",
@@ -61,28 +57,22 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show what would be done with each scan, and why; write nothing.",
 )
-@flag_option(
-    Group.BATCH,
-    "--retry-failed",
-    is_flag=True,
-    help="Also run scans that failed before with the same input and options. Without it they are skipped.",
-)
-@flag_option(
-    Group.BATCH, "--stop-on-error", is_flag=True, help="Start no more scans after the first failure."
-)
-@shared.job_options
-@config_option
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
+@shared.preset_option
+@shared.short_estimator_option
+@shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)
 @flag_option(
     Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
 )
+@shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
+@shared.flags_of(Display, "dynamic_range")
+@shared.resource_options
 @shared.messages
 def command(
     paths: tuple[Path, ...],
     output: Path,
     patterns: tuple[str, ...],
     jobs: int | None,
-    stop_on_error: bool,
-    retry_failed: bool,
     dry_run: bool,
     overwrite: bool,
     console: Console,
@@ -91,17 +81,16 @@ def command(
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
     Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
-    results, unless their input, the options or the version changed. --threads is divided among the scans that
-    run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
+    results, unless their input, the options or the version changed. The processors are divided among the scans
+    that run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
     """
-    arguments = shared.job_arguments(flags_first(values, console))
+    arguments = shared.job_arguments(values)
     dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {
         "arguments": arguments,
         "patterns": patterns,
         "overwrite": overwrite,
-        "retry_failed": retry_failed,
     }
     from usdenoise.batch import plan_batch, run_batch
     from usdenoise.jobs.memory_check import memory_cautions
@@ -122,7 +111,6 @@ def command(
         **selection,
         jobs=jobs,
         dask=dask,
-        stop_on_error=stop_on_error,
         command=typed_command(),
         watcher=BatchView(console),
     )

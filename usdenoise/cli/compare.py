@@ -9,6 +9,7 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, columns, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_types import PathType
 from usdenoise.cli.time_left import Clock
 from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
@@ -57,7 +58,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
         ),
     ],
 )
-@click.argument("acquisition", type=shared.PathType(readable=False))
+@click.argument("acquisition", type=PathType(readable=False))
 @flag_option(
     Group.ESTIMATOR,
     "-m",
@@ -110,7 +111,7 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     metavar="SECONDS",
     help="Time after which a method is stopped. Raise it for long acquisitions.",
 )
-@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "seed", "precision", "threads")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "seed", "threads")
 @shared.reading_options
 @shared.scale_options
 @shared.overwrite_option

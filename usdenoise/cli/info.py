@@ -10,6 +10,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns
 from usdenoise.cli.option_groups import GroupedCommand
+from usdenoise.cli.option_types import PathType
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         ("usdenoise info scan.h5 --axes tzx --frame-rate 500", "Check the options before giving them to run"),
     ],
 )
-@click.argument("file", type=shared.PathType(readable=False))
+@click.argument("file", type=PathType(readable=False))
 @shared.reading_options
 @shared.json_option
 def command(file: Path, as_json: bool, **reading: Any) -> None:

@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from usdenoise import __version__
+from usdenoise.cli.flags import FLAGS
 from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
 from usdenoise.options.declaration import Group
@@ -53,9 +54,9 @@ class LazyGroup(click.Group, GroupedCommand):
             with terminable():
                 return super().invoke(ctx)
         except DivergedError as error:
-            code, message = DIVERGED, error.command_line_text
+            code, message = DIVERGED, error.worded(FLAGS)
         except UsdenoiseError as error:
-            code, message = FAILED, error.command_line_text
+            code, message = FAILED, error.worded(FLAGS)
         except KeyboardInterrupt as error:
             code, message = exit_code(error), _interruption(error)
         except BrokenPipeError:

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -21,21 +21,32 @@ class GroupedOption(click.Option):
         The same as for click.Option. `show_default` is the default as the help shows it.
     group : Group
         Heading under which the help page shows the option.
-    asked_only : bool
-        Whether a configuration file may set it only if the user named that file.
+    keys : mapping from Group to rows, optional
+        Rows of the help page about the keys of the option, with the heading above them.
     """
 
-    def __init__(self, *names: Any, group: Group, asked_only: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        *names: Any,
+        group: Group,
+        keys: Mapping[Group, Sequence[tuple[str, str]]] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(*names, **settings)
-        self.group, self.asked_only = group, asked_only
+        self.group, self.keys = group, keys or {}
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return what follows the text: the default without brackets of click's own around it."""
+        """Return what follows the text: the default without the brackets that click puts around it, and no range."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str):
             extra["default"] = self.show_default
         extra.pop("range", None)
         return extra
+
+
+def with_default(text: str, default: str) -> str:
+    """Return a text of the help with the default behind it."""
+    return f"{text}  [default: {default}]" if default else text
 
 
 def flag_option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -44,7 +55,7 @@ def flag_option(group: Group, *names: str, **settings: Any) -> Callable[[Any], A
 
 
 class _HelpFormatter(click.HelpFormatter):
-    """A formatter that breaks no line at a hyphen: a flag stays whole."""
+    """A formatter that breaks no line at a hyphen, so that a flag stays whole."""
 
     def write_text(self, text: str) -> None:
         indent = " " * self.current_indent
@@ -100,6 +111,8 @@ class GroupedCommand(click.Command):
         for parameter in self.params:
             if isinstance(parameter, GroupedOption) and (record := parameter.get_help_record(ctx)):
                 records[parameter.group].append(record)
+                for group, rows in parameter.keys.items():
+                    records[group] += rows
         width = max(len(term) for rows in records.values() for term, _ in rows)
         for group, rows in records.items():
             if rows:

@@ -10,6 +10,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_types import PathType
 from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
 
@@ -54,7 +55,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 @flag_option(
     Group.INPUT,
     "--acquisition",
-    type=shared.PathType(),
+    type=PathType(),
     metavar="FILE",
     help="Your own stack for the ultrasound experiments, instead of a phantom.",
 )

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.config_file import config_option, flags_first
+from usdenoise.cli.config_file import config_option
 from usdenoise.cli.console import DETAIL, Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand
+from usdenoise.cli.option_types import PathType
 from usdenoise.cli.run_summary import show_summary
 from usdenoise.cli.time_left import Clock, expected_seconds
+from usdenoise.options import DenoiseOptions, Display, Output
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -117,17 +119,25 @@ class Narrator:
             "Remove five components as clutter, and map the velocity too",
         ),
         (
-            "usdenoise run scan.h5 -o film --window 400 --stride 200 --movie gif",
-            "Filter 400 frames at a time, and make a film of the images",
+            "usdenoise run scan.h5 -o more --rank 40 --estimator iterations=30",
+            "Estimate 40 components in up to 30 iterations",
         ),
     ],
 )
-@click.argument("acquisition", is_eager=True, type=shared.PathType(readable=False))
-@shared.output_option(show_default="<stem>-usdenoise")
-@shared.bids_option
-@shared.job_options
+@click.argument("acquisition", type=PathType(readable=False))
+@shared.reading_options
 @config_option
+@shared.flags_of(
+    DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads"
+)
+@shared.preset_option
+@shared.estimator_option
+@shared.output_option(show_default="<stem>-usdenoise")
 @shared.overwrite_option
+@shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
+@shared.bids_option
+@shared.flags_of(Display, "dynamic_range", "figure_formats")
+@shared.resource_options
 @shared.messages
 def command(
     acquisition: Path,
@@ -139,11 +149,11 @@ def command(
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
-    The file may be HDF5, MATLAB, UFF, zea, NumPy or Zarr. The results are the filtered stack,
-    its power Doppler image as a picture and as numbers, and a report, which is also a page for the browser. Nothing
-    has to be set: the rank and the low cutoff are chosen from the data, and the report says why.
+    The file may be HDF5, MATLAB, UFF, zea, NumPy or Zarr. The results are the filtered stack, the blood map and
+    the power Doppler image as pictures and as numbers, and a report, also as a page for the browser. No option is
+    required: the rank and the low cutoff are chosen from the data, and the report gives the reason.
     """
-    arguments = shared.job_arguments(flags_first(values, console))
+    arguments = shared.job_arguments(values)
     from usdenoise.formats.bids import is_recording_of_bids
     from usdenoise.jobs.memory_check import memory_cautions
     from usdenoise.jobs.run_job import run

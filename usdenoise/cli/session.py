@@ -6,15 +6,14 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.config_file import config_option, flags_first
+from usdenoise.cli.config_file import config_option
 from usdenoise.cli.console import Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_types import PathType
 from usdenoise.cli.run import Narrator
 from usdenoise.cli.run_summary import show_summary
-from usdenoise.options import SessionOptions
+from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.options.declaration import Group
-
-_REFUSED = ("dask", "memory", "local_cutoff", "no_stack", "cutoff_figure", "frames_figure")
 
 
 def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -40,16 +39,19 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
         ),
     ],
 )
-@click.argument("paths", nargs=-1, required=True, is_eager=True, type=shared.PathType())
-@shared.output_option(required=True)
+@click.argument("paths", nargs=-1, required=True, type=PathType(), metavar="PATH...")
+@shared.reading_options
+@config_option
 @flag_option(
     Group.SESSION,
     "--pattern",
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="Take only files of these names from a folder, for example 'block_*.h5'. May be given several times.",
+    help="Take only the files with such names from a folder, for example 'block_*.h5'. Repeat it for several patterns.",
 )
+@shared.flags_of(Output, "window", "stride")
+@shared.flags_of(SessionOptions)
 @flag_option(
     Group.SESSION,
     "--region",
@@ -58,13 +60,15 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     metavar="NAME=REGION",
     callback=_regions,
     help="Follow the blood of a region in a live session: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at "
-    "the end, or a mask image. May be given several times.",
+    "the end, or a mask image. Repeat it for several regions.",
 )
-@shared.bids_option
-@shared.flags_of(SessionOptions)
-@shared.job_options
-@config_option
+@shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames", "threads")
+@shared.short_estimator_option
+@shared.output_option(required=True)
 @shared.overwrite_option
+@shared.flags_of(Output, "movie", "nifti")
+@shared.bids_option
+@shared.flags_of(Display, "dynamic_range")
 @shared.messages
 def command(
     paths: tuple[Path, ...],
@@ -82,15 +86,10 @@ def command(
     in common, so the series is steady from block to block. The results are the series of blood power and of power Doppler,
     their means, a table of the blocks, pictures and a page. A session that was stopped goes on with the same command.
     """
-    values = flags_first(values, console)
     arguments = shared.job_arguments(values)
-    from usdenoise.errors import OptionError
     from usdenoise.jobs.session_call import run_session
     from usdenoise.system.memory import use_one_heap
 
-    for name in ("dask", "memory"):
-        if arguments.pop(name, None) is not None:
-            raise OptionError(f"the blocks of a session are filtered here; leave out --{name}")
     use_one_heap()
     if values.get("live"):
         console.say(f"page: {output / 'live.html'}")
@@ -107,9 +106,3 @@ def command(
         watcher=Narrator(console, arguments["options"].iterations, paths[0]),
     )
     show_summary(console, report)
-
-
-# Options of a single stack are refused with their reason, and not offered.
-for _parameter in command.params:
-    if isinstance(_parameter, click.Option) and _parameter.name in _REFUSED:
-        _parameter.hidden = True

@@ -3,81 +3,21 @@
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.option_groups import flag_option
+from usdenoise.cli.flags import FLAGS
+from usdenoise.cli.option_groups import flag_option, with_default
+from usdenoise.cli.option_types import KeyType, PathType, type_of
 from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
-from usdenoise.options.declaration import Group, Option, Options
+from usdenoise.options.declaration import KEY_FLAGS, Group, Option, Options
 from usdenoise.options.denoise_options import PRESETS, with_preset
 from usdenoise.options.kinds import NAMES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
-
-_SHORT = 13
-"""Letters up to which the help shows the choices in place of the value; more of them follow the text."""
-
-
-class TextType(click.ParamType):  # type: ignore[type-arg]
-    """The type of an option that is read from a text.
-
-    Parameters
-    ----------
-    read : callable
-        Turns a text into a value. Raises a ValueError for a text of another form.
-    form : str
-        What a text has to be, in words.
-    words : iterable of str
-        Words that the shell completes.
-    several : bool
-        Whether a text can be several words with commas.
-    """
-
-    name = "text"
-
-    def __init__(
-        self, read: Callable[[str], Any], form: str, words: Iterable[str] = (), several: bool = False
-    ) -> None:
-        self._read, self._form, self._words, self._several = read, form, tuple(words), several
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text, or fail with the form that it has to have."""
-        try:
-            return self._read(str(value))
-        except ValueError:
-            self.fail(f"'{value}' is not {self._form}", param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the words that begin so, also behind a comma."""
-        before, comma, last = incomplete.rpartition(",") if self._several else ("", "", incomplete)
-        words = [word for word in self._words if word.startswith(last) and word not in before.split(",")]
-        return [CompletionItem(before + comma + word) for word in words]
-
-
-class PathType(click.Path):
-    """The type of a path.
-
-    Parameters
-    ----------
-    **settings
-        Those of click.Path.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(path_type=Path, **settings)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a path; fail if it is empty, as from a variable of a script that is not set."""
-        if value == "":
-            self.fail("the path is empty; give a name, or . for the current folder", param, ctx)
-        return super().convert(value, param, ctx)
 
 
 def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
@@ -97,30 +37,62 @@ def flags_of(options: type[Options], *names: str) -> Decorator[Any]:
     options : type
         The option class.
     *names : str
-        Names of the options; by default all.
+        Names of the options; by default all that are not keys of a flag.
     """
-    return _stack([_flag_of(options.declared[name]) for name in names or options.declared])
+    chosen = [options.declared[name] for name in names or options.declared]
+    return _stack([_flag_of(declared) for declared in chosen if declared.group not in KEY_FLAGS])
+
+
+def keys_of(
+    options: type[Options], keys: Group, group: Group, help_text: str, *, lists_keys: bool = True
+) -> Decorator[Any]:
+    """Return the decorator that adds the flag of which the options of a group are the keys.
+
+    Parameters
+    ----------
+    options : type
+        The option class.
+    keys : Group
+        The group of the keys.
+    group : Group
+        The group of the flag.
+    help_text : str
+        Text on the flag.
+    lists_keys : bool
+        Whether the help page of the command lists the keys; by default True.
+    """
+    declared = {name: entry for name, entry in options.declared.items() if entry.group is keys}
+    rows = [
+        (f"{name}={_metavar(entry)}", with_default(entry.help.format_map(FLAGS), entry.default_text))
+        for name, entry in declared.items()
+    ]
+    return flag_option(
+        group,
+        KEY_FLAGS[keys],
+        multiple=True,
+        type=KeyType(declared),
+        metavar="KEY=VALUE",
+        keys={keys: rows} if lists_keys else {},
+        help=help_text,
+    )
 
 
 def _flag_of(declared: Option) -> Decorator[Any]:
     """Return the decorator of an option. Its value is None unless given, so that a preset can tell."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
-    made = functools.partial(
-        flag_option, declared.group, declared.flag, name, default=None, asked_only=declared.asked_only
-    )
-    if declared.is_switch:
-        return made(is_flag=True, help=declared.help)
-    words, several = (*declared.words, *declared.choice_texts), declared.kind is NAMES
-    metavar, text = "|".join((*declared.words, declared.kind.metavar)), declared.help
-    if declared.choices and not several:
-        listed = f"[{'|'.join(words)}]"
-        metavar, text = (listed, text) if len(listed) <= _SHORT else ("NAME", f"{text}  {listed}")
-    return made(
-        type=TextType(declared.read, declared.form(), words, several),
-        metavar=declared.metavar or metavar,
-        show_default=declared.default_text or False,
-        help=text,
-    )
+    help_text = declared.help.format_map(FLAGS)
+    made = functools.partial(flag_option, declared.group, declared.flag, name, default=None, help=help_text)
+    if isinstance(declared.default, bool):
+        return made(is_flag=True)
+    shown = declared.default_text or False
+    return made(type=type_of(declared), metavar=_metavar(declared), show_default=shown)
+
+
+def _metavar(declared: Option) -> str:
+    value = declared.metavar or declared.kind.metavar
+    if declared.choices and declared.kind is not NAMES and not declared.metavar:
+        value = "|".join(declared.choices)
+    return "|".join((*declared.words, value))
 
 
 def given(options: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +114,7 @@ def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     OptionError
         If the options contradict each other.
     """
-    values = with_preset(values["preset"], values)
+    values = with_preset(values.get("preset"), {**values, **dict(values["estimator"])})
     return {
         **{name: values[name] for name in ("memory", "dask") if name in values},
         "options": DenoiseOptions(**given(DenoiseOptions, values)),
@@ -157,32 +129,44 @@ def read_size(text: str) -> int:
 
     Raises
     ------
-    ValueError
-        If the text is no positive size.
+    click.BadParameter
+        If the text is not a positive size.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None or not float(found[1]) > 0:
-        raise ValueError(text)
+        raise click.BadParameter(f"'{text}' is not a size, for example 600M or 2.5G")
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
-reading_options = flags_of(ReadOptions)
-scale_options = flags_of(Display, "dynamic_range", "color_map", "db_factor")
-job_options = _stack(
+reading_options = flags_of(ReadOptions, "dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+scale_options = flags_of(Display, "dynamic_range", "color_map")
+estimator_option = keys_of(
+    DenoiseOptions,
+    Group.ESTIMATOR_KEYS,
+    Group.ESTIMATOR,
+    "Set one of the keys below, for example decay=0.1. Repeat it for several keys.",
+)
+short_estimator_option = keys_of(
+    DenoiseOptions,
+    Group.ESTIMATOR_KEYS,
+    Group.ESTIMATOR,
+    "Set a detail of the estimator, for example decay=0.1. `usdenoise run --help` lists the keys. Repeat it for several "
+    "keys.",
+    lists_keys=False,
+)
+preset_option = flag_option(
+    Group.ESTIMATOR,
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
+    "options win over them.",
+)
+resource_options = _stack(
     [
-        reading_options,
-        flags_of(DenoiseOptions),
-        flag_option(
-            Group.ESTIMATOR,
-            "--preset",
-            type=click.Choice(list(PRESETS)),
-            help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
-            "flags win over them.",
-        ),
         flag_option(
             Group.RESOURCES,
             "--memory",
-            type=TextType(read_size, "a size, for example 600M or 2.5G"),
+            callback=lambda context, option, text: None if text is None else read_size(text),
             metavar="SIZE",
             show_default="what the system has",
             help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of "
@@ -192,14 +176,12 @@ job_options = _stack(
             Group.RESOURCES,
             "--dask",
             metavar="N|ADDRESS",
-            asked_only=True,
             help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, "
             "which see the same files.",
         ),
-        flags_of(Output),
-        flags_of(Display),
     ]
 )
+threads_flag = flags_of(DenoiseOptions, "threads")
 
 
 def threads_option(group: Group) -> Decorator[Any]:
@@ -209,7 +191,8 @@ def threads_option(group: Group) -> Decorator[Any]:
         "--threads",
         type=click.IntRange(1),
         metavar="N",
-        help="Number of threads, all processors unless given.",
+        show_default="all processors",
+        help="Number of threads.",
     )
 
 
@@ -226,8 +209,8 @@ bids_option = flag_option(
     Group.OUTPUTS,
     "--bids",
     metavar="ENTITIES",
-    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set; auto takes the name of the "
-    "acquisition, which is the default with --nifti in a BIDS data set. Needs --nifti.",
+    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set. auto takes the name of the "
+    "acquisition; it is the default with --nifti in a BIDS data set. Requires --nifti.",
 )
 overwrite_option = flag_option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = flag_option(

@@ -9,6 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, shape_text, two_columns, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_types import PathType
 from usdenoise.options import PhantomSettings
 from usdenoise.options.declaration import Group
 
@@ -28,7 +29,7 @@ from usdenoise.options.declaration import Group
         ),
     ],
 )
-@click.argument("out", type=shared.PathType())
+@click.argument("out", type=PathType())
 @shared.flags_of(PhantomSettings)
 @flag_option(
     Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack."

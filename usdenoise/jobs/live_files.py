@@ -71,8 +71,6 @@ class LiveBlocks:
         Shell patterns that the names of files must match; by default the suffixes of the known formats.
     until_idle_s : float, optional
         Seconds without a new file after which it ends; by default it does not.
-    drop_late : bool
-        Whether only the newest of several files that wait is filtered; by default all are.
 
     Attributes
     ----------
@@ -99,7 +97,6 @@ class LiveBlocks:
         precision: str | None,
         patterns: Sequence[str] = (),
         until_idle_s: float | None = None,
-        drop_late: bool = False,
     ) -> None:
         if not folder.is_dir():
             raise InputError(
@@ -107,7 +104,7 @@ class LiveBlocks:
             )
         self._folder, self._session = folder, session
         self._reading, self._precision = reading, precision
-        self._patterns, self._idle_s, self._drop_late = patterns, until_idle_s, drop_late
+        self._patterns, self._idle_s = patterns, until_idle_s
         self._seen = {END_FILE}
         self._candidates: dict[Path, _Candidate] = {}
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
@@ -177,10 +174,6 @@ class LiveBlocks:
             (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
             key=lambda candidate: natural_key(candidate.path.name),
         )
-        if self._drop_late:
-            for late in ready[:-1]:
-                del self._candidates[late.path]
-            ready = ready[-1:]
         # What the first one looks like decides about the others.
         most = available_threads() if self._n_done else 1
         for candidate in ready[: most - len(self._at_work)]:

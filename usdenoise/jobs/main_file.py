@@ -40,14 +40,13 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
     """
     if job.is_session:
         source = job.path if len(job.paths) == 1 else None
-        return sequence_content(series, job.output.window, job.output.compression, source, provenance)
+        return sequence_content(series, job.output.window, source, provenance)
     return _stack_content(
         series.result,
         series.means,
         provenance,
         attributes=series.attributes,
         with_stack=job.output.stack,
-        compression=job.output.compression,
         source=job.path,
         called=job.output.stack_name,
     )
@@ -73,9 +72,7 @@ def _stack_content(
     return ResultFile(stack, arrays, provenance, described, axes, **stored)
 
 
-def sequence_content(
-    series: Series, window: int | None, compression: str, source: Path | None, provenance: str
-) -> ResultFile:
+def sequence_content(series: Series, window: int | None, source: Path | None, provenance: str) -> ResultFile:
     """Return the content of the file of a session.
 
     Parameters
@@ -84,8 +81,6 @@ def sequence_content(
         The series.
     window : int or None
         Frames of a block; None for those of the first one.
-    compression : str
-        "none" or "gzip".
     source : Path or None
         File whose other variables come along.
     provenance : str
@@ -129,7 +124,6 @@ def sequence_content(
         attributes,
         axes,
         with_stack=False,
-        compression=compression,
         source=source,
     )
 
@@ -164,15 +158,11 @@ def write_block(job: Job, folder: Path, source: Path, number: int, first: int, s
     """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
     provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
     output = job.output
-    content = ResultFile(
-        stack, {}, provenance, compression=output.compression, source=source, called=output.stack_name
-    )
+    content = ResultFile(stack, {}, provenance, source=source, called=output.stack_name)
     write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
-def save(
-    result: DenoiseResult, path: str | Path, *, compression: str = "none", overwrite: bool = False
-) -> Path:
+def save(result: DenoiseResult, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write a filtered stack and its images to a file, as `usdenoise run` writes them.
 
     Parameters
@@ -181,8 +171,6 @@ def save(
         From :func:`usdenoise.denoise`.
     path : str or Path
         File to write: .h5 or .hdf5, .mat, or .zarr (needs the package zarr).
-    compression : str
-        "none", the default, or "gzip".
     overwrite : bool
         Whether an existing file may be replaced; by default False.
 
@@ -207,13 +195,11 @@ def save(
     """
     check_path(path, OutputError)
     check_suffix(Path(path))
-    if compression not in ("none", "gzip"):
-        raise OutputError(f"compression '{compression}' is not known; choose one of none, gzip")
     stack = result.acquisition
     shape = stack.shape_in(stack.spatial_axes)
     # The images of a result for a DataArray have the dimensions of the input.
     images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
-    content = _stack_content(result, images, result.provenance, compression=compression)
+    content = _stack_content(result, images, result.provenance)
     return write_one_file(Path(path), content, overwrite)
 
 

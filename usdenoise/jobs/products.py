@@ -81,9 +81,7 @@ class Product:
 
     def is_on_page(self, job: Job) -> bool:
         """Return whether the page of the job shows it: always the power images, others where they are asked for."""
-        return (
-            self.on_page is not None and job.output.html and (self.name in QUANTITIES or self.is_asked(job))
-        )
+        return self.on_page is not None and (self.name in QUANTITIES or self.is_asked(job))
 
     def write(self, series: Series, results: Results) -> None:
         """Write its files, and keep its picture for the page."""

@@ -44,7 +44,7 @@ class Results:
         self.pictures: dict[str, bytes] = {}
         self.notes: list[str] = []
         self._folder = folder
-        endings = {**files, **({PAGE: "report.html"} if job.output.html else {}), REPORT: "report.json"}
+        endings = {**files, PAGE: "report.html", REPORT: "report.json"}
         self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
 
     def has(self, key: str) -> bool:
@@ -66,18 +66,17 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: dict[str, Any], page: str | None) -> None:
+    def commit(self, report: dict[str, Any], page: str) -> None:
         """Write the page and the report, and give all files their final names.
 
         Parameters
         ----------
         report : dict
             The report. It gets the bytes of each file, from which a later batch tells that the results are whole.
-        page : str or None
-            The page; None for none.
+        page : str
+            The page.
         """
-        if page is not None:
-            self._places[PAGE].write_text(page, encoding="utf-8")
+        self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
         report["output_bytes"] = {
             key: size_on_disk(self._places.get(key, Path(name)))

@@ -162,7 +162,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
                 picture.result()
         report = report_of(series, results, input_record, clock)
         report["output"] |= place_stacks(job, series.records)
-        results.commit(report, page_of(series, results, report) if job.output.html else None)
+        results.commit(report, page_of(series, results, report))
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:

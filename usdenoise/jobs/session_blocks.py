@@ -130,9 +130,8 @@ def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, st
 
 
 def remove_spectra(job: Job) -> None:
-    """Remove the spectra of the blocks of a job that is done, unless they are to be kept."""
-    if not (job.session and job.session.keep_spectra):
-        SpectraStore.remove(_spectra_folder(job))
+    """Remove the spectra of the blocks of a job that is done."""
+    SpectraStore.remove(_spectra_folder(job))
 
 
 def _spectra_folder(job: Job) -> Path:

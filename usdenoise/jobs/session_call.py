@@ -154,7 +154,7 @@ class SessionResult:
         """
         check_suffix(Path(path))
         provenance = to_json(record(None, {}, {}))
-        content = sequence_content(self.series, self.output.window, "none", None, provenance)
+        content = sequence_content(self.series, self.output.window, None, provenance)
         return write_one_file(Path(path), content, overwrite)
 
     def plot(self, image: str = "blood_power", **settings: Any) -> Any:
@@ -407,13 +407,14 @@ def run_session(
             options.precision,
             patterns,
             asked.until_idle_s,
-            asked.drop_late,
         )
         remarks = follow(blocks, stem, root, display, watcher)
         # Files that are no block are gaps, and named.
-        asked = replace(asked, live=False, until_idle_s=None, drop_late=False, skip_bad_files=True)
-    elif asked.until_idle_s is not None or asked.drop_late or regions:
-        raise OptionError("--until-idle, --drop-late and --region are for a live session; give --live too")
+        asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)
+    elif asked.until_idle_s is not None or regions:
+        raise OptionError(
+            "the time without files and regions are for a live session", remedy="give {live} too"
+        )
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")

@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, Field, dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, get_args
 
-from usdenoise.errors import PYTHON_NAMES, OptionError, with_python_names
-from usdenoise.options.kinds import KINDS, NAMES, NUMBER, Kind
+from usdenoise.errors import PYTHON_NAMES, OptionError, in_python
+from usdenoise.options.kinds import KINDS, NAMES, Kind
 
 _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 
@@ -27,9 +27,14 @@ class Group(Enum):
     REGIONS = "Regions"
     OUTPUTS = "Outputs"
     RESOURCES = "Threads and memory"
-    MESSAGES = "Messages"
     RARE = "Rarely used"
     ESTIMATOR = "Estimator"
+    MESSAGES = "Messages"
+    ESTIMATOR_KEYS = "Keys of --estimator"
+
+
+KEY_FLAGS = {Group.ESTIMATOR_KEYS: "--estimator"}
+"""Groups whose options have no flag of their own but are keys of one: --estimator KEY=VALUE."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,14 @@ class Option:
     kind : Kind
         How its values look.
     default : object
-        Default value; None where the program decides.
+        Default value; None if the program decides.
     group : Group
         Heading of the help.
     help : str
-        What the option changes, and when one would touch it, with the flags of the command line.
+        What the option changes, and when one would touch it. Other options are placeholders: "as many as {rank}".
     metavar : str
-        What the help shows in place of a value; by default it follows from the kind, the words and the choices.
-    choices : tuple
+        What the help shows in place of a value; by default that of the kind.
+    choices : tuple of str
         The only values, or the only names of a tuple of names.
     words : tuple of str
         Words that stand for a value, such as "auto".
@@ -61,10 +66,7 @@ class Option:
     flag : str
         Flag of the command line; by default the name without its unit, and --no-NAME for what is on by default.
     shown : str
-        Default as the help shows it, where it is not the value itself.
-    asked_only : bool
-        Whether a configuration file may set it only if the user named that file: the option lets a job reach beyond the
-        folder of the scans.
+        Default as the help shows it, if it is not the value itself.
     """
 
     name: str
@@ -74,57 +76,45 @@ class Option:
     group: Group
     help: str
     metavar: str = ""
-    choices: tuple[Any, ...] = ()
+    choices: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     positive: bool = False
     least: float | None = None
     most: float | None = None
     flag: str = ""
     shown: str = ""
-    asked_only: bool = False
-
-    @property
-    def is_switch(self) -> bool:
-        """Whether the option is on or off."""
-        return isinstance(self.default, bool)
-
-    @property
-    def choice_texts(self) -> tuple[str, ...]:
-        """The choices as they are written."""
-        return tuple(choice if isinstance(choice, str) else self.kind.show(choice) for choice in self.choices)
 
     @property
     def default_text(self) -> str:
         """The default as the help shows it; empty for what is off, or for what the program decides."""
-        if self.shown or self.default is None or self.is_switch:
+        if self.shown or self.default is None or isinstance(self.default, bool):
             return self.shown
-        return self.default if isinstance(self.default, str) else self.kind.show(self.default)
+        if isinstance(self.default, tuple):
+            return ",".join(map(str, self.default))
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
-    def form(self, in_python: bool = False) -> str:
-        """Return what a value has to be, in words."""
+    def form(self, kind_form: str) -> str:
+        """Return in words what a value has to be, with the form of its kind."""
         if self.choices:
-            return f"one{' or more' if self.kind is NAMES else ''} of {', '.join(self.choice_texts)}"
-        form = self.kind.python_form if in_python and self.kind.python_form else self.kind.form
-        return f"{', '.join(self.words)} or {form}" if self.words else form
+            return f"one{' or more' if self.kind is NAMES else ''} of {', '.join(self.choices)}"
+        form = f"{', '.join(self.words)} or {kind_form}" if self.words else kind_form
+        bounds = ["above 0"] if self.positive else []
+        bounds += [] if self.least is None else [f"at least {self.least:g}"]
+        bounds += [] if self.most is None else [f"at most {self.most:g}"]
+        return ", ".join([form, *bounds])
 
     @property
-    def range(self) -> str:
-        """The range of the values in words; empty where it has no end."""
-        if self.least is not None and self.most is not None:
-            return f"from {self.least:g} to {self.most:g}"
-        bounds = ["positive"] if self.positive else []
-        bounds += [f"at least {self.least:g}"] if self.least is not None else []
-        bounds += [f"at most {self.most:g}"] if self.most is not None else []
-        bounds += ["finite"] if bounds and self.most is None and self.kind is NUMBER else []
-        return " and ".join(bounds)
+    def python_form(self) -> str:
+        """What a value of Python has to be, in words."""
+        return self.form(self.kind.python_form or self.kind.form)
 
     def read(self, text: str) -> Any:
-        """Return the value that a text of the command line stands for; its range is not checked.
+        """Return the value of a text of the command line.
 
         Raises
         ------
         ValueError
-            If the text has another form.
+            If the text has another form, or the value is outside the range.
         """
         try:
             return self._accepted(text if text in self.words else self.kind.parse(text))
@@ -142,15 +132,10 @@ class Option:
         if value is None:
             return self.default
         try:
-            accepted = self._accepted(value)
+            return self._accepted(value)
         except (TypeError, ValueError):
-            way_out = (
-                f"choose {self.form()}" if self.choices else f"give {self.flag} {self.form(in_python=True)}"
-            )
-            raise OptionError(f"{self.name} {value!r} is not known; {way_out}") from None
-        if self.range and not isinstance(accepted, str) and not self._is_in_range(accepted):
-            raise OptionError(f"{self.flag} {accepted:g} must be {self.range}; change {self.flag}")
-        return accepted
+            problem = f"{value!r} is not valid; it must be {self.python_form}"
+            raise OptionError(problem, option=self.name) from None
 
     def _accepted(self, value: Any) -> Any:
         if isinstance(value, str) and value in self.words:
@@ -158,12 +143,16 @@ class Option:
         accepted = self.kind.accept(value)
         if self.choices and not set(accepted if self.kind is NAMES else [accepted]) <= set(self.choices):
             raise ValueError
+        if isinstance(accepted, int | float) and not self._is_in_range(accepted):
+            raise ValueError
         return accepted
 
     def _is_in_range(self, number: float) -> bool:
+        is_bounded = self.positive or self.least is not None or self.most is not None
         low = -math.inf if self.least is None else self.least
         high = math.inf if self.most is None else self.most
-        return low <= number <= high and not (self.positive and number <= 0) and math.isfinite(number)
+        is_inside = low <= number <= high and math.isfinite(number) and not (self.positive and number <= 0)
+        return is_inside or not is_bounded
 
 
 def option(default: Any, help: str, **settings: Any) -> Any:
@@ -176,7 +165,7 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     help : str
         What the option changes, and when one would touch it.
     **settings
-        `kind`, where the type of the field does not tell it, `group`, where it is not that of the class, and the other
+        `kind`, if the type of the field does not imply it, `group`, if it is not that of the class, and the other
         attributes of :class:`Option`.
 
     Examples
@@ -209,18 +198,16 @@ class Options:
 
     def __init_subclass__(cls, group: Group) -> None:
         super().__init_subclass__()
-        own = {name: made for name, made in vars(cls).items() if isinstance(made, Field)}
-        cls.declared = dict(cls.declared) | {
-            name: _declared(name, cls.__annotations__[name], group, made) for name, made in own.items()
+        cls.declared = {
+            name: _declared(name, cls.__annotations__[name], group, value)
+            for name, value in vars(cls).items()
+            if isinstance(value, Field)
         }
-        PYTHON_NAMES.update(
-            (entry.flag, f"{entry.name}=False" if entry.default is True else entry.name)
-            for entry in cls.declared.values()
-        )
+        PYTHON_NAMES.update((entry.flag, entry.name) for entry in cls.declared.values())
         # The fields document themselves, so that help() shows the same as the command line.
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes\n----------\n" + "\n".join(
-            f"{entry.name} : {', '.join(filter(None, (entry.form(True), entry.range)))}; by default {entry.default!r}\n"
-            f"    {'False: ' if entry.default is True else ''}{with_python_names(entry.help)}"
+            f"{entry.name} : {entry.python_form}; by default {entry.default!r}\n"
+            f"    {'False: ' if entry.default is True else ''}{in_python(entry.help)}"
             for entry in cls.declared.values()
         )
 
@@ -239,14 +226,17 @@ class Options:
         """
 
 
-def _declared(name: str, annotation: Any, group: Group, made: "Field[Any]") -> Option:
-    settings = {"group": group, **made.metadata}
+def _declared(name: str, annotation: Any, group: Group, declared: "Field[Any]") -> Option:
+    settings = {"group": group, **declared.metadata}
     types = get_args(annotation) or (annotation,)
     kind = settings.pop("kind", None) or next(
         KINDS[kind] for kind in (int, float, bool, str) if kind in types
     )
-    settings.setdefault("flag", flag(f"no_{name}" if made.default is True else _UNIT.sub("", name)))
-    return Option(name, kind, made.default, **settings)
+    if settings["group"] in KEY_FLAGS:
+        settings["flag"] = f"{KEY_FLAGS[settings['group']]} {name}"
+    default_flag = f"no_{name}" if declared.default is True else _UNIT.sub("", name)
+    settings.setdefault("flag", flag(default_flag))
+    return Option(name, kind, declared.default, **settings)
 
 
 def flag(name: str) -> str:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from usdenoise.errors import OptionError, check_names
-from usdenoise.options.declaration import Group, Options, flag, option
+from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.kinds import FRAME_NUMBERS
 
 
@@ -30,14 +30,15 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
 
     method: str = option(
         "eta-decay",
-        "How the components are estimated. svd is the full SVD: exact, for small stacks without missing "
-        "entries.",
+        "How the components are estimated: eta-decay, precgd, scaledgd-lambda, scaledgd, gd, or svd, the full SVD "
+        "without missing entries.",
         choices=("eta-decay", "precgd", "scaledgd-lambda", "scaledgd", "gd", "svd"),
+        metavar="NAME",
     )
     rank: int | str = option(
         "auto",
-        "Number of components to estimate: as many as --low-cutoff removes, and with --high-cutoff rank those that are "
-        "kept as well. Raise it when tissue reaches the last one.",
+        "Number of components to estimate: at least those that {low_cutoff} removes. Raise it when tissue reaches the "
+        "last one.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=1,
@@ -46,8 +47,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     as given cutoffs need. Where the rest of the stack is kept, those far beyond the tissue are left out."""
     sampling: float = option(
         0.5,
-        "Fraction of the entries to sample in each sampled pixel. It matters with --refit none; otherwise all entries "
-        "are used at the end.",
+        "Fraction of the entries to sample in each sampled pixel. It matters most without the refit.",
+        group=Group.ESTIMATOR_KEYS,
         metavar="P",
         least=1e-6,
         most=1,
@@ -55,39 +56,43 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
     components; the refit then uses all entries."""
     seed: int = option(0, "Seed of every random choice. The same seed gives the same result.", least=0)
-    iterations: int = option(10, "Largest number of iterations.", least=0)
+    iterations: int = option(10, "Largest number of iterations.", group=Group.ESTIMATOR_KEYS, least=0)
     decay: float = option(
         0.5,
         "Ratio of each damping to the one before; 1 keeps the damping constant.",
+        group=Group.ESTIMATOR_KEYS,
         metavar="BETA",
         positive=True,
         most=1,
     )
     damping: float | None = option(
         None,
-        "First damping of eta-decay, sigma_hat of precgd, or lambda of scaledgd-lambda. It follows from the "
-        "data unless given.",
+        "First damping (eta-decay), sigma_hat (precgd) or lambda (scaledgd-lambda).",
+        group=Group.ESTIMATOR_KEYS,
         metavar="ETA0",
         least=0,
+        shown="from the data",
     )
-    """In the units of the singular values. Unless given, it is sqrt(f) at the start for eta-decay, the noise level for
+    """In the units of the singular values. By default it is sqrt(f) at the start for eta-decay, the noise level for
     precgd, and the noise edge for scaledgd-lambda."""
     step: float | None = option(
         None,
-        "Step size tau of the descent, relative to the objective. Lower it if the solver diverges.",
+        "Step size tau, relative to the objective. Lower it if the solver diverges.",
+        group=Group.ESTIMATOR_KEYS,
         metavar="TAU",
         positive=True,
     )
     """For the sum-of-squares objective divided by the sampling fraction."""
     alpha: float | None = option(
         None,
-        "Step size as written in the paper, alpha = tau n_pixels n_frames / 2. Use either --step or --alpha.",
-        metavar="ALPHA",
+        "Step size of the paper, tau n_pixels n_frames / 2, instead of step.",
+        group=Group.ESTIMATOR_KEYS,
         positive=True,
     )
     ridge: float | str = option(
         "auto",
-        "Penalty on the factors, in units of the noise edge. A larger one shrinks weak components more.",
+        "Penalty on the factors, in units of the noise edge. It shrinks weak components.",
+        group=Group.ESTIMATOR_KEYS,
         words=("auto",),
         least=0,
     )
@@ -95,20 +100,23 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     start "pixels", which has a ridge for each component."""
     init: str = option(
         "pixels",
-        "Start of the iteration. pixels: a pixel subset with all frames. spectral: the paper's start. random, "
-        "small: random factors of the size of the data, or near zero.",
+        "Start: a subset of the pixels with all frames (pixels), the paper's (spectral), or random factors of the size of "
+        "the data (random) or near zero (small).",
+        group=Group.ESTIMATOR_KEYS,
         choices=("pixels", "spectral", "random", "small"),
+        metavar="NAME",
     )
     patience: int = option(
         1,
         "Stop after N iterations without a lower held-out error; 0 does all iterations.",
+        group=Group.ESTIMATOR_KEYS,
         least=0,
     )
     """The best factors are kept; 0 keeps the last ones."""
     low_cutoff: int | str = option(
         "auto",
-        "Remove the N largest components as clutter, at most as many as --rank. Raise it when haze remains over the "
-        "image, lower it when vessels fade.",
+        "Remove the N largest components as clutter. Raise it when haze remains over the image, lower it when vessels "
+        "fade.",
         group=Group.CUTOFFS,
         words=("auto",),
         least=0,
@@ -116,8 +124,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """The band [low, high) is kept, counted from 0."""
     high_cutoff: int | str = option(
         "none",
-        "Keep the components from --low-cutoff up to N. rank keeps those that --rank estimates, for a cleaner image of "
-        "strong blood; none keeps all that is left, and --rank only has to reach past the clutter.",
+        "Keep the components from {low_cutoff} up to N. rank keeps those up to {rank}, for a cleaner image of strong "
+        "blood; none keeps everything but the clutter.",
         group=Group.CUTOFFS,
         words=("rank", "none"),
         # A band that ends at component 0 would keep nothing.
@@ -132,44 +140,50 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """This is for the filtered stack and its power: the blood map is made so in any case (docs/blood.md)."""
     refit: str = option(
         "all",
-        "Fit the factors to all observed entries at the end; none uses the sample alone, as the paper does.",
+        "Fit the factors to all observed entries at the end (all), or use the sample alone as the paper does (none).",
+        group=Group.ESTIMATOR_KEYS,
         choices=("all", "none"),
     )
     """The refit is one step of subspace iteration."""
     bad_frames: str | tuple[int, ...] = option(
         "auto",
-        "Frames to leave out, for example 3,17,40:45 (40 to 44). auto finds those that are damaged or unlike "
-        "the others; keep leaves none out.",
+        "Frames to exclude, for example 3,17,40:45 (40 to 44). auto finds frames that are damaged or unlike the others; "
+        "keep excludes none.",
         group=Group.FRAMES,
         kind=FRAME_NUMBERS,
         words=("auto", "keep"),
         metavar="LIST",
     )
-    """Counted from 0 in the frames that were read. "auto" leaves out a fifth of the frames at most."""
+    """Counted from 0 in the frames that were read. "auto" excludes a fifth of the frames at most."""
     precision: str = option(
         "single",
         "Precision of the stored values; double takes twice the memory.",
+        group=Group.ESTIMATOR_KEYS,
         choices=("single", "double"),
     )
     """Sums are in double precision either way."""
     threads: int | None = option(
         None,
-        "Number of threads, all processors unless given. Lower it to leave some to others; the result stays "
-        "the same.",
+        "Number of threads. Lower it to leave some to others; the result stays the same.",
         group=Group.RESOURCES,
         least=1,
+        shown="all processors",
     )
 
     def check(self) -> None:
         """Check that one step is given, and that the cutoffs leave components of the rank."""
         if self.step is not None and self.alpha is not None:
-            raise OptionError("step and alpha set the same thing; give --step or --alpha, not both")
+            raise OptionError(
+                "step and alpha set the same step size", remedy="give {step} or {alpha}, not both"
+            )
         low, high = self.low_cutoff, self.high_cutoff
         # Automatic values are made to fit once they are known.
         rank = None if isinstance(self.rank, str) else self.rank
         if rank is not None and not isinstance(high, str) and high > rank:
             raise OptionError(
-                f"high_cutoff {high} must not be above rank {rank}; raise --rank or lower --high-cutoff"
+                f"{high} is above the rank {rank}",
+                option="high_cutoff",
+                remedy="raise {rank} or lower {high_cutoff}",
             )
         end = rank if isinstance(high, str) else high
         if end is None or isinstance(low, str):
@@ -177,7 +191,9 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         if low > end or (low == end and high != "none"):
             name = "rank" if isinstance(high, str) else "high_cutoff"
             raise OptionError(
-                f"low_cutoff {low} must be below {name} {end}; raise {flag(name)} or lower --low-cutoff"
+                f"{low} must be below the {name.replace('_', ' ')} {end}",
+                option="low_cutoff",
+                remedy=f"raise {{{name}}} or lower {{low_cutoff}}",
             )
 
 
@@ -240,7 +256,7 @@ def with_preset(preset: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
         If there is no such preset.
     """
     if preset is not None and preset not in PRESETS:
-        raise OptionError(f"preset '{preset}' is not known; choose one of {', '.join(PRESETS)}")
+        raise OptionError(f"'{preset}' is not known; choose one of {', '.join(PRESETS)}", option="preset")
     values = {} if preset is None else dict(PRESETS[preset])
     given = {name: value for name, value in given.items() if value is not None}
     if "step" in given:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import LEVELS, NAMES, POSITIVE
+from usdenoise.options.kinds import LEVELS, NAMES
 
 PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity")
 
@@ -37,7 +37,6 @@ class Output(Options, group=Group.OUTPUTS):
     400
     """
 
-    compression: str = option("none", "Compression of the stored stack.", choices=("none", "gzip"))
     stack: bool = option(True, "Leave out the filtered stack to save disk space.")
     stack_name: str | None = option(
         None,
@@ -57,40 +56,43 @@ class Output(Options, group=Group.OUTPUTS):
     """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
     window: int | None = option(
         None,
-        "Filter the frames as a session of blocks of N frames, and write a series of images. For long acquisitions. "
-        "Frames that are left over make a shorter block; a few join the last one.",
+        "Cut a long file into blocks of N frames. Frames at its end make a shorter block; a few join the last one.",
+        group=Group.SESSION,
         least=2,
+        shown="a file is a block",
     )
     """The series takes the place of the stack (see docs/sessions.md)."""
     stride: int | None = option(
         None,
-        "Frames from one block to the next; fewer than the window make blocks overlap.",
+        "Frames from one block to the next. Fewer than the window make blocks overlap.",
+        group=Group.SESSION,
         metavar="M",
         least=1,
         shown="the window",
     )
-    movie: str | None = option(
-        None, "Write the series as a film. Needs several blocks.", choices=("gif", "mp4")
-    )
+    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
-    html: bool = option(True, "Leave out <stem>_report.html, the report as a page for the browser.")
 
     def check(self) -> None:
-        """Check the name of the stack, and that windows leave no frame out."""
+        """Check the name of the stack, and that windows miss no frame."""
         if self.stack_name is not None:
             if re.fullmatch(r"[A-Za-z]\w{0,62}", self.stack_name, re.ASCII) is None:
                 raise OptionError(
-                    f"'{self.stack_name}' is no name of a variable; give --as up to 63 letters, digits and underscores, a "
-                    "letter first"
+                    f"'{self.stack_name}' is not a valid name of a variable",
+                    option="stack_name",
+                    remedy="use up to 63 letters, digits and underscores, a letter first",
                 )
             if not self.stack:
-                raise OptionError("there is no stack to name; leave out --no-stack or --as")
-        if self.stride is not None and self.window is None:
-            raise OptionError("--stride needs --window; give --window the number of frames of each image")
-        if self.stride is not None and self.window is not None and self.stride > self.window:
+                raise OptionError("there is no stack to name", remedy="leave out {stack} or {stack_name}")
+        if self.stride is None:
+            return
+        if self.window is None:
+            raise OptionError("requires a window", option="stride", remedy="give {window} too")
+        if self.stride > self.window:
             raise OptionError(
-                f"stride {self.stride} must be from 1 to the window of {self.window} frames, so that no frame is "
-                "left out; change --stride"
+                f"{self.stride} is longer than the window of {self.window} frames",
+                option="stride",
+                remedy="lower {stride}, so that no frame is missed",
             )
 
 
@@ -120,15 +122,17 @@ class Display(Options, group=Group.OUTPUTS):
     db_factor: float = option(
         10.0,
         "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
-        choices=(10.0, 20.0),
+        least=10,
+        most=20,
     )
     cutoff_figure: bool = option(
         False, "Draw how the low cutoff was chosen. Use it when the report says unsure."
     )
     color_map: str = option(
         COLOR_MAPS[0],
-        "Colours of power. In all but hot, equal steps in dB look equally large.",
+        f"Colours of power: {', '.join(COLOR_MAPS)}. In all but hot, equal steps in dB look equally large.",
         choices=COLOR_MAPS,
+        metavar="NAME",
         flag="--cmap",
     )
     figure_formats: tuple[str, ...] = option(
@@ -142,7 +146,7 @@ class Display(Options, group=Group.OUTPUTS):
     movie_speed: float = option(
         1.0,
         "How many times faster than in reality the film plays. Use 0.1 for slow motion.",
-        kind=POSITIVE,
+        positive=True,
         shown="1, real time",
     )
     frames_figure: bool = option(

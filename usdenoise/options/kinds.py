@@ -15,7 +15,7 @@ class Kind:
     Attributes
     ----------
     form : str
-        What a text has to be, as errors say it.
+        What a text has to be, in words.
     parse : callable
         Turns a text into a value of Python. Raises a ValueError if it cannot.
     accept : callable
@@ -24,8 +24,6 @@ class Kind:
         What the help shows in place of a value.
     python_form : str
         What a value of Python has to be; `form` by default.
-    show : callable
-        Returns a value as it is written on the command line.
     """
 
     form: str
@@ -33,7 +31,6 @@ class Kind:
     accept: Callable[[Any], Any]
     metavar: str = ""
     python_form: str = ""
-    show: Callable[[Any], str] = str
 
 
 def _text(value: Any) -> str:
@@ -54,30 +51,16 @@ def _whole(value: Any) -> int:
     return operator.index(value)
 
 
-def _natural(value: Any) -> int:
-    if (number := _whole(value)) < 0:
-        raise ValueError
-    return number
-
-
 def _real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError
     return float(value)
 
 
-def _positive(value: Any) -> float:
-    if not 0 < (number := _real(value)) < math.inf:
-        raise ValueError
-    return number
-
-
 TEXT = Kind("text", str, _text, "TEXT")
 SWITCH = Kind("True or False", str, _truth)
 WHOLE = Kind("a whole number", int, _whole, "N")
-NATURAL = Kind("a whole number from 0", int, _natural, "N")
-NUMBER = Kind("a number", float, _real, "X", show="{:g}".format)
-POSITIVE = Kind("a positive number", float, _positive, "X", show="{:g}".format)
+NUMBER = Kind("a number", float, _real, "X")
 
 KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
 """Kinds by the type of a field."""
@@ -98,7 +81,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(_text(name) for name in value)
 
 
-NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]", show=",".join)
+NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]")
 
 
 def positive_numbers(
@@ -138,11 +121,8 @@ def positive_numbers(
             raise ValueError
         return accepted
 
-    def show(value: tuple[Any, ...]) -> str:
-        return separator.join(map(element.show, value))
-
     in_python = f"{' or '.join(map(str, counts))} {words}"
-    return Kind(f"{form} in {words}", parse, accept, form, in_python, show)
+    return Kind(f"{form} in {words}", parse, accept, form, in_python)
 
 
 def _parse_frames(text: str) -> slice:
@@ -183,8 +163,8 @@ def _parse_frame_numbers(text: str) -> list[int]:
 
 
 def _frame_numbers(value: Any) -> tuple[int, ...]:
-    found = {_natural(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
-    if not found:
+    found = {_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
+    if not found or min(found) < 0:
         raise ValueError
     return tuple(sorted(found))
 
@@ -200,7 +180,10 @@ def _parse_levels(text: str) -> float | tuple[float, ...]:
 
 def _levels(value: Any) -> float | tuple[float, float]:
     if isinstance(value, numbers.Real):
-        return _positive(value)
+        level = _real(value)
+        if not 0 < level < math.inf:
+            raise ValueError
+        return level
     low, high = (_real(level) for level in value)
     if not -math.inf < low < high < math.inf:
         raise ValueError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import FRAME_NUMBERS, NATURAL, NUMBER, SCALES, WHOLE, positive_numbers
+from usdenoise.options.kinds import FRAME_NUMBERS, NUMBER, SCALES, WHOLE, positive_numbers
 
 # The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
 LEAST_PIXELS = 8
@@ -47,6 +47,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         (128, 96, 400),
         "Pixels in depth, width (and elevation), and frames.",
         kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
+        shown="128x96x400",
     )
     frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", least=SCALES[0], most=SCALES[1])
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
@@ -74,7 +75,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     )
     """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
     `noise_gain_db + attenuation_db`."""
-    seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", kind=NATURAL)
+    seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", least=0)
     real: bool = option(False, "Simulate real RF instead of complex IQ.")
     sound_speed_m_s: float = 1540.0
     """Speed of sound in m/s, by default the usual value for soft tissue. It has no flag."""
@@ -120,7 +121,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         0,
         "Number of additional vessels that are 1 to 2 pixels wide.",
         group=Group.RARE,
-        kind=NATURAL,
+        least=0,
         most=MOST_VESSELS,
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
@@ -135,7 +136,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         most=MOST_DB,
     )
     bad_frames: int = option(
-        0, "Number of frames with electrical interference, at random times.", group=Group.RARE, kind=NATURAL
+        0, "Number of frames with electrical interference, at random times.", group=Group.RARE, least=0
     )
     bad_frame_level: float = option(
         3.0,

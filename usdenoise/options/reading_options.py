@@ -6,7 +6,7 @@ from typing import Any
 
 from usdenoise.errors import check_names
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import FRAMES, NUMBER, POSITIVE, SCALES, positive_numbers
+from usdenoise.options.kinds import FRAMES, NUMBER, SCALES, positive_numbers
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class ReadOptions(Options, group=Group.INPUT):
     frame_rate_hz: float | None = option(
         None,
         "Frames per second. Use it if the file has no frame rate, or a wrong one.",
-        kind=POSITIVE,
         metavar="HZ",
         least=SCALES[0],
         most=SCALES[1],

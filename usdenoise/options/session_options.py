@@ -25,7 +25,7 @@ class SessionOptions(Options, group=Group.SESSION):
         "Time from the beginning of a block to that of the next.",
         metavar="S",
         positive=True,
-        shown="from the files, or without gaps",
+        shown="from the files",
     )
     skip_bad_files: bool = option(
         False, "Leave a gap in the series for a file that cannot be read or is unlike the others."
@@ -34,17 +34,9 @@ class SessionOptions(Options, group=Group.SESSION):
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
     live: bool = option(
         False,
-        "Take the files of a folder as they come, and show pictures meanwhile. Ctrl-C, --until-idle or a file named "
+        "Take the files of a folder as they come, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
         "usdenoise-end in the folder ends it; then the series is made from all blocks.",
     )
     until_idle_s: float | None = option(
         None, "End a live session when no file has come for so long.", metavar="S", positive=True
-    )
-    drop_late: bool = option(
-        False,
-        "Of blocks that wait in a live session show the newest only, so that the picture is current. The series at the end "
-        "has all.",
-    )
-    keep_spectra: bool = option(
-        False, "Keep the spectra of the blocks, from which the series is made, beside the results."
     )
