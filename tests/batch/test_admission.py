@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import scipy.io
 
-import usdenoise
 from tests.batch.shared import ARGUMENTS, Told, write_scan
 from usdenoise.batch import run_batch
 from usdenoise.batch.executors import Admission
 from usdenoise.jobs.memory_check import expected_bytes
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.system import memory
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -64,13 +62,3 @@ def test_one_at_a_time_where_memory_is_short(tmp_path: Path, monkeypatch: pytest
     assert report.all_done
     # Those of the second scan come after those of the first.
     assert len([name for name, _ in groupby(scan.name for scan, _ in watcher.told("progress"))]) == 2
-
-
-def test_a_limited_address_space_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, options = write_scan(tmp_path / "x.h5"), DenoiseOptions(rank=3, iterations=1, low_cutoff=1)
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 40, 1 << 40))
-    usdenoise.run(path, tmp_path / "much", options=options)
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 28, 1 << 28))
-    with pytest.raises(MemoryError):
-        usdenoise.run(path, tmp_path / "little", options=options)
-    assert not (tmp_path / "little").exists()

@@ -136,36 +136,6 @@ def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_in_memory_gives_no_room(
-    phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory_check, "is_in_memory", lambda folder: True)
-    # The file takes memory, of which there is enough.
-    assert run(phantom_file, tmp_path / "fits", memory=1 << 20)["scratch_bytes"] > 0
-    monkeypatch.setattr(memory_check, "available_bytes", lambda: 200 << 20)
-    says = r"does not fit into 200 MiB of memory, and the folder .*/out for its file is in memory too \(tmpfs\); choose"
-    for size in (None, 1 << 20):
-        with pytest.raises(OutputError, match=says):
-            run(phantom_file, tmp_path / "out", memory=size)
-
-
-def test_less_memory_than_a_job_takes_is_said(
-    phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def said(command: str, *flags: str) -> str:
-        line = [command, str(phantom_file), "-o", str(tmp_path / command), "--overwrite", "-q", *flags]
-        done = CliRunner().invoke(main, line)
-        assert done.exit_code == 0
-        return done.stderr.splitlines()[0] if done.stderr else ""
-
-    takes = "a job takes up to 256 MiB without its stack; it may take more than that, become very slow, or be ended"
-    for command in ("run", "batch"):
-        assert said(command, "--memory", "150M").startswith(f"warning: --memory is 150 MiB, and {takes}")
-    assert said("run", "--memory", "300M") == ""
-    monkeypatch.setattr(memory_check, "available_bytes", lambda: 180 << 20)
-    assert said("run").startswith(f"warning: the system has 180 MiB, and {takes}")
-
-
 @pytest.mark.parametrize("fault", [None, errno.EOPNOTSUPP, errno.EINVAL])
 def test_a_system_that_cannot_reserve_room_is_given_zeros(
     fault: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

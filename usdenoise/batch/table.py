@@ -66,10 +66,6 @@ class Failure(StrEnum):
     """The program has an error."""
 
 
-_ONLY_IN_RECORD = ("input_files",)
-"""Fields of a row that are no column of the table: only a later batch needs them."""
-
-
 @dataclass(frozen=True)
 class Row:
     """Outcome of one scan.
@@ -101,8 +97,6 @@ class Row:
         Kind of failure.
     input_bytes, input_mtime_ns : int or None
         Size in bytes and latest modification time in ns of the files of the input when the scan failed.
-    input_files : str or None
-        Digest of the names, sizes and times of these files; only in batch.json.
     """
 
     scan: str
@@ -130,7 +124,6 @@ class Row:
     failure: Failure = Failure.NONE
     input_bytes: int | None = None
     input_mtime_ns: int | None = None
-    input_files: str | None = None
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
@@ -206,7 +199,7 @@ def write_tables(
         If a file cannot be written.
     """
     lines = [asdict(row) for row in rows]
-    columns = [field.name for field in fields(Row) if field.name not in _ONLY_IN_RECORD]
+    columns = [field.name for field in fields(Row)]
     text = csv_text(columns, lines)
     record = {
         "summary": dict(summary),

@@ -93,7 +93,6 @@ def command(
         "overwrite": overwrite,
     }
     from usdenoise.batch import plan_batch, run_batch
-    from usdenoise.jobs.memory_check import memory_cautions
 
     if dry_run:
         for scan, decision in plan_batch(paths, output, **selection).items():
@@ -103,8 +102,6 @@ def command(
             else:
                 print_line(f"{decision.action:<11}  {scan.name}  ({decision.reason})")
         return
-    for sentence in memory_cautions(arguments.get("memory")):
-        console.warn(sentence)
     report = run_batch(
         paths,
         output,

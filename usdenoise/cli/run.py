@@ -155,15 +155,12 @@ def command(
     """
     arguments = shared.job_arguments(values)
     from usdenoise.formats.bids import is_recording_of_bids
-    from usdenoise.jobs.memory_check import memory_cautions
     from usdenoise.jobs.run_job import run
     from usdenoise.system.memory import use_one_heap
 
     use_one_heap()
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    for sentence in memory_cautions(arguments.get("memory")):
-        console.warn(sentence)
     report = run(
         acquisition,
         output,

@@ -1,27 +1,22 @@
-"""The state of the files of an input on disk: their sizes, modification times and digests."""
+"""The state of an input on disk: its size, modification time and digest."""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError
-from usdenoise.formats.input_files import entries
 
-STATE = ("bytes", "mtime_ns", "files")
+STATE = ("bytes", "mtime_ns")
 """Names of the values that change when a file of an input changes."""
 
 
 def size_on_disk(path: Path) -> int | None:
     """Return the bytes of a file, or of all files in a folder; None if the path cannot be read."""
-    try:
-        if path.is_dir():
-            return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
-        return path.stat().st_size
-    except OSError:
-        return None
+    state = file_state(path)
+    return None if state is None else state["bytes"]
 
 
 def recorded_files(report: Mapping[str, Any], folder: Path) -> dict[Path, int]:
@@ -32,49 +27,43 @@ def recorded_files(report: Mapping[str, Any], folder: Path) -> dict[Path, int]:
 def files_of_report(report: Path) -> list[Path]:
     """Return the files that a report names and that are as its command left them; none if it cannot be read.
 
-    They are in its folder, have the size that it says, and are not newer than the report, which was written last.
+    They are in its folder, have the recorded size, and are not newer than the report, which was written last.
     """
     try:
         newest = report.stat().st_mtime_ns
         files = recorded_files(json.loads(report.read_bytes()), report.parent)
         return [
-            place for place, size in files.items() if size_on_disk(place) == size and _is_older(place, newest)
+            path
+            for path, size in files.items()
+            if size_on_disk(path) == size and path.lstat().st_mtime_ns <= newest
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
 
-def _is_older(place: Path, newest: int) -> bool:
-    """Check that a file, or all in a folder, is not newer, and that nobody put a link in its place."""
-    parts = [place, *place.rglob("*")]
-    return not place.is_symlink() and all(part.lstat().st_mtime_ns <= newest for part in parts)
+def file_state(path: Path) -> dict[str, int] | None:
+    """Return the state of a file, or of all files in a folder; None if it cannot be read.
 
-
-def file_state(path: Path) -> dict[str, Any] | None:
-    """Return the state of the file of an input, or of all files in its folder; None if it cannot be read.
-
-    A different state shows that a file has changed, has come or has gone.
+    A different state shows that a file has changed.
 
     Parameters
     ----------
     path : Path
-        File or folder of the input.
+        File or folder.
 
     Returns
     -------
     dict or None
-        "bytes", the size of all files; "mtime_ns", the latest modification time; "files", a digest of the names,
-        sizes and times of all files.
+        "bytes", the size of all files; "mtime_ns", the latest modification time.
     """
-    n_bytes, newest, lines = 0, 0, hashlib.sha256()
     try:
-        for name, place in _files(path):
-            status = place.stat()
-            n_bytes, newest = n_bytes + status.st_size, max(newest, status.st_mtime_ns)
-            lines.update(os.fsencode(f"{name} {status.st_size} {status.st_mtime_ns}\n"))
+        statuses = [file.stat() for file in _files(path)]
     except OSError:
         return None
-    return {"bytes": n_bytes, "mtime_ns": newest, "files": lines.hexdigest()}
+    return {
+        "bytes": sum(status.st_size for status in statuses),
+        "mtime_ns": max((status.st_mtime_ns for status in statuses), default=0),
+    }
 
 
 def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
@@ -99,20 +88,16 @@ def sha256(path: Path) -> str:
         if not path.is_dir():
             return _digest(path)
         whole = hashlib.sha256()
-        for name, place in _files(path):
-            whole.update(os.fsencode(f"{name} {_digest(place)}\n"))
+        for file in _files(path):
+            # The names are relative to the folder, so that the digest stays the same when the folder is moved.
+            whole.update(os.fsencode(f"{file.relative_to(path).as_posix()} {_digest(file)}\n"))
         return whole.hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
 
 
-def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each file of an input; the names stay the same when the input is moved."""
-    if path.is_dir():
-        for place in sorted(Path(entry.path) for entry in entries(path) if entry.is_file()):
-            yield place.relative_to(path).as_posix(), place
-    else:
-        yield "", path
+def _files(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def _digest(path: Path) -> str:

@@ -7,18 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.formats.layout import Disk
 from usdenoise.formats.loading import describe
 from usdenoise.formats.open_input import Input
 from usdenoise.jobs.job import Job
-from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.memory import (
-    address_space_bytes,
-    address_space_limit,
-    available_bytes,
-    is_in_memory,
-)
+from usdenoise.system.memory import available_bytes
 
 _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 """Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
@@ -26,9 +20,6 @@ _IDLE_BYTES, _STACKS = 256 << 20, 2.0
 
 _CHUNKS = 4
 """Chunks that are in memory at a time while a file is read. With one chunk of 94 MiB the peak was 370 MiB."""
-
-_THREAD_ADDRESSES = 128 << 20
-"""Addresses that the allocator and BLAS reserve for a thread; most of them are never touched."""
 
 
 def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> int:
@@ -85,8 +76,6 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
         If the stack does not fit and its file cannot be read in parts, or in too large ones.
     OptionError
         If it does not fit and the method needs all of it in memory.
-    OutputError
-        If it does not fit and the folder of the results is in memory itself.
     """
     available = available_bytes()
     most = available if job.memory is None else job.memory
@@ -109,54 +98,4 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
             f"--method svd needs the whole stack in memory, and {source.path} does not fit into {most / 2**20:.0f} MiB; "
             "choose another method, or raise --memory"
         )
-    if _bytes_of(source, job) > available and is_in_memory(job.folder):
-        raise OutputError(
-            f"{source.path} does not fit into {available / 2**20:.0f} MiB of memory, and the folder {job.folder} for its "
-            "file is in memory too (tmpfs); choose a folder on a disk with -o"
-        )
     return Disk(job.folder, int(most), is_cached=_bytes_of(source, job) <= available)
-
-
-def memory_cautions(memory: int | None) -> list[str]:
-    """Return a sentence if a job gets less memory than it takes without its stack, otherwise none.
-
-    Parameters
-    ----------
-    memory : int or None
-        Bytes that the job may take; None for what the system has to give.
-    """
-    most = available_bytes() if memory is None else memory
-    if most >= _IDLE_BYTES:
-        return []
-    whose = "the system has" if memory is None else "--memory is"
-    return [
-        f"{whose} {most / 2**20:.0f} MiB, and a job takes up to {_IDLE_BYTES / 2**20:.0f} MiB without its stack; it may "
-        "take more than that, become very slow, or be ended by the system"
-    ]
-
-
-def check_address_space(job: Job, source: Input | None = None) -> None:
-    """Check that a job fits where the address space is limited (``ulimit -v``).
-
-    A BLAS that runs out of addresses ends the process without a message, and a library for files takes the lack of them
-    for a damaged file, so this is checked before either is used.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    source : Input, optional
-        The open acquisition; by default none, and the bytes of the stack do not count.
-
-    Raises
-    ------
-    MemoryError
-        If the job may not fit.
-    """
-    limit, taken = address_space_limit(), address_space_bytes()
-    if math.isinf(limit) or not taken:
-        return
-    threads = job.options.threads or available_threads()
-    needed = _IDLE_BYTES if source is None else _bytes_of(source, job)
-    if taken + needed + threads * _THREAD_ADDRESSES > limit:
-        raise MemoryError

@@ -14,7 +14,7 @@ from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.formats.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
-from usdenoise.jobs.memory_check import check_address_space, stack_disk
+from usdenoise.jobs.memory_check import stack_disk
 from usdenoise.jobs.page_content import page_of
 from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.progress import Silence, Watcher
@@ -141,7 +141,6 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
         results = Results(job, files, folder)
         watcher.stage("load")
-        check_address_space(job)
         drawing.submit(_prepare_writing)
         filtered = filter_blocks if job.is_session else _filter_whole
         series, input_record = filtered(job, watcher, clock)

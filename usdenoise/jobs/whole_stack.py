@@ -9,7 +9,6 @@ import numpy as np
 from usdenoise.formats.layout import Disk
 from usdenoise.formats.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
-from usdenoise.jobs.memory_check import check_address_space
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
 from usdenoise.recipe.denoise import denoise
@@ -43,7 +42,6 @@ def filter_stack(
         For anything that the user can mend, a file that changed while it was read among it.
     """
     with clock.stage("load"):
-        check_address_space(job, source)
         acquisition = source.lazy() if job.dask else source.read(disk=disk, on_part=watcher.read)
         # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
         source.check_unchanged()

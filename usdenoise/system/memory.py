@@ -2,15 +2,11 @@
 
 import ctypes
 import math
-import os
 import re
 import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
-
-_ADDRESS_SPACE, _RESIDENT = 0, 1
-"""Columns of /proc/PID/statm."""
 
 _ARENA_MAX = -8
 """Number of the setting M_ARENA_MAX of glibc's mallopt."""
@@ -46,18 +42,8 @@ def available_bytes(root: Path = Path("/")) -> float:
 
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process in bytes, 0 where the system does not say."""
-    return _statm_bytes(pid, _RESIDENT)
-
-
-def address_space_bytes() -> int:
-    """Return the addresses that this process has reserved in bytes, 0 where the system does not say."""
-    return _statm_bytes("self", _ADDRESS_SPACE)
-
-
-def address_space_limit() -> float:
-    """Return the limit on the address space of this process (``ulimit -v``) in bytes, infinite without one."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return math.inf if limit == resource.RLIM_INFINITY else float(limit)
+    columns = _text(Path(f"/proc/{pid}/statm")).split()
+    return int(columns[1]) * resource.getpagesize() if columns else 0
 
 
 def peak_memory_bytes() -> int:
@@ -83,22 +69,6 @@ def use_one_heap() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
-
-
-def is_in_memory(folder: Path, root: Path = Path("/")) -> bool:
-    """Return whether the files of a folder take memory (tmpfs, ramfs); False where the system does not say.
-
-    Parameters
-    ----------
-    folder : Path
-        An existing folder.
-    root : Path
-        Folder that holds proc; another one than "/" in tests.
-    """
-    device = folder.stat().st_dev
-    mounts = re.findall(r"^\S+ \S+ (\d+):(\d+) .* - (\S+)", _text(root / "proc/self/mountinfo"), re.MULTILINE)
-    kinds = {(int(major), int(minor)): kind for major, minor, kind in mounts}
-    return kinds.get((os.major(device), os.minor(device))) in ("tmpfs", "ramfs")
 
 
 def _group_bytes(root: Path) -> float:
@@ -128,11 +98,6 @@ def _bytes_left(group: Path, limit_name: str, used_name: str, prefix: str) -> fl
     pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE))
     dropped = int(pages.get("inactive", 0)) + int(pages.get("active", 0)) // 2
     return max(0, int(limit) - int(used) + dropped)
-
-
-def _statm_bytes(pid: int | str, column: int) -> int:
-    columns = _text(Path(f"/proc/{pid}/statm")).split()
-    return int(columns[column]) * resource.getpagesize() if columns else 0
 
 
 def _text(path: Path) -> str:
