@@ -53,10 +53,19 @@ def _taps(center: float, sigma: float, n: int, weights: NDArray[Any]) -> tuple[i
 
 @numba.njit(**_OPTIONS)
 def _add(
-    z: float, x: float, y: float, amplitude: complex, sigma_y: float, image: NDArray[Any],
-    w_z: NDArray[Any], w_x: NDArray[Any], w_y: NDArray[Any],
-) -> None:  # fmt: skip
-    """Add one scatterer to a (n_z, n_x, n_y) frame, with the phase -4 pi z of its two-way path."""
+    z: float,
+    x: float,
+    y: float,
+    amplitude: complex,
+    sigma_y: float,
+    image: NDArray[Any],
+    weights: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+) -> None:
+    """Add one scatterer to a (n_z, n_x, n_y) frame, with the phase -4 pi z of its two-way path.
+
+    `weights` are three arrays that are overwritten, so that no scatterer allocates its own.
+    """
+    w_z, w_x, w_y = weights
     z0, z1 = _taps(z, SIGMA_Z, image.shape[0], w_z)
     x0, x1 = _taps(x, SIGMA_X, image.shape[1], w_x)
     y0, y1 = _taps(y, sigma_y, image.shape[2], w_y)
@@ -93,12 +102,10 @@ def tissue_frame(
     image : (n_z, n_x, n_y) complex64 array
         The frame, changed in place.
     """
-    w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
+    weights = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(rest.shape[0]):
         dz, dx, dy = _displaced(rest[s, 0], rest[s, 1], field)
-        _add(
-            rest[s, 0] + dz, rest[s, 1] + dx, rest[s, 2] + dy, amplitude[s], sigma_y, image, w_z, w_x, w_y
-        )  # fmt: skip
+        _add(rest[s, 0] + dz, rest[s, 1] + dx, rest[s, 2] + dy, amplitude[s], sigma_y, image, weights)
 
 
 @numba.njit(**_OPTIONS)
@@ -133,7 +140,7 @@ def blood_frame(
     field, sigma_y, image
         As in :func:`tissue_frame`.
     """
-    w_z, w_x, w_y = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
+    weights = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     origin, direction = blood.origin, blood.direction
     for s in range(origin.shape[0]):
         length = blood.length[s]
@@ -148,4 +155,4 @@ def blood_frame(
         if blood.fades:
             value *= math.sin(math.pi * way / length)
         dz, dx, dy = _displaced(z, x, field)
-        _add(z + dz, x + dx, y + dy, value, sigma_y, image, w_z, w_x, w_y)
+        _add(z + dz, x + dx, y + dy, value, sigma_y, image, weights)
