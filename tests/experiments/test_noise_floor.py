@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from usdenoise.experiments.planted import condition_of_starts, least_squares_error, noise_floor
+from usdenoise.experiments.planted import least_squares_error, noise_floor
 from usdenoise.experiments.problems import SIZE, draw_one_bit, draw_phase, draw_sensing
 
 
@@ -49,18 +49,3 @@ def test_the_floor_is_the_median_over_the_problems():
     assert min(errors) < np.median(errors) < max(errors)
     # A fit ends where its squares change by less than 1e-6, and its sums depend on where the arrays lie.
     assert noise_floor(instances) == pytest.approx(np.median(errors), rel=1e-4)
-
-
-def test_condition_of_the_theorem_for_both_starts():
-    draw = partial(draw_sensing, scales=(1.0, 0.2), rank=3, measurements=90, sigma=0.0)
-    numbers = condition_of_starts(draw, (0, 1, 2), 0.2)["condition of the theorem"]
-    assert numbers["largest_right_side"] == pytest.approx(0.04)
-    for name in ("spectral", "appendix"):
-        left = []
-        for seed in range(3):
-            instance = draw(np.random.default_rng(seed))
-            factor = next(make for start, make in instance.starts.items() if start == name)()
-            off = np.einsum("kij,ij->k", instance.loss.matrices, factor @ factor.T - instance.truth)
-            left.append(np.mean(off**2))
-        assert numbers[name]["left_side"] == pytest.approx(np.median(left))
-        assert numbers[name]["problems_that_satisfy_it"] == sum(side <= 0.04 for side in left)

@@ -1,61 +1,69 @@
-"""Losses with one symmetric factor or two, against formulas and a Taylor expansion."""
+"""Losses, starts and planted matrices against formulas and a Taylor expansion."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tests.reference import loops
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.conventions import Convention
-from usdenoise.experiments.problems import OneBitLoss, PlantedProblem, SensingLoss
+from usdenoise.experiments.problems import (
+    SIZE,
+    OneBitLoss,
+    PlantedProblem,
+    SensingLoss,
+    draw_one_bit,
+    draw_phase,
+    draw_sensing,
+)
 
-DTYPES = [np.float64, np.complex128]
 N, RANK, MEASUREMENTS = 7, 3, 20
+DRAWS = [
+    (partial(draw_sensing, scales=(1.0, 1e-2), measurements=160), 8),
+    (partial(draw_one_bit, scales=(1.0, 1.0)), 4),
+    (partial(draw_phase, measurements=80), 2),
+]
 
 
-def sensing(rng, dtype):
+def sensing(rng, dtype=np.float64):
     matrices = gaussian(rng, (MEASUREMENTS, N * N), dtype).reshape(-1, N, N)
     return SensingLoss(matrices, rng.standard_normal(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
 
 
-def one_bit(rng, dtype):
+def one_bit(rng):
     # Estimates near and far from the log-odds use different branches of the formula.
-    factor = gaussian(rng, (N, RANK), dtype)
-    log_odds = (factor @ factor.conj().T).real + rng.choice([0.3, 4.0], (N, N)) * rng.standard_normal((N, N))
+    factor = gaussian(rng, (N, RANK), np.float64)
+    log_odds = factor @ factor.T + rng.choice([0.3, 4.0], (N, N)) * rng.standard_normal((N, N))
     return OneBitLoss(log_odds), factor
 
 
-def phase(rng, dtype):
-    return phase_loss(gaussian(rng, (MEASUREMENTS, N), dtype), rng.random(MEASUREMENTS)), gaussian(
-        rng, (N, RANK), dtype
-    )
+class Half:
+    """Half of a loss: its derivative by a complex X is the Wirtinger derivative of the loss."""
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def evaluate(self, matrix):
+        value, gradient = self.loss.evaluate(matrix)
+        return value / 2, gradient
 
 
-def phase_loss(vectors, powers, power=1.0):
-    return SensingLoss(vectors[:, :, None] * vectors[:, None, :].conj(), powers, power)
+@pytest.mark.parametrize("make", [sensing, one_bit])
+def test_gradient_passes_a_taylor_test(make):
+    rng = np.random.default_rng(0)
+    loss, x = make(rng)
+    loops.assert_taylor(PlantedProblem(loss, np.eye(N)), (x,), rng, first_step=1e-3)
 
 
-def planted(make, rng, dtype, convention):
-    loss, x = make(rng, dtype)
-    problem = PlantedProblem(loss, np.eye(N), convention)
-    # Two factors that differ test the two gradients apart.
-    second = x + 0.1 * gaussian(rng, x.shape, dtype)
-    return problem, (x,) if convention is Convention.OF_X else (x, second)
+def test_the_gradient_of_a_complex_factor_is_the_wirtinger_derivative():
+    rng = np.random.default_rng(1)
+    loss, x = sensing(rng, np.complex128)
+    loops.assert_taylor(PlantedProblem(Half(loss), np.eye(N)), (x,), rng, first_step=1e-3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("convention", Convention)
-@pytest.mark.parametrize("make", [sensing, one_bit, phase])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_gradient_passes_a_taylor_test(make, convention, dtype, seed):
-    rng = np.random.default_rng(seed)
-    problem, factors = planted(make, rng, dtype, convention)
-    loops.assert_taylor(problem, factors, rng, first_step=1e-3)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_sensing_equals_the_sum_over_measurements(dtype, scale):
-    loss, x = sensing(np.random.default_rng(3), dtype)
+def test_sensing_equals_the_sum_over_measurements(scale):
+    loss, x = sensing(np.random.default_rng(3))
     loss.measurements *= scale**2
     x = np.sqrt(scale) * x
     value, gradient = loops.sensing_value_and_gradient(x, loss.matrices, loss.measurements)
@@ -64,15 +72,13 @@ def test_sensing_equals_the_sum_over_measurements(dtype, scale):
     assert np.abs(evaluation.gradients[0] - gradient).max() <= 1e-12 * np.abs(gradient).max()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("make", [sensing, one_bit, phase])
-def test_squared_residuals_add_up_to_the_loss(make, dtype):
-    loss, x = make(np.random.default_rng(12), dtype)
-    matrix = x @ x.conj().T
-    value, _ = loss.evaluate(matrix)
+@pytest.mark.parametrize("make", [sensing, one_bit])
+def test_squared_residuals_add_up_to_the_loss(make):
+    loss, x = make(np.random.default_rng(12))
+    matrix = x @ x.T
     # At a perfect fit the loss of one-bit sensing is the entropy of the fractions.
     least = loss.evaluate(loss.log_odds)[0] if make is one_bit else 0
-    assert np.sum(loss.residuals(matrix) ** 2) == pytest.approx(value - least, rel=1e-12)
+    assert np.sum(loss.residuals(matrix) ** 2) == pytest.approx(loss.evaluate(matrix)[0] - least, rel=1e-12)
 
 
 def test_one_bit_loss_is_as_printed():
@@ -81,67 +87,80 @@ def test_one_bit_loss_is_as_printed():
     value, gradient = OneBitLoss(log_odds).evaluate(entries)
     assert value == pytest.approx(np.sum(np.log(1 + np.exp(entries)) - ones * entries), rel=1e-14)
     assert gradient == pytest.approx(1 / (1 + np.exp(-entries)) - ones, rel=1e-14)
-    # At a perfect fit it is the entropy, log 2 for a fraction of one half.
-    assert OneBitLoss(np.zeros((2, 2))).evaluate(np.zeros((2, 2)))[0] == pytest.approx(4 * np.log(2))
-
-
-@pytest.mark.parametrize("make", [sensing, phase])
-def test_measurements_of_a_difference_are_differences_of_residuals(make):
-    loss, x = make(np.random.default_rng(13), np.complex128)
-    first, second = x @ x.conj().T, np.eye(N) + 0j
-    expected = loss.residuals(first) - loss.residuals(second)
-    assert np.allclose(loss.measure(first - second), expected, rtol=0, atol=1e-12)
 
 
 def test_one_bit_residuals_keep_their_digits_near_a_perfect_fit():
     # Their squares add up to 1e-20 here: a difference of two likelihoods of order 100 would have no digit of it.
     factor = gaussian(np.random.default_rng(6), (N, RANK), np.float64)
     exact = factor @ factor.T
-    loss = OneBitLoss(exact)
     moved = factor * (1 + 1e-11)
-    off = moved @ moved.T - exact
     curvature = 1 / (2 + 2 * np.cosh(exact))
-    excess = np.sum(loss.residuals(moved @ moved.T) ** 2)
-    assert excess == pytest.approx(0.5 * np.sum(curvature * off**2), rel=1e-3)
-    assert np.all(loss.residuals(exact) == 0)
+    excess = np.sum(OneBitLoss(exact).residuals(moved @ moved.T) ** 2)
+    assert excess == pytest.approx(0.5 * np.sum(curvature * (moved @ moved.T - exact) ** 2), rel=1e-3)
 
 
-def test_one_bit_loss_far_from_the_fit_stays_finite():
-    loss = OneBitLoss(np.array([[800.0, -800.0], [-800.0, 800.0]]))
-    far = np.full((2, 2), 1600.0)
-    value, gradient = loss.evaluate(far)
-    # The estimate is 1600 where the log-odds are -800: each of these two entries adds 1600 to the loss.
-    assert value == pytest.approx(2 * 1600.0, rel=1e-6)
-    assert np.isfinite(gradient).all()
+def test_one_bit_residuals_far_from_the_fit_stay_finite():
     log_odds = np.array([[8.0, -8.0], [-8.0, 8.0]])
-    (excess, *_), p = OneBitLoss(log_odds).residuals(-far) ** 2, 1 / (1 + np.exp(-8))
+    (excess, *_), p = OneBitLoss(log_odds).residuals(np.full((2, 2), -1600.0)) ** 2, 1 / (1 + np.exp(-8))
     # log(1 + exp(-1600)) + 1600 p less the entropy.
     assert excess == pytest.approx(1600 * p + p * np.log(p) + (1 - p) * np.log(1 - p), rel=1e-9)
 
 
-def test_spectral_estimates_of_many_measurements_are_near_the_matrix():
-    rng = np.random.default_rng(7)
-    many = 40000
-    factor = gaussian(rng, (N, 2), np.complex128)
-    truth = factor @ factor.conj().T
-    matrices = gaussian(rng, (many, N * N), np.complex128).reshape(-1, N, N)
-    # The real part of a complex product has half of the power.
-    seen = 2 * (matrices.reshape(many, -1).conj() @ truth.reshape(-1)).real
-    losses = [SensingLoss(matrices, seen)]
-    for power in (1.0, 2.0):
-        vectors = np.sqrt(power) * gaussian(rng, (many, N), np.complex128)
-        powers = np.sum(np.abs(vectors.conj() @ factor) ** 2, axis=1)
-        losses.append(phase_loss(vectors, powers, power))
-    for loss in losses:
-        assert np.linalg.norm(loss.spectral_estimate() - truth) < 0.1 * np.linalg.norm(truth)
+@pytest.mark.parametrize(("draw", "rank"), DRAWS)
+def test_the_planted_matrix_minimises_its_loss(draw, rank):
+    instance = draw(np.random.default_rng(2), rank=rank, sigma=0.0)
+    problem = PlantedProblem(instance.loss, instance.truth)
+    at_truth = problem.evaluate((instance.factor,))
+    assert np.sum(instance.loss.residuals(instance.truth) ** 2) < 1e-28
+    assert at_truth.held_out_rmse == 0
+    assert np.abs(at_truth.gradients[0]).max() < 1e-12
+    assert instance.start().shape == (SIZE, rank)
+    assert problem.evaluate((instance.start(),)).value > 1e-6
+    assert 0 < np.linalg.norm(instance.small_start) < 1e-10
 
 
-def test_spectral_estimate_of_one_bit_is_right_to_first_order():
-    small = 1e-3 * np.random.default_rng(8).standard_normal((N, N))
-    assert np.allclose(OneBitLoss(small).spectral_estimate(), small, rtol=1e-5, atol=0)
+def test_the_same_seed_gives_the_same_problem_with_and_without_noise():
+    clean, noisy = (
+        draw_sensing(np.random.default_rng(4), scales=(1.0, 0.5), rank=3, measurements=50, sigma=sigma)
+        for sigma in (0.0, 1e-3)
+    )
+    assert np.array_equal(clean.truth, noisy.truth)
+    assert np.array_equal(clean.small_start, noisy.small_start)
+    assert 0.5e-3 < np.std(noisy.loss.measurements - clean.loss.measurements) < 2e-3
 
 
-def test_the_error_is_that_over_all_entries():
+def test_singular_values_of_the_planted_matrix():
+    instance = draw_sensing(np.random.default_rng(0), scales=(1.0, 1e-2), rank=2, measurements=5, sigma=0.0)
+    assert np.linalg.svd(instance.truth, compute_uv=False)[:3] == pytest.approx([1, 1e-2, 0], abs=1e-14)
+
+
+def test_the_spectral_start_has_the_leading_eigenpairs_of_the_mean():
+    instance = draw_sensing(
+        np.random.default_rng(1), scales=(1.0, 1e-2), rank=8, measurements=160, sigma=1e-6
+    )
+    terms = [y * A for A, y in zip(instance.loss.matrices, instance.loss.measurements, strict=True)]
+    mean = sum(terms) / len(terms)
+    values, vectors = np.linalg.eigh((mean + mean.T) / 2)
+    kept = np.maximum(values[2:], 0)
+    x = instance.start()
+    assert np.allclose(x @ x.T, (vectors[:, 2:] * kept) @ vectors[:, 2:].T, rtol=0, atol=1e-12)
+    # A column of zeros never moves: the search rank is the number of positive eigenvalues.
+    assert np.count_nonzero(np.linalg.norm(x, axis=0)) == np.count_nonzero(kept) < 8
+
+
+@pytest.mark.parametrize(
+    ("draw", "rms"),
+    [(partial(draw_one_bit, scales=(1.0, 1.0), rank=4), 1), (partial(draw_phase, rank=2, measurements=80), np.sqrt(2))],
+)  # fmt: skip
+def test_the_start_of_the_appendix_is_the_factor_plus_a_tenth_of_a_gaussian(draw, rms):
+    spread = []
+    for seed in range(20):
+        instance = draw(np.random.default_rng(seed), sigma=0.0)
+        spread.append(np.abs(instance.start() - instance.factor) ** 2)
+    assert np.sqrt(np.mean(spread)) == pytest.approx(0.1 * rms, rel=0.05)
+
+
+def test_the_error_is_the_rms_over_all_entries():
     loss, x = sensing(np.random.default_rng(8), np.complex128)
     truth = np.diag(np.arange(N)).astype(complex)
     rms = np.sqrt(np.mean(np.abs(x @ x.conj().T - truth) ** 2))

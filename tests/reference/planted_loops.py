@@ -15,17 +15,23 @@ def one_bit_gradient(M, log_odds):
     return np.sum(np.log(1 + np.exp(M)) - observed * M), predicted - observed
 
 
-def descent(gradient, X, truth, kind, parameter, step, iterations, equation="f(X)", V=None):
+def symmetric(gradient):
+    """f and the derivative G + G^T by a real X, or the Wirtinger derivative (G + G^H) / 2 by a complex X."""
+
+    def of_x(M):
+        f, G = gradient(M)
+        return f, (G + G.conj().T) / (2 if np.iscomplexobj(M) else 1)
+
+    return of_x
+
+
+def descent(gradient, X, truth, kind, parameter, step, iterations, V=None):
     """Relative errors of GD, ScaledGD(lambda), PrecGD (proxy) or eta-decay (beta), the start's error first."""
     U, V, errors, first = X, X if V is None else V, [], None
     for _ in range(iterations + 1):
         M = U @ V.conj().T
         errors.append(np.linalg.norm(M - truth) / np.linalg.norm(truth))
         f, G = gradient(M)
-        if equation == "f(X)":
-            G = G + G.conj().T
-        elif equation == "(U, V), symmetric A_i":
-            G = (G + G.conj().T) / 2
         first = np.sqrt(f) if first is None else (parameter or 0) * first
         eta = {"eta-decay": first, "precgd": np.sqrt(abs(f - (parameter or 0) ** 2)), "scaledgd": parameter}
         DU, DV = G @ V, G.conj().T @ U

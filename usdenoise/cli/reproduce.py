@@ -1,6 +1,5 @@
 """``usdenoise reproduce``."""
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
-from usdenoise.cli.option_types import PathType
-from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Group
-
-WIDTH = 80
 
 
 def _experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -29,10 +24,6 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     examples=[
         ("usdenoise reproduce", "List the experiments"),
         ("usdenoise reproduce one-bit phase -o out --quick", "Repeat two of them with fewer seeds"),
-        (
-            "usdenoise reproduce ultrasound --acquisition scan.h5",
-            "Repeat the ultrasound experiment on your own stack",
-        ),
     ],
 )
 @click.argument("names", nargs=-1, metavar="[NAME...|all]", shell_complete=_experiments)
@@ -50,16 +41,8 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     Group.EXPERIMENTS,
     "--quick",
     is_flag=True,
-    help="Use fewer seeds, only the paper's gradient, and a small phantom: all experiments take less than a minute.",
+    help="Use fewer seeds and a small phantom: all experiments take less than a minute.",
 )
-@flag_option(
-    Group.INPUT,
-    "--acquisition",
-    type=PathType(),
-    metavar="FILE",
-    help="Your own stack for the ultrasound experiments, instead of a phantom.",
-)
-@shared.reading_options
 @shared.threads_option(Group.EXPERIMENTS)
 @shared.overwrite_option
 @shared.messages
@@ -68,16 +51,14 @@ def command(
     output: Path,
     n_seeds: int | None,
     quick: bool,
-    acquisition: Path | None,
     threads: int | None,
     overwrite: bool,
     console: Console,
-    **reading: Any,
 ) -> None:
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
-    Without a name, the command lists the experiments. Each experiment writes a picture, its curves, a record, and
-    a table that says which claims held, in the paper's own reading and from other starts and with other gradients.
+    Without a name, the command lists the experiments. Each experiment writes a picture, its curves, and a record with
+    its claims.
     """
     from usdenoise.experiments.run_experiments import EXPERIMENTS, reproduce
     from usdenoise.experiments.setup import Setup
@@ -95,12 +76,6 @@ def command(
             f"there is no experiment '{unknown[0]}'; give all, or some of {', '.join(EXPERIMENTS)}"
         )
     chosen = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    given = shared.given(ReadOptions, reading)
-    if given and acquisition is None:
-        raise click.UsageError(
-            "reading options such as --axes are for a stack of your own; give --acquisition FILE"
-        )
-
     console.begin("experiments", len(chosen))
     finished: list[str] = []
 
@@ -112,7 +87,7 @@ def command(
         summary = reproduce(
             chosen,
             output,
-            Setup(n_seeds, quick, acquisition, given, threads, console.say),
+            Setup(n_seeds, quick, threads, console.say),
             overwrite=overwrite,
             command=typed_command(),
             on_done=advance,
@@ -124,20 +99,12 @@ def command(
 
 
 def _claims(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that say which claims held, by experiment and in total."""
+    """Yield the lines that show the claims, by experiment and in total."""
     for name, experiment in summary["experiments"].items():
         yield f"{name}: {experiment['title']} ({experiment['seconds']:.0f} s)"
-        statements: dict[str, list[dict[str, Any]]] = {}
         for claim in experiment["claims"]:
-            statements.setdefault(claim["statement"], []).append(claim)
-        for statement, claims in statements.items():
-            text = f"{statement}: {claims[0]['wanted']}"
-            yield from textwrap.wrap(
-                text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-            )
-            for claim in claims:
-                verdict = "held" if claim["held"] else "not held"
-                yield f"    {verdict:<8}  {claim['figure']:>15}  {claim['reading']}"
+            verdict = "held" if claim["held"] else "NOT HELD"
+            yield f"  {claim['statement']}"
+            yield f"    {verdict:<8}  {claim['number']:>11}  ({claim['bound']})"
         yield ""
-    for reading, count in summary["by_reading"].items():
-        yield f"{reading}: {count['held']} of {count['claims']} claims held"
+    yield f"{summary['held']} of {summary['claims']} claims held"

@@ -1,6 +1,6 @@
 """A clutter-filtered stack with known blood: a given number of components whose singular values fall by 35 dB."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,11 @@ from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
+
+LARGEST_SINGULAR_VALUE = 1e4
+"""Largest singular value of the blood, which is alpha of eta-decay over alpha of gradient descent. The paper does not give
+the unit of its data. In this unit the published step of gradient descent moves the strongest component as fast as the
+step of eta-decay: it is neither too small to move nor too large to be stable. Eta-decay does not depend on the unit."""
 
 FALL_DB = 35.0
 """Fall from the first to the last singular value of the blood, in the middle of the 30 to 40 dB of in-vivo stacks."""
@@ -25,14 +30,31 @@ SPREAD, WIDTH = 0.12, 0.03
 cycles a frame: most of the blood is far from aliasing, at half a cycle a frame."""
 
 
-def draw_filtered_stack(
-    shape: tuple[int, int, int], components: int, executor: Executor
-) -> tuple[Acquisition, NDArray[np.float32], dict[str, Any]]:
+@dataclass(frozen=True)
+class FilteredStack:
+    """A stack as after a clutter filter.
+
+    Attributes
+    ----------
+    acquisition : Acquisition
+        Blood and white noise, float32, axes z, x, t.
+    blood : (n_z, n_x, n_frames) float32 array
+        The blood alone.
+    components : int
+        Number of components of the blood.
+    """
+
+    acquisition: Acquisition
+    blood: NDArray[np.float32]
+    components: int
+
+
+def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: Executor) -> FilteredStack:
     """Draw RF as after a clutter filter: blood of a number of components, and noise that hides the components beyond.
 
     Blood is U S V^H. The columns of U are speckle of the point-spread function, bright in the vessels of the
     simulator and 20 dB darker outside. The columns of V are narrow-band Gaussian signals. The singular values fall
-    evenly in dB. The last of them is the largest singular value of the noise, sigma (sqrt(n_pixels) +
+    evenly in dB from 1e4. The last of them is the largest singular value of the noise, sigma (sqrt(n_pixels) +
     sqrt(n_frames)).
 
     Parameters
@@ -43,15 +65,6 @@ def draw_filtered_stack(
         Number of components of the blood.
     executor : Executor
         Maps over the row blocks.
-
-    Returns
-    -------
-    acquisition : Acquisition
-        Blood and white noise, float32, axes z, x, t.
-    blood : (n_z, n_x, n_frames) float32 array
-        The blood alone, of exactly as many components as asked for.
-    settings : dict
-        Settings by name.
     """
     n_z, n_x, n_frames = shape
     n_pixels = n_z * n_x
@@ -60,7 +73,7 @@ def draw_filtered_stack(
     rng = np.random.default_rng(anatomy.seed)
     left = _speckle(rng, np.where(vessels, 1.0, 10 ** (BED_DB / 20)), components)
     right = _narrow_band(rng, n_frames, components)
-    values = 10 ** (-FALL_DB / 20 * np.linspace(0, 1, components))
+    values = LARGEST_SINGULAR_VALUE * 10 ** (-FALL_DB / 20 * np.linspace(0, 1, components))
     sigma = values[-1] / (np.sqrt(n_pixels) + np.sqrt(n_frames))
     scaled = (left * values).astype(np.float32)
     blood = np.empty((n_pixels, n_frames), np.float32)
@@ -80,15 +93,7 @@ def draw_filtered_stack(
         spacing_mm=dict.fromkeys("zx", anatomy.wavelength_mm),
         name="phantom",
     )
-    settings = {
-        "shape": shape,
-        "components": components,
-        "fall_db": FALL_DB,
-        "outside_vessels_db": BED_DB,
-        "noise_rms_over_blood_rms": float(sigma * np.sqrt(n_pixels * n_frames) / np.linalg.norm(values)),
-        "seed": anatomy.seed,
-    }
-    return acquisition, blood.reshape(shape), settings
+    return FilteredStack(acquisition, blood.reshape(shape), components)
 
 
 def _speckle(

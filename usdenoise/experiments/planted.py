@@ -1,19 +1,24 @@
-"""An experiment on random 10 x 10 problems: what it declares, its runs, the noise floor, and the condition on the start."""
+"""An experiment on random 10 x 10 problems: what it declares, its runs, and the noise floor."""
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from usdenoise.experiments.claims import Check
-from usdenoise.experiments.conventions import MAIN_TEXT, STARTS, Convention, Start, Tried
-from usdenoise.experiments.problems import SIZE, Instance
-from usdenoise.experiments.record import PAPER, Curve, ExperimentResult, Panel
+from usdenoise.completion.descent_methods import METHODS
+from usdenoise.completion.solve import solve
+from usdenoise.completion.stopping import StoppingRule, StopReason
+from usdenoise.experiments.problems import SIZE, Instance, PlantedProblem
+from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel
 from usdenoise.experiments.setup import Setup
-from usdenoise.experiments.trials import Variant, descend
 from usdenoise.linalg.executor import ThreadExecutor
+
+LOST = 1e9
+"""Largest error that is drawn: a larger one, and the error of a run that diverged, counts as 1e9."""
 
 SECONDS_POINTS = 201
 
@@ -21,13 +26,38 @@ OFFSET = 1e-2
 """Distance of the fit's start from the planted factor, relative to its norm, times the square root of the noise."""
 
 TOLERANCE = 1e-6
-"""Relative change of the squared residuals at which the fit ends. With 1e-12 it took 16 times as long, and the errors
-differed in the third digit."""
+"""Relative change of the squared residuals at which the fit ends."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its parameters.
+
+    Attributes
+    ----------
+    label : str
+        Name of the curve in the figure.
+    method : str
+        Name of the method in :data:`usdenoise.METHODS`.
+    damping : float or None
+        Damping as in :class:`usdenoise.DenoiseOptions`: lambda of ScaledGD(lambda), or the proxy sigma_hat of
+        PrecGD. None for eta-decay, whose first damping is sqrt(f) at the start, and for gradient descent.
+    decay : float
+        Factor beta of the damping in each iteration, used by eta-decay only; by default 1.
+    from_small : bool
+        Whether the method begins at the small start; by default it begins at the start of the problem.
+    """
+
+    label: str
+    method: str
+    damping: float | None = None
+    decay: float = 1.0
+    from_small: bool = False
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of an experiment: its problems and the methods that are compared on them.
+    """One setting of an experiment: its problems, the methods that are compared on them, and its claims.
 
     Attributes
     ----------
@@ -43,11 +73,11 @@ class Setting:
         Step length that multiplies the preconditioned gradient.
     iterations : int
         Number of iterations of each run.
+    claims : sequence of Claim
+        Claims on the curves.
     seconds : float or None
         Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
         iterations.
-    checks : sequence of Check
-        Checks of every panel of the setting, by default none.
     """
 
     name: str
@@ -56,14 +86,13 @@ class Setting:
     variants: Sequence[Variant]
     step: float
     iterations: int
+    claims: Sequence[Claim] = ()
     seconds: float | None = None
-    checks: Sequence[Check] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the setting as it is written to the record."""
         methods = {variant.label: asdict(variant) for variant in self.variants}
-        numbers = {"step": self.step, "iterations": self.iterations, "seconds": self.seconds}
-        return {**self.problem, **numbers, "methods": methods}
+        return {**self.problem, "step": self.step, "iterations": self.iterations, "methods": methods}
 
 
 @dataclass(frozen=True)
@@ -74,48 +103,34 @@ class PlantedExperiment:
     ----------
     title : str
         Title of the figure.
-    where : str
-        Place in the paper.
     settings : sequence of Setting
-        Problems with their methods and checks.
-    choices : sequence of str
-        Sentences on what the paper leaves open or cannot mean, each with the choice made here.
-    smallest_eigenvalue : float
-        Smallest nonzero eigenvalue of M*, by default 1.
-    tried : mapping from Convention to starts
-        Conventions of the gradient with their starts, the paper's reading first; by default MAIN_TEXT.
+        Problems with their methods and claims.
     """
 
     title: str
-    where: str
     settings: Sequence[Setting]
-    choices: Sequence[str]
-    smallest_eigenvalue: float = 1.0
-    tried: Tried = field(default_factory=lambda: MAIN_TEXT)
 
     def run(self, setup: Setup) -> ExperimentResult:
-        """Run every method in every setting, and check the claims on each panel."""
-        convention, starts = next(iter(self.tried.items()))
-        tried = {convention: starts[:2]} if setup.quick else self.tried
-        found = [
-            (panel, setting) for setting in self.settings for panel in panels(setting, setup.seeds, tried)
-        ]
-        first, words = self.settings[0], f"the paper's reading: {starts[0]} start, gradient {convention}"
-        clean = partial(first.draw, **{**first.problem, "sigma": 0.0})
+        """Run every method in every setting, and check the claims."""
+        panels = [panel(setting, setup.seeds) for setting in self.settings]
         return ExperimentResult(
-            self.title,
-            {"size": SIZE, "settings": {setting.name: setting.as_dict() for setting in self.settings}},
-            (words, *self.choices),
-            setup.seeds,
-            tuple(panel for panel, _ in found),
-            tuple(check.claim(panel, self.where) for panel, setting in found for check in setting.checks),
-            x_label="iteration" if first.seconds is None else "seconds",
-            numbers=condition_of_starts(clean, setup.seeds, self.smallest_eigenvalue),
+            title=self.title,
+            parameters={
+                "size": SIZE,
+                "seeds": list(setup.seeds),
+                "settings": {setting.name: setting.as_dict() for setting in self.settings},
+            },
+            panels=tuple(panels),
+            claims=tuple(
+                claim.check(setting.name, [panel])
+                for setting, panel in zip(self.settings, panels, strict=True)
+                for claim in setting.claims
+            ),
         )
 
 
-def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
-    """Run the methods of a setting on the same random problems, from every start.
+def panel(setting: Setting, seeds: Sequence[int]) -> Panel:
+    """Run the methods of a setting on the same random problems.
 
     Parameters
     ----------
@@ -123,40 +138,20 @@ def panels(setting: Setting, seeds: Sequence[int], tried: Tried) -> list[Panel]:
         Problems and methods.
     seeds : sequence of int
         Seeds of the generators, one problem each.
-    tried : mapping from Convention to starts
-        Conventions of the gradient, each with the starts that are tried with it; the paper's reading comes first.
-
-    Returns
-    -------
-    list of Panel
-        Curves of each pair of convention and start, in their order.
     """
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
-        floor = noise_floor(instances) if setting.problem["sigma"] else None
-        found: list[Panel] = []
-        for convention, starts in tried.items():
-            # A method with a start of its own has the same curve in the panels of both starts.
-            curves = {
-                (variant.label, start): _run(setting, variant, instances, start, convention)
-                for variant in setting.variants
-                for start in ((variant.start,) if variant.start else starts)
-            }
-            for start in starts:
-                of_start = (curves[variant.label, variant.start or start] for variant in setting.variants)
-                reading = f"{start} start, {convention}" if found else PAPER
-                found.append(Panel(setting.name, tuple(of_start), floor, start, convention, reading))
-    return found
+        return Panel(
+            setting=setting.name,
+            curves=tuple(_curve(setting, variant, instances) for variant in setting.variants),
+            noise_floor=noise_floor(instances) if setting.problem["sigma"] else None,
+            unit="iterations" if setting.seconds is None else "seconds",
+        )
 
 
-def _run(
-    setting: Setting, variant: Variant, instances: Sequence[Instance], start: Start, convention: Convention
-) -> Curve:
-    descents = [
-        descend(instance, variant, setting.step, setting.iterations, start, convention)
-        for instance in instances
-    ]
+def _curve(setting: Setting, variant: Variant, instances: Sequence[Instance]) -> Curve:
+    descents = [descend(one, variant, setting.step, setting.iterations) for one in instances]
     if setting.seconds is None:
         x = np.arange(setting.iterations + 1, dtype=np.float64)
         # A run that diverged ends early: its last error is drawn to the end.
@@ -164,14 +159,66 @@ def _run(
     else:
         x = np.linspace(0, setting.seconds, SECONDS_POINTS)
         errors = [one.at(x) for one in descents]
-    return Curve(
-        variant.label,
-        x,
-        np.array(errors),
-        tuple(one.raised for one in descents),
-        (0,) * len(descents),
-        tuple(one.stop_reason for one in descents),
+    return Curve(variant.label, x, np.array(errors))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Course of one run.
+
+    Attributes
+    ----------
+    errors : (k,) array
+        Relative errors of X X^H in the Frobenius norm, at the start and after each iteration.
+    seconds : (k,) array
+        Seconds from the beginning of the run, its start included, to each error; infinite after divergence.
+    """
+
+    errors: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+
+    def at(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the errors at some times; until the start is computed the estimate is 0 and its relative error 1."""
+        last = np.searchsorted(self.seconds, seconds, side="right") - 1
+        return np.where(last < 0, 1.0, self.errors[last])
+
+
+def descend(instance: Instance, variant: Variant, step: float, iterations: int) -> Descent:
+    """Run one method on one problem with a fixed step and return errors and seconds of every iteration.
+
+    Parameters
+    ----------
+    instance : Instance
+        Problem with its planted matrix and starts.
+    variant : Variant
+        Method with its parameters.
+    step : float
+        Step length that multiplies the preconditioned gradient. A step that raises the loss is kept, as in the
+        paper.
+    iterations : int
+        Number of iterations.
+    """
+    method = METHODS[variant.method]
+    began = time.perf_counter()
+    start = instance.small_start if variant.from_small else instance.start()
+    started = time.perf_counter() - began
+    solution = solve(
+        PlantedProblem(instance.loss, instance.truth),
+        (start,),
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(variant.damping, variant.decay),
+        step=step,
+        stopping=StoppingRule(iterations),
+        undo=False,
     )
+    trace, diverged = solution.trace, solution.stop_reason is StopReason.DIVERGED
+    # From the root mean square over the entries to the relative Frobenius error.
+    scale = math.sqrt(instance.truth.size) / float(np.linalg.norm(instance.truth))
+    errors = scale * np.array([line.held_out_rmse for line in trace], np.float64)
+    seconds = [started + line.seconds for line in trace]
+    if diverged:
+        errors, seconds = np.append(errors, LOST), [*seconds, math.inf]
+    return Descent(np.minimum(errors, LOST), np.array(seconds))
 
 
 def noise_floor(instances: Sequence[Instance]) -> float:
@@ -218,46 +265,3 @@ def least_squares_error(instance: Instance) -> float:
     fit = least_squares(residuals, start, method="lm", xtol=1e-12, ftol=TOLERANCE, gtol=1e-12)
     x = np.ascontiguousarray(fit.x).view(dtype).reshape(shape)
     return float(np.linalg.norm(x @ x.conj().T - instance.truth) / np.linalg.norm(instance.truth))
-
-
-def condition_of_starts(
-    draw: Callable[[np.random.Generator], Instance], seeds: Sequence[int], smallest: float
-) -> dict[str, Any]:
-    """Return both sides of the condition |A(X0 X0^T - M*)|^2 <= rho^2 (1 - delta) lambda_r^2, by start.
-
-    A is the linear map of the measurements, scaled so that the loss without noise is the left side. The paper has
-    rho < 1 and delta > 0, so the right side is at most lambda_r^2, which is given.
-
-    Parameters
-    ----------
-    draw : callable
-        Function that draws a problem from a generator.
-    seeds : sequence of int
-        Seeds of the generators.
-    smallest : float
-        Smallest nonzero eigenvalue lambda_r of M*.
-
-    Returns
-    -------
-    dict
-        "condition of the theorem" has the largest possible right side, and for each start the medians of the left
-        side and of the relative error, the number of problems that satisfy the condition, and the number of columns
-        of X0 that are not zero in each problem.
-    """
-    numbers: dict[str, Any] = {"largest_right_side": smallest**2}
-    instances = [draw(np.random.default_rng(seed)) for seed in seeds]
-    for start in STARTS:
-        left, error, columns = [], [], []
-        for instance in instances:
-            factor = instance.starts[start]()
-            off = factor @ factor.conj().T - instance.truth
-            left.append(float(np.sum(instance.loss.measure(off) ** 2)))
-            columns.append(int(np.count_nonzero(np.linalg.norm(factor, axis=0) > 0)))
-            error.append(float(np.linalg.norm(off) / np.linalg.norm(instance.truth)))
-        numbers[start.value] = {
-            "left_side": float(np.median(left)),
-            "relative_error": float(np.median(error)),
-            "nonzero_columns": columns,
-            "problems_that_satisfy_it": sum(side <= smallest**2 for side in left),
-        }
-    return {"condition of the theorem": numbers}

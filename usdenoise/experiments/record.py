@@ -1,90 +1,14 @@
-"""Result of an experiment: its curves, its checked claims, and its settings."""
+"""Result of an experiment: its curves and its checked claims."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.experiments.conventions import Convention, Start
 from usdenoise.stack.acquisition import Acquisition
-
-PAPER, OURS = "paper", "ours"
-"""The paper's own reading of an experiment; whose a bound is."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence about curves, the number that decides it, and the bounds of that number.
-
-    Attributes
-    ----------
-    statement : str
-        Sentence that is claimed.
-    where : str
-        Place in the paper.
-    measured : float
-        Number that decides; infinite where a curve never reached a level.
-    at_least, at_most : float
-        Bounds that the number is compared with, by default minus and plus infinity.
-    start : Start
-        Start of the runs, by default spectral.
-    convention : Convention
-        Convention of the gradient, by default that of f(X).
-    reading : str
-        "paper" (the default) where start and convention are the paper's, otherwise their names.
-    bound : str
-        "paper" where the bounds are the paper's, "ours" (the default) where the paper gives none.
-    """
-
-    statement: str
-    where: str
-    measured: float
-    at_least: float = -math.inf
-    at_most: float = math.inf
-    start: Start = Start.SPECTRAL
-    convention: Convention = Convention.OF_X
-    reading: str = PAPER
-    bound: str = OURS
-
-    @property
-    def held(self) -> bool:
-        """Whether the claim holds."""
-        return self.at_least <= self.measured <= self.at_most
-
-    @property
-    def wanted(self) -> str:
-        """The bounds in words, and whose they are."""
-        if math.isinf(self.at_least):
-            words = f"at most {self.at_most:g}"
-        elif math.isinf(self.at_most):
-            words = f"at least {self.at_least:g}"
-        else:
-            words = f"{self.at_least:g} to {self.at_most:g}"
-        return f"{words} ({self.bound})"
-
-    @property
-    def figure(self) -> str:
-        """The number with three digits, or the words for an infinite one.
-
-        "never": the curve never reaches the level. "the other never": only the curve it is compared with never
-        does.
-        """
-        if math.isfinite(self.measured):
-            return f"{self.measured:.3g}"
-        return "the other never" if math.isinf(self.at_most) else "never"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the claim as it is written to the record."""
-        return {name: getattr(self, name) for name in _RECORDED}
-
-
-_RECORDED = (
-    "statement", "where", "reading", "start", "convention", "measured", "figure", "wanted", "bound", "held",
-)  # fmt: skip
-"""What the record has of a claim."""
 
 
 @dataclass(frozen=True)
@@ -99,21 +23,11 @@ class Curve:
         Iterations counted from 0 (the start), or seconds.
     errors : (n_seeds, k) array
         Errors at each x, one row per seed.
-    raised : tuple of int
-        Number of steps that raised the objective, for each seed. With a fixed step, as in the paper, they are
-        kept.
-    halvings : tuple of int
-        Number of times that the loop undid and halved a step, for each seed.
-    stop_reasons : tuple of str
-        Sentence that says why the run ended, for each seed.
     """
 
     label: str
     x: NDArray[Any]
     errors: NDArray[np.float64]
-    raised: tuple[int, ...]
-    halvings: tuple[int, ...]
-    stop_reasons: tuple[str, ...]
 
     @property
     def quartiles(self) -> NDArray[np.float64]:
@@ -128,28 +42,16 @@ class Curve:
     def reaches(self, level: float, share: float = 0.5) -> float:
         """Return the smallest x at which a share of the seeds have had an error of at most `level`.
 
-        It is infinite where fewer of the seeds ever reach the level. The share is a half by default.
+        It is infinite if fewer of the seeds ever reach the level. The share is a half by default.
         """
         below = self.errors <= level
         first = np.where(below.any(axis=1), self.x[below.argmax(axis=1)], math.inf)
         return float(np.quantile(first, share, method="inverted_cdf"))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary that is written to the record."""
-        low, median, high = (float(value) for value in self.quartiles[:, -1])
-        return {
-            "label": self.label,
-            "final_error": {"median": median, "quartile_1": low, "quartile_3": high},
-            "final_error_of_each_seed": [float(value) for value in self.errors[:, -1]],
-            "raised_steps": list(self.raised),
-            "halvings": list(self.halvings),
-            "stop_reasons": list(self.stop_reasons),
-        }
-
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves of one setting from one start, with one convention of the gradient.
+    """Curves of the methods in one setting.
 
     Attributes
     ----------
@@ -159,28 +61,127 @@ class Panel:
         Curves of the methods.
     noise_floor : float or None
         Error that the noise leaves; None without noise.
-    start : Start
-        Start of the methods that have none of their own, by default spectral.
-    convention : Convention
-        Convention of the gradient, by default that of f(X).
-    reading : str
-        Reading of its claims, by default "paper".
+    unit : str
+        Unit of the x axis, by default "iterations".
+    numbers : mapping
+        Further numbers by the label of the method, by default none.
     """
 
     setting: str
     curves: tuple[Curve, ...]
     noise_floor: float | None = None
-    start: Start = Start.SPECTRAL
-    convention: Convention = Convention.OF_X
-    reading: str = PAPER
+    unit: str = "iterations"
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the panel as it is written to the record, with the last errors of its curves."""
+        return {
+            "setting": self.setting,
+            "noise_floor": self.noise_floor,
+            "final_errors": {curve.label: curve.errors[:, -1].tolist() for curve in self.curves},
+            "numbers": dict(self.numbers),
+        }
+
+
+Reference = float | str
+"""A level, or the label of a curve that a curve is compared with."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a curve.
+
+    Attributes
+    ----------
+    words : str
+        Words with places for "label", "reference" and "unit".
+    measure : callable
+        (panel, label, reference) -> number. Infinite if a curve never gets to a level.
+    """
+
+    words: str
+    measure: Callable[[Panel, str, Reference], float]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper: a number of a curve, and its bounds.
+
+    Attributes
+    ----------
+    label : str
+        Label of the curve.
+    quantity : Quantity
+        The number.
+    reference : float or str
+        Level or label that the quantity refers to.
+    at_least, at_most : float
+        Bounds of the number, by default minus and plus infinity.
+    is_run : bool
+        Whether the bound is the length of the paper's run; by default it is ours.
+    """
+
+    label: str
+    quantity: Quantity
+    reference: Reference = ""
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    is_run: bool = False
+
+    def check(self, setting: str, panels: Sequence[Panel]) -> "CheckedClaim":
+        """Return the claim with the worst number of the panels of a setting."""
+        numbers = [self.quantity.measure(panel, self.label, self.reference) for panel in panels]
+        measured = max(numbers) if math.isinf(self.at_least) else min(numbers)
+        reference = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"
+        words = self.quantity.words.format(label=self.label, reference=reference, unit=panels[0].unit)
+        return CheckedClaim(self, f"{setting}: {words}", measured)
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """A claim with the number that decides it.
+
+    Attributes
+    ----------
+    claim : Claim
+        The claim with its bounds.
+    statement : str
+        What is measured, in words.
+    measured : float
+        The number; infinite if a curve never reached a level.
+    """
+
+    claim: Claim
+    statement: str
+    measured: float
+
     @property
-    def title(self) -> str:
-        """Setting, start and convention in one line."""
-        return f"{self.setting}, {self.start} start, {self.convention}"
+    def held(self) -> bool:
+        """Whether the claim holds."""
+        return self.claim.at_least <= self.measured <= self.claim.at_most
+
+    @property
+    def bound(self) -> str:
+        """The bounds in words; "run" marks the length of the paper's run."""
+        low, high = self.claim.at_least, self.claim.at_most
+        if math.isinf(low):
+            return f"at most {high:g}{' (run)' if self.claim.is_run else ''}"
+        return f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+
+    @property
+    def number(self) -> str:
+        """The number with three digits; "other never" if only the compared curve never reaches the level."""
+        if math.isfinite(self.measured):
+            return f"{self.measured:.3g}"
+        return "other never" if math.isinf(self.claim.at_most) else "never"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the claim as it is written to the record."""
+        names = ("statement", "bound", "measured", "number", "held")
+        return {name: getattr(self, name) for name in names}
 
 
 Rows = tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
@@ -197,97 +198,29 @@ class ExperimentResult:
         Title of the figure.
     parameters : mapping
         Settings of the experiment by name.
-    choices : tuple of str
-        Sentences on what the paper leaves open or cannot mean, each with the choice made here.
-    seeds : tuple of int
-        Seeds of the random problems.
     panels : tuple of Panel
         Settings with their curves.
-    claims : tuple of Claim
-        Claims that were checked, with every start and convention.
-    x_label, y_label : str
-        Axis labels of all panels, by default "iteration" and "relative error".
+    claims : tuple of CheckedClaim
+        Claims with their numbers.
+    y_label : str
+        Label of the y axis of all panels, by default "relative error".
     pictures : rows of (label, image)
         Pictures of an ultrasound experiment; by default none.
     acquisition : Acquisition or None
         Acquisition that gives the axes and the spacing of the pictures.
-    numbers : mapping
-        Further numbers by sampling and method, by default none.
     """
 
     title: str
     parameters: Mapping[str, Any]
-    choices: tuple[str, ...]
-    seeds: tuple[int, ...]
     panels: tuple[Panel, ...]
-    claims: tuple[Claim, ...]
-    x_label: str = "iteration"
+    claims: tuple[CheckedClaim, ...]
     y_label: str = "relative error"
     pictures: Rows = ()
     acquisition: Acquisition | None = None
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but the curves and the pictures, as it is written to the record."""
-        return {
-            "title": self.title,
-            "parameters": dict(self.parameters),
-            "choices": list(self.choices),
-            "seeds": list(self.seeds),
-            "panels": [
-                {
-                    "title": panel.title,
-                    "setting": panel.setting,
-                    "start": panel.start.value,
-                    "convention": panel.convention.value,
-                    "noise_floor": panel.noise_floor,
-                    "curves": [curve.as_dict() for curve in panel.curves],
-                }
-                for panel in self.panels
-            ],
-            "numbers": dict(self.numbers),
-            "claims": [claim.as_dict() for claim in self.claims],
-        }
 
     def rows(self) -> Iterator[tuple[str, str, float, float, float, float]]:
         """Yield the curves as rows (panel, curve, x, lower quartile, median, upper quartile)."""
         for panel in self.panels:
             for curve in panel.curves:
                 for x, (low, median, high) in zip(curve.x, curve.quartiles.T, strict=True):
-                    yield panel.title, curve.label, float(x), float(low), float(median), float(high)
-
-    def markdown(self, name: str) -> str:
-        """Return the experiment's section in Markdown: its choices and the table of its claims.
-
-        Parameters
-        ----------
-        name : str
-            Name of the experiment in the table of experiments.
-        """
-        lines = [f"## {name}: {self.title}", ""]
-        lines += [f"* {choice}" for choice in self.choices]
-        return "\n".join([*lines, "", *claim_table(self.claims)]) + "\n"
-
-
-def claim_table(claims: Sequence[Claim]) -> list[str]:
-    """Return claims as the lines of a Markdown table, with a column for each reading that they have.
-
-    Parameters
-    ----------
-    claims : sequence of Claim
-        Claims; those with the same statement share a row.
-    """
-    readings = dict.fromkeys(claim.reading for claim in claims)
-    heads = ["claim", "in the paper", "wanted", *readings]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    rows: dict[str, dict[str, Claim]] = {}
-    for claim in claims:
-        rows.setdefault(claim.statement, {})[claim.reading] = claim
-    for statement, row in rows.items():
-        first = next(iter(row.values()))
-        cells = [
-            f"{'held' if row[name].held else '**not held**'}: {row[name].figure}" if name in row else ""
-            for name in readings
-        ]
-        lines.append("| " + " | ".join([statement, first.where, first.wanted, *cells]) + " |")
-    return lines
+                    yield panel.setting, curve.label, float(x), float(low), float(median), float(high)
