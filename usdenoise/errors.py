@@ -13,7 +13,7 @@ _FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(--[a-z][a-z-]*)| with (
 """A flag. One that follows a command, as in "usdenoise run --no-html", is part of a command line to type. In
 "another folder with -o" the flag is left out, since functions call that parameter by different names."""
 
-PYTHON_NAMES = {"--output": "folder", "--set": "parameters"}
+PYTHON_NAMES = {"--output": "folder"}
 """Parameters of Python by their flags. The option classes add theirs; other parameters are called as their flags."""
 
 

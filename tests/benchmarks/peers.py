@@ -35,10 +35,10 @@ from tests.benchmarks.shared import (
     write_json,
 )
 from tests.programs import python
+from usdenoise.baselines import randomized_svd
 from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.band import remove_clutter
-from usdenoise.comparison.method_process import relative_distance
-from usdenoise.comparison.randomized_svd import randomized_svd
+from usdenoise.comparison.figures_of_merit import relative_distance
 from usdenoise.components.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings

@@ -1,5 +1,6 @@
 """``usdenoise compare``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +16,10 @@ from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
 
 
-def _parameters(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, dict[str, Any]]:
-    parameters: dict[str, dict[str, Any]] = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        method, dot, key = name.partition(".")
-        if not (method and dot and key and equals):
-            raise click.BadParameter(f"'{text}' is not METHOD.NAME=VALUE, for example highpass.cutoff_hz=60")
-        parameters.setdefault(method, {})[key.replace("-", "_")] = _value(value)
-    return parameters
+def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from usdenoise.comparison import CLUTTER_FILTERS
 
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
-
-
-def _contenders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.comparison.clutter_filters import CONTENDERS
-
-    return [name for name in (*CONTENDERS, "all") if name.startswith(incomplete)]
+    return [name for name in (*CLUTTER_FILTERS, "all") if name.startswith(incomplete)]
 
 
 @click.command(
@@ -48,10 +27,6 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     cls=GroupedCommand,
     examples=[
         ("usdenoise compare scan.h5 -m eta-decay -m svd", "Compare the default method with the full SVD"),
-        (
-            "usdenoise compare scan.h5 -m svd -m highpass --set highpass.cutoff_hz=60",
-            "Compare the full SVD with a high-pass filter at 60 Hz",
-        ),
         (
             "usdenoise compare scan.h5 --signal circle:20,15,4 --background rect:2,2,8,8",
             "Run the usual methods, and measure the contrast of two regions",
@@ -65,21 +40,12 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     "--method",
     "methods",
     multiple=True,
-    shell_complete=_contenders,
+    shell_complete=_methods,
     metavar="NAME",
     show_default="eta-decay, svd, rsvd, highpass",
     help="Method to run, or all. Repeat it for several methods.",
 )
 @shared.output_option(show_default="<stem>-comparison")
-@flag_option(
-    Group.ESTIMATOR,
-    "--sampling",
-    type=float,
-    multiple=True,
-    metavar="P",
-    show_default="0.5",
-    help="Fraction of the entries to sample, for methods that use a sample. Repeat it for several fractions.",
-)
 @flag_option(
     Group.REGIONS,
     "--signal",
@@ -94,22 +60,12 @@ def _contenders(context: click.Context, parameter: click.Parameter, incomplete: 
     help="Region to compare the signal with, in the same forms.",
 )
 @flag_option(
-    Group.RARE,
-    "--set",
-    "parameters",
-    multiple=True,
-    metavar="METHOD.NAME=VALUE",
-    callback=_parameters,
-    help="Set a parameter of one method, e.g. highpass.cutoff_hz=60. Repeat it for several parameters.",
-)
-@flag_option(
-    Group.RARE,
-    "--timeout",
-    type=float,
-    default=600.0,
-    show_default="600",
-    metavar="SECONDS",
-    help="Time after which a method is stopped. Raise it for long acquisitions.",
+    Group.ESTIMATOR,
+    "--sampling",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="P",
+    show_default="0.5",
+    help="Fraction of the entries to sample, for methods that use a sample.",
 )
 @shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "seed", "threads")
 @shared.reading_options
@@ -120,40 +76,29 @@ def command(
     acquisition: Path,
     methods: tuple[str, ...],
     output: Path | None,
-    sampling: tuple[float, ...],
-    signal: str | None,
-    background: str | None,
-    parameters: dict[str, dict[str, Any]],
-    timeout: float,
     overwrite: bool,
     console: Console,
     **values: Any,
 ) -> None:
     """Run several methods on ACQUISITION, and show their images and figures of merit side by side.
 
-    The methods run one after the other, each in its own process. All low-rank methods keep the same band of
-    components, which is chosen on the full SVD. A method that fails has a row with the reason, and the exit code
-    is then 1.
+    The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on
+    the full SVD. A method that fails has a row with the reason, and the exit code is then 1.
     """
-    from usdenoise.comparison import Settings
     from usdenoise.comparison.compare_file import compare_file
-    from usdenoise.comparison.comparison_rows import table_of
+    from usdenoise.comparison.figures_of_merit import table_of
 
-    progress = _Progress(console)
     report = compare_file(
         acquisition,
         output,
-        list(methods),
-        **({"sampling": sampling} if sampling else {}),
-        settings=Settings(timeout=timeout, parameters=parameters, **shared.given(DenoiseOptions, values)),
-        signal=signal,
-        background=background,
+        methods=methods,
+        regions={name: values[name] for name in ("signal", "background") if values[name] is not None},
         reading=shared.given(ReadOptions, values),
         display=Display(**shared.given(Display, values)),
         overwrite=overwrite,
         command=typed_command(),
-        on_row=progress.row,
-        on_start=progress.start,
+        on_start=_progress(console),
+        **shared.given(DenoiseOptions, values),
     )
     rows = report["rows"]
     bad = [row for row in rows if row["status"] != "done"]
@@ -165,30 +110,16 @@ def command(
         click.get_current_context().exit(FAILED)
 
 
-class _Progress:
-    """The progress of a comparison: the method, its number, and the time left."""
+def _progress(console: Console) -> Callable[[str, int, int], None]:
+    """Return a function that shows the method that begins, its number, and the remaining time."""
+    clock = Clock()
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._clock = Clock()
-        self._ended, self._total = 0, 0
-
-    def start(self, label: str, ended: int, total: int) -> None:
+    def start(name: str, ended: int, total: int) -> None:
         if ended == 0:
-            self._console.begin("compare", total)
-        self._ended, self._total = ended, total
-        self._console.advance(ended, f"{label}, {ended + 1} of {total}{self._left(ended)}")
-        if ended == 0:
-            self._console.say(f"{label}, 1 of {total}")
+            console.begin("compare", total)
+        left = clock.left_at_this_pace(ended, total)
+        text = f"{name}, {ended + 1} of {total}" + (f", {left}" if left else "")
+        console.advance(ended, text)
+        console.say(text)
 
-    def row(self, row: dict[str, Any]) -> None:
-        sampling = "" if row["sampling"] is None else f" at {row['sampling']:g}"
-        outcome = f"{row['seconds']:.2f} s" if row["status"] == "done" else row["status"]
-        number = self._ended + 1
-        self._console.say(
-            f"{row['method']}{sampling}: {outcome} ({number} of {self._total}{self._left(number)})"
-        )
-
-    def _left(self, ended: int) -> str:
-        left = self._clock.left_at_this_pace(ended, self._total)
-        return f", {left}" if left else ""
+    return start

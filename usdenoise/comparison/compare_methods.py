@@ -1,34 +1,38 @@
 """The library call: an acquisition and names of methods in, rows of the comparison and images out."""
 
 import difflib
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood import metrics
-from usdenoise.comparison.clutter_filters import CONTENDERS, USUAL
-from usdenoise.comparison.comparison_rows import blood_row, figures_of_merit, power_row
-from usdenoise.comparison.method_process import MethodResult, run_method
-from usdenoise.comparison.work import Settings, Work
-from usdenoise.errors import OptionError
+from usdenoise.comparison.clutter_filters import CLUTTER_FILTERS, SHARED, USUAL, ClutterFilter, Filtered
+from usdenoise.comparison.figures_of_merit import (
+    BLOOD_MAP,
+    FIGURES,
+    POWER_DOPPLER,
+    figures_of_merit,
+    relative_distance,
+)
+from usdenoise.errors import (
+    OUT_OF_MEMORY,
+    DivergedError,
+    OptionError,
+    UsdenoiseError,
+    check_names,
+    command_line_text,
+    is_out_of_memory,
+)
 from usdenoise.formats.phantom_file import Truth
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.checked_rows import STORAGE
-from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
-from usdenoise.stack.casorati import image_from_pixels
-from usdenoise.stack.precision import checked_conversion
-from usdenoise.system.processes import ProcessDiedError, ProcessExecutor
+from usdenoise.stack.acquisition import Acquisition
 
-DEFAULT_SAMPLING = (DenoiseOptions().sampling,)
-
-PLACEHOLDER_LENGTH = 2
-"""Length of each axis of the zeros that are sent to a method's process in place of the stack."""
+Curve = tuple[tuple[int, float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -38,26 +42,26 @@ class Comparison:
     Attributes
     ----------
     rows : list of dict
-        Two rows for each method and sampling that is done, in the order of the call: that of its power Doppler and that
-        of its blood map; one row for any other. Keys: method, sampling, picture ("power Doppler" or "blood map"),
-        status ("done", "failed", "diverged", "timed out" or "killed"), message, seconds, peak_memory_bytes, rank,
-        low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db, cnr, gcnr, correlation, auc, note and
-        citation. Values that a method does not have are None. The row of a blood map has the figures of its image
-        alone: the blood map of every filter is made in the same way, by :mod:`usdenoise.blood`.
+        Two rows for each method that is done, in the order of the call: its power Doppler, then its blood map. A method
+        that failed has one row. Keys: method, picture ("power Doppler" or "blood map"), status ("done", "failed" or
+        "diverged"), message, seconds, rank, low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db,
+        cnr, gcnr, correlation, auc, note and citation. Values that a method does not have are None. The row of a blood
+        map has only the figures of merit of its image: the blood map of every filter is computed in the same way, by
+        :mod:`usdenoise.blood`.
     images : list of float32 array or None
-        Linear image of each row, spatial axes in the order of the acquisition; None where a method failed.
+        Linear image of each row, spatial axes in the order of the acquisition; None if the method failed.
     curves : list of tuple of (passes, seconds, held-out rms error)
         Convergence of each row; empty for a blood map, and for a method that is not iterative.
     low_cutoff : int or str
-        Number of components that every low-rank method removes; "auto" if each method chose its own.
+        Number of components that every low-rank method removes; "auto" if it could not be determined.
     reference : float32 array or None
-        Linear power Doppler of the reference: the full SVD, or the default method for a stack with unobserved
-        entries. None if both failed.
+        Linear power Doppler of the reference: the full SVD, or the default method if the SVD failed, as it does with
+        missing entries. None if both failed.
     """
 
     rows: list[dict[str, Any]]
     images: list[NDArray[np.float32] | None]
-    curves: list[tuple[tuple[int, float, float], ...]]
+    curves: list[Curve]
     low_cutoff: str | int
     reference: NDArray[np.float32] | None
 
@@ -66,39 +70,33 @@ def compare(
     acquisition: Acquisition,
     methods: Sequence[str] | None = None,
     *,
-    sampling: Sequence[float] = DEFAULT_SAMPLING,
-    settings: Settings | None = None,
     signal: NDArray[np.bool_] | None = None,
     background: NDArray[np.bool_] | None = None,
     truth: Truth | None = None,
-    on_row: Callable[[dict[str, Any]], None] | None = None,
     on_start: Callable[[str, int, int], None] | None = None,
     **given: Any,
 ) -> Comparison:
-    """Filter one acquisition by several methods, each alone in its own process.
+    """Filter one acquisition by several methods, one after the other.
+
+    The full SVD runs first: all other methods are compared with it, and use its automatic low cutoff. The seconds of the
+    first methods include the compilation of kernels if they are not in numba's cache yet.
 
     Parameters
     ----------
     acquisition : Acquisition
         The stack. It is not changed.
     methods : sequence of str, optional
-        Names in ``usdenoise.comparison.CONTENDERS``, or "all" alone; by default eta-decay, svd, rsvd and highpass.
-    sampling : sequence of float
-        Fractions of the entries to sample. A method that uses a sample has one row for each.
-    settings : Settings, optional
-        All shared settings at once, instead of single ones in `given`.
+        Names in ``usdenoise.comparison.CLUTTER_FILTERS``, or "all" alone; by default eta-decay, svd, rsvd and highpass.
     signal, background : boolean arrays, optional
         Regions for contrast, CNR and gCNR, spatial axes in the order of the stack. By default they are the vessels of
         `truth` and all other pixels.
     truth : Truth, optional
         True blood power and vessels, for the correlation and the detection AUC.
-    on_row : callable, optional
-        Called with the row of each method's power Doppler when the method has ended.
     on_start : callable, optional
-        Called before each method with its label, the number of methods that have ended, and the number of all. The full
-        SVD, which all others are compared with, comes first.
+        Called before each method with its name, the number of methods that have ended, and the number of all.
     **given
-        Fields of :class:`Settings`, for example ``rank=20``.
+        The options rank, sampling, low_cutoff, high_cutoff, seed, precision and threads of
+        :class:`usdenoise.DenoiseOptions`.
 
     Returns
     -------
@@ -107,8 +105,7 @@ def compare(
     Raises
     ------
     OptionError
-        If a method or one of its parameters is not known, a value is outside its range, or only one of the two
-        regions is given.
+        If a method or an option is not known, a value is outside its range, or only one of the two regions is given.
     InputError
         If a region does not fit the images.
 
@@ -130,138 +127,169 @@ def compare(
     >>> comparison.images[0].shape
     (12, 10)
     """
-    chosen = Settings(**given) if settings is None else settings
-    names = list(dict.fromkeys(methods or USUAL))
-    if names == ["all"]:
-        names = list(CONTENDERS)
-    _check(names, sampling, chosen)
+    check_names(given, SHARED)
+    options = DenoiseOptions(**given)
+    names = _checked_names(methods)
     if truth is not None:
         signal = truth.vessel_mask if signal is None else signal
         background = ~truth.vessel_mask if background is None else background
+    _check_regions(acquisition, signal, background)
+
+    def start(name: str, ended: int) -> None:
+        if on_start is not None:
+            on_start(name, ended, len({"svd", *names}))
+
+    runner = _Runner(acquisition, options, start)
+    runner.run_reference()
+    result = Comparison(
+        rows=[], images=[], curves=[], low_cutoff=runner.low_cutoff, reference=runner.reference
+    )
+
+    def add(row: dict[str, Any], image: NDArray[np.float32] | None, curve: Curve = ()) -> None:
+        figures = {} if image is None else figures_of_merit(image, signal, background, truth)
+        result.rows.append({**row, **figures})
+        result.images.append(image)
+        result.curves.append(curve)
+
+    for name in names:
+        outcome = runner.run(name)
+        filtered, row = outcome.filtered, _row(name, outcome)
+        if filtered is None:
+            add(row, None)
+        else:
+            add(row, filtered.power, filtered.curve)
+            add(_row_of_map(row), filtered.blood_power)
+    return result
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Outcome of a method: the filtered stack, or why it failed."""
+
+    status: str
+    message: str = ""
+    seconds: float | None = None
+    filtered: Filtered | None = None
+    distance: float | None = None
+
+
+class _Runner:
+    """Runs methods on one acquisition, and measures their distance to the full SVD."""
+
+    def __init__(
+        self, acquisition: Acquisition, options: DenoiseOptions, on_start: Callable[[str, int], None]
+    ) -> None:
+        self._acquisition = acquisition
+        self._options = options
+        self._on_start = on_start
+        self._outcomes: dict[str, _Outcome] = {}
+        self._exact: NDArray[Any] | None = None
+        self._rank: int | str = options.rank
+        self.low_cutoff: int | str = options.low_cutoff
+        self.reference: NDArray[np.float32] | None = None
+
+    def run_reference(self) -> None:
+        """Run the full SVD, or the default method if it fails, and use its automatic cutoff and rank from now on."""
+        for name in ("svd", "eta-decay"):
+            found = self.run(name).filtered
+            if found is not None:
+                self.reference = found.power
+                self.low_cutoff = self.low_cutoff if found.low_cutoff is None else found.low_cutoff
+                self._rank = found.rank if self._rank == "auto" and found.rank is not None else self._rank
+                return
+
+    def run(self, name: str) -> _Outcome:
+        """Run a method, or return its earlier outcome."""
+        if name not in self._outcomes:
+            self._on_start(name, len(self._outcomes))
+            outcome = self._run(CLUTTER_FILTERS[name])
+            if outcome.filtered is not None:
+                outcome = self._without_matrix(name, outcome, outcome.filtered)
+            self._outcomes[name] = outcome
+        return self._outcomes[name]
+
+    def _run(self, row: ClutterFilter) -> _Outcome:
+        rank = self._options.rank if row.chooses_rank else self._rank
+        options = replace(self._options, low_cutoff=self.low_cutoff, rank=rank)
+        began = time.perf_counter()
+        try:
+            with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                filtered = row.run(self._acquisition, options)
+        except DivergedError as error:
+            return _Outcome("diverged", command_line_text(error))
+        except UsdenoiseError as error:
+            return _Outcome("failed", command_line_text(error))
+        except Exception as error:
+            text = OUT_OF_MEMORY if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
+            return _Outcome("failed", text)
+        seconds = time.perf_counter() - began
+        if not np.isfinite(filtered.power).all():
+            return _Outcome("diverged", "the filtered stack is not finite")
+        return _Outcome("done", seconds=seconds, filtered=filtered)
+
+    def _without_matrix(self, name: str, outcome: _Outcome, filtered: Filtered) -> _Outcome:
+        """Measure the distance to the full SVD, and drop the filtered stack: only the SVD's stays in memory."""
+        distance = None
+        if name == "svd":
+            self._exact = filtered.matrix
+        elif self._exact is not None:
+            distance = relative_distance(filtered.matrix, self._exact)
+        return replace(
+            outcome, distance=distance, filtered=replace(filtered, matrix=filtered.matrix[:0].copy())
+        )
+
+
+_OF_FILTER = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
+"""Columns with a number of the filter."""
+
+_OF_BOTH = ("method", "status", "message", "low_cutoff", "citation")
+"""Columns that the two rows of a method have in common."""
+
+
+def _row(name: str, outcome: _Outcome) -> dict[str, Any]:
+    """Return the row of a method's power Doppler, without its figures of merit."""
+    return {
+        "method": name,
+        "picture": POWER_DOPPLER,
+        "status": outcome.status,
+        "message": outcome.message,
+        "seconds": outcome.seconds,
+        **{column: getattr(outcome.filtered, column, None) for column in _OF_FILTER},
+        "distance_to_svd": outcome.distance,
+        **dict.fromkeys(FIGURES),
+        "note": outcome.filtered.note if outcome.filtered else "",
+        "citation": CLUTTER_FILTERS[name].citation,
+    }
+
+
+def _row_of_map(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a method's blood map, without its figures of merit."""
+    return {
+        **{name: row[name] if name in _OF_BOTH else None for name in row},
+        "picture": BLOOD_MAP,
+        "note": "",
+    }
+
+
+def _checked_names(methods: Sequence[str] | None) -> list[str]:
+    names = list(dict.fromkeys(methods or USUAL))
+    if names == ["all"]:
+        return list(CLUTTER_FILTERS)
+    for name in names:
+        if name not in CLUTTER_FILTERS:
+            near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            known = ", ".join(CLUTTER_FILTERS)
+            raise OptionError(f"method '{name}' is not known; {hint}the methods are {known}")
+    return names
+
+
+def _check_regions(
+    acquisition: Acquisition, signal: NDArray[np.bool_] | None, background: NDArray[np.bool_] | None
+) -> None:
+    """Check, before any method runs, that both regions or none are given, and that they fit."""
     if (signal is None) != (background is None):
         raise OptionError("a contrast needs both regions; give --signal and --background")
     if signal is not None and background is not None:
-        shape = acquisition.shape_in(acquisition.spatial_axes)
-        # A region that does not fit raises an error here, before any method has run.
-        metrics.contrast_db(np.ones(shape), signal, background)
-    figures = partial(figures_of_merit, signal=signal, background=background, truth=truth)
-    planned = [(name, part) for name in names for part in (sampling if CONTENDERS[name].sampled else (None,))]
-    begin = on_start or (lambda label, ended, total: None)
-    with TemporaryDirectory(prefix="usdenoise-") as scratch:
-        runner = _MethodRunner(acquisition, chosen, Path(scratch))
-        begin("the full SVD as reference", 0, len(planned) + 1)
-        reference = runner.reference(sampling[0])
-        low = chosen.low_cutoff if reference is None else runner.low
-        rows, images, curves = [], [], []
-        for number, (name, fraction) in enumerate(planned, start=1):
-            begin(name if fraction is None else f"{name} at {fraction:g}", number, len(planned) + 1)
-            result = runner.result(name, fraction)
-            image = runner.image(result)
-            rows.append(power_row(name, fraction, result, figures(image)))
-            images.append(image)
-            curves.append(result.filtered.curve if result.filtered is not None else ())
-            if on_row is not None:
-                on_row(rows[-1])
-            if result.filtered is not None:
-                image = runner.image(result, "blood_power")
-                rows.append(blood_row(rows[-1], figures(image)))
-                images.append(image)
-                curves.append(())
-        return Comparison(rows, images, curves, low, None if reference is None else runner.image(reference))
-
-
-class _MethodRunner:
-    """Runs methods one at a time, each in its own process, on a stack that it keeps in a scratch folder."""
-
-    def __init__(self, acquisition: Acquisition, settings: Settings, scratch: Path) -> None:
-        axes = canonical_axes(acquisition.axes)
-        dtype = STORAGE[settings.precision, np.iscomplexobj(acquisition.iq)]
-        stack = spatial_order(acquisition.iq, acquisition.axes, axes)
-        self._complete = all(bool(np.isfinite(part).all()) for part in stack)
-        self._like = acquisition
-        self._stack = scratch / "stack.npy"
-        with checked_conversion(stack, dtype, acquisition.name):
-            np.save(self._stack, np.ascontiguousarray(stack, dtype=dtype))
-        # A process is sent the metadata of the stack alone; it reads the entries from the scratch folder.
-        zeros: NDArray[Any] = np.zeros([PLACEHOLDER_LENGTH] * stack.ndim, dtype)
-        self._placeholder = replace(acquisition, iq=zeros, axes=axes)
-        self._settings = settings
-        self._scratch = scratch
-        self._results: dict[tuple[str, float | None], MethodResult] = {}
-        self._reference: Path | None = None
-        self._rank: str | int = settings.rank
-        self.low: str | int = settings.low_cutoff
-
-    def reference(self, sampling: float) -> MethodResult | None:
-        """Run the reference method, and take its low cutoff and rank for the others if they are automatic.
-
-        The reference is the full SVD if every entry is observed and the SVD does not fail, otherwise the default
-        method eta-decay. Return its result, or None if it failed.
-        """
-        for name in ["svd", "eta-decay"] if self._complete else ["eta-decay"]:
-            fraction = sampling if CONTENDERS[name].sampled else None
-            keep = self._scratch / "reference.npy" if name == "svd" else None
-            result = self.result(name, fraction, keep)
-            if result.filtered is not None:
-                self._reference = keep
-                if result.filtered.low_cutoff is not None:
-                    self.low = result.filtered.low_cutoff
-                if isinstance(self._rank, str) and result.filtered.rank is not None:
-                    self._rank = result.filtered.rank
-                return result
-        return None
-
-    def result(self, name: str, sampling: float | None, keep: Path | None = None) -> MethodResult:
-        """Run a method on the stack, or return its earlier result."""
-        if (name, sampling) not in self._results:
-            self._results[name, sampling] = self._run(name, sampling, keep)
-        return self._results[name, sampling]
-
-    def image(self, result: MethodResult, name: str = "power") -> NDArray[np.float32] | None:
-        """Return an image, "power" or "blood_power", spatial axes in the order of the acquisition; None without a result."""
-        if result.filtered is None:
-            return None
-        return image_from_pixels(getattr(result.filtered, name), self._like).astype(np.float32)
-
-    def _run(self, name: str, sampling: float | None, keep: Path | None) -> MethodResult:
-        contender, settings = CONTENDERS[name], self._settings
-        rank = settings.rank if contender.chooses_rank else self._rank
-        work = Work(
-            self._placeholder,
-            replace(settings, low_cutoff=self.low, rank=rank),
-            sampling,
-            {**contender.defaults, **settings.parameters.get(name, {})},
-        )
-        with ProcessExecutor(1, [run_method.__module__], timeout_s=settings.timeout) as executor:
-            future = executor.submit(run_method, name, work, self._stack, self._reference, keep)
-            try:
-                result: MethodResult = future.result()
-            except TimeoutError:
-                return MethodResult("timed out", f"it took more than {settings.timeout:g} s; raise --timeout")
-            except ProcessDiedError as error:
-                return MethodResult("killed", f"its process {error}; take fewer --frames")
-            except Exception as error:
-                return MethodResult("failed", f"{type(error).__name__}: {error}")
-        return result
-
-
-def _check(names: Sequence[str], sampling: Sequence[float], settings: Settings) -> None:
-    for name in [*names, *settings.parameters]:
-        if name not in CONTENDERS:
-            near = difflib.get_close_matches(name, CONTENDERS, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise OptionError(f"method '{name}' is not known; {hint}the methods are {', '.join(CONTENDERS)}")
-    for name, parameters in settings.parameters.items():
-        known = sorted({*CONTENDERS[name].defaults, *CONTENDERS[name].further} - {"method"})
-        for key in parameters:
-            if key not in known:
-                raise OptionError(
-                    f"{name} has no parameter '{key}'; it has {', '.join(known) or 'none that can be set'}"
-                )
-    if not sampling:
-        raise OptionError("no sampling was given; give at least one fraction of the entries")
-    for fraction in sampling:
-        DenoiseOptions(sampling=fraction)
-    DenoiseOptions(**settings.options)
-    if settings.timeout is not None and not settings.timeout > 0:
-        raise OptionError(f"timeout {settings.timeout:g} must be positive; change --timeout")
+        metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.work import Filtered, Work, keep_shared_band
 from usdenoise.errors import DivergedError
-from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
@@ -23,16 +22,7 @@ and Ma."""
 GROWTH = 1.6
 """Factor by which the penalty grows in each iteration."""
 
-NOT_FINITE = "an iterate of robust PCA is not finite; use --precision double"
-
-
-def run_rpca(work: Work) -> Filtered:
-    """Filter by the low-rank part of robust PCA."""
-    with ThreadExecutor(work.settings.threads) as executor:
-        rows, grid = work.rows(executor, missing=True)
-        found = robust_pca(rows.values, executor, observed=rows.observed, **work.parameters)
-        note = f"mismatch {found.mismatch:.1e}" + ("" if found.converged else ", not converged")
-        return keep_shared_band(work, rows, grid, found.low_rank, iterations=found.iterations, note=note)
+NOT_FINITE = "an iterate of robust PCA is not finite; use double precision"
 
 
 @dataclass(frozen=True)
@@ -64,13 +54,12 @@ def robust_pca(
     observed: NDArray[np.uint8] | None = None,
     weight: float | None = None,
     tolerance: float = 1e-6,
-    iterations: int = 60,
+    iterations: int = 100,
 ) -> RobustPca:
     """Split a matrix into a low-rank and a sparse part, by principal component pursuit.
 
-    It minimises |L|_* + weight |S|_1 subject to L + S = M on the observed entries (Candes, Li, Ma and Wright, J. ACM
-    58(3), 2011). The method is the inexact augmented Lagrange multipliers of Lin, Chen and Ma (arXiv:1009.5055).
-    With the dual Y and the penalty mu, one iteration is
+    It minimises |L|_* + weight |S|_1 subject to L + S = M on the observed entries [1]_, by inexact augmented Lagrange
+    multipliers [2]_. With the dual Y and the penalty mu, one iteration is
 
         S <- shrink(M - L + Y / mu, weight / mu)
         L <- threshold(M - S + Y / mu, 1 / mu)
@@ -103,6 +92,12 @@ def robust_pca(
     ------
     DivergedError
         If an iterate is not finite.
+
+    References
+    ----------
+    .. [1] E. J. Candes, X. Li, Y. Ma and J. Wright, "Robust principal component analysis?", J. ACM 58(3), 2011.
+    .. [2] Z. Lin, M. Chen and Y. Ma, "The augmented Lagrange multiplier method for exact recovery of corrupted low-rank
+       matrices", arXiv:1009.5055, 2010.
     """
     blocks, real = block_rows((matrix.shape[0], matrix.shape[1])), matrix.real.dtype.type
     weight = 1 / math.sqrt(max(matrix.shape)) if weight is None else weight

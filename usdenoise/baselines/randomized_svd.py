@@ -1,28 +1,15 @@
-"""Randomized SVD (Halko, Martinsson and Tropp, SIAM Review 53(2), 2011)."""
+"""Randomized SVD."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.comparison.work import Filtered, Work, keep_shared_band
-from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import normal_product
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
-from usdenoise.stack.random_streams import RandomStream
-
-
-def run_rsvd(work: Work) -> Filtered:
-    """Filter by a randomized SVD."""
-    rng = RandomStream.RANGE_FINDER.generator(work.settings.seed)
-    with ThreadExecutor(work.settings.threads) as executor:
-        rows, grid = work.rows(executor)
-        rank = min(work.number("rank"), *rows.shape)
-        model = randomized_svd(rows.values, rank, executor, rng, **work.parameters)
-        passes = work.parameters["power_iterations"] + 1
-        return keep_shared_band(work, rows, grid, model, note=f"{passes} passes over all entries")
 
 
 def randomized_svd(
@@ -36,14 +23,13 @@ def randomized_svd(
 ) -> LowRank:
     """Return the leading singular triplets of a matrix, by a randomized range finder with power iterations.
 
-    The result approximates the L of the given rank that minimises |M - L|_F (Halko, Martinsson and Tropp, SIAM
-    Review 53(2), 2011). The range finder works on the frames: from a Gaussian Q with rank + oversampling columns,
-    every power iteration sets
+    The result approximates the L of the given rank that minimises |M - L|_F [1]_. The range finder works on the frames:
+    from a Gaussian Q with rank + oversampling columns, every power iteration sets
 
         Q <- orth(M^H M Q),
 
-    and the triplets are those of (M Q) Q^H. The basis is made orthonormal in every power iteration (their
-    algorithm 4.4). Without this step rounding would lose the components whose singular values are below eps times
+    and the triplets are those of (M Q) Q^H. The basis is made orthonormal in every power iteration
+    (algorithm 4.4). Without this step rounding would lose the components whose singular values are below eps times
     the largest one.
 
     Parameters
@@ -60,6 +46,14 @@ def randomized_svd(
         Number of columns of the test matrix beyond the rank.
     power_iterations : int
         Number of products with M^H M. Each one reads the matrix once.
+
+    Returns
+    -------
+    LowRank
+
+    References
+    ----------
+    .. [1] N. Halko, P. G. Martinsson and J. A. Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011.
     """
     n_frames = matrix.shape[1]
     columns = min(rank + oversampling, *matrix.shape)
