@@ -13,7 +13,7 @@ from usdenoise.linalg.row_blocks import squared_norm
 
 SPARSE_BELOW_DENSITY = 0.12
 """Density up to which the sparse evaluation is used: above it the kept entries would take too much memory, and the
-gain shrinks (tests/benchmarks/evaluation.py)."""
+gain shrinks (benchmarks/evaluation.py)."""
 
 SPARSE_FROM_WORK = 3e7
 """Products of an evaluation, entries times rank, from which the compiled kernel repays the half second of its loading."""

@@ -3,7 +3,7 @@
 For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
 and conj(e) u_i to row j of R^H U; ``tests/reference/loops.py`` has that loop as it is written here. The kernels are the
 same loop over vectors as long as a cache line (:mod:`usdenoise.completion.vector_lanes`); real entries are taken in
-pairs, so that the processor has two independent sums to add up. ``tests/benchmarks/evaluation.py`` times them.
+pairs, so that the processor has two independent sums to add up. ``benchmarks/evaluation.py`` times them.
 
 Imported only where the sparse evaluation is used: loading the compiler takes half a second.
 """

@@ -17,7 +17,7 @@ from usdenoise.stack.rows import Rows
 FIRST_PIXELS, COARSE_PIXELS = 2000, 6000
 """Pixels, at least, of the refit before the one on all pixels, and of the coarse fit. 2000 pixels rotate the subspace
 most of the way for a tenth of the price; with 6000 the automatic cutoff keeps its quality
-(tests/benchmarks/quality.py --full)."""
+(benchmarks/quality.py --full)."""
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""

@@ -1,7 +1,7 @@
 """The default run against the full SVD, on phantoms: the table of docs/quality.md.
 
-    python -m tests.benchmarks.quality [--full] [--seeds 2] [--json FILE]
-    python -m tests.benchmarks.quality --full-size SEED
+    python -m benchmarks.quality [--full] [--seeds 2] [--json FILE]
+    python -m benchmarks.quality --full-size SEED
 
 For every size, clutter and noise level and seed the stack is filtered by the full SVD with the cutoff that
 fits the truth best (the oracle), and by the default run at the sampling rates with that same cutoff; then
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, exact_filter, mean_power, oracle, phantom, write_json
+from benchmarks.shared import command_line, exact_filter, mean_power, oracle, phantom, write_json
 from usdenoise import UsdenoiseError, denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings

@@ -1,6 +1,6 @@
 """Sessions against the SVD at one fixed cutoff in every block: hits, step, spread of t, mean map, bad blocks.
 
-    python -m tests.benchmarks.sessions [--only 0,3]
+    python -m benchmarks.sessions [--only 0,3]
 
 Each session is simulated, filtered by the session's model and by the SVD of each block at eight cutoffs, of which the best
 counts. The activation is a block design in the left half. Hits: share of activated vessel pixels with t > 3. Step: what a
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.benchmarks.shared import command_line
+from benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
 from usdenoise.jobs.session_inputs import BlocksOfStack
 from usdenoise.jobs.session_pass import fit_session

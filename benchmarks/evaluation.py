@@ -1,6 +1,6 @@
 """One value-and-gradient evaluation against its three bare matrix products.
 
-    python -m tests.benchmarks.evaluation [--pixels 26000] [--frames 2400] [--rank 100] [--repeats 5]
+    python -m benchmarks.evaluation [--pixels 26000] [--frames 2400] [--rank 100] [--repeats 5]
 
 Timed in turn, A B A B, each pair after a warm-up; the medians and the median of the ratios pair by pair are shown.
 The bare products are U V^H, R V and R^H U of the same shapes and type on all processors, with R of full
@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
+from benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor

@@ -1,6 +1,6 @@
 """`usdenoise run` from a file to files, against reading and writing the same bytes with h5py alone.
 
-    python -m tests.benchmarks.file_to_file PHANTOM.h5 [--repeats 5]
+    python -m benchmarks.file_to_file PHANTOM.h5 [--repeats 5]
 
 Both are commands of their own, timed whole, interpreter and imports included, in turn after one warm-up that
 fills the page cache; the medians and the median of the ratios pair by pair are shown. Neither finds a file of
@@ -21,7 +21,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tests.benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
+from benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
 from tests.programs import python
 from usdenoise.blood.metrics import correlation
 

@@ -1,6 +1,6 @@
 """Memory and time against the size of a stack, in memory, from the disk and on Dask workers: docs/scale.md.
 
-    python -m tests.benchmarks.scale FOLDER [--ways memory,disk,dask] [--against pixels,frames,rank,chunks]
+    python -m benchmarks.scale FOLDER [--ways memory,disk,dask] [--against pixels,frames,rank,chunks]
 
 The stacks are three components of tissue over white noise, complex64, as Zarr without compression in FOLDER, 0.3 GB at
 most. Each way runs in a process of its own, whose peak is told; with Dask also that of the larger of two workers. The power
@@ -12,7 +12,7 @@ import json
 import numpy as np
 import zarr
 
-from tests.benchmarks.shared import command_line
+from benchmarks.shared import command_line
 from tests.programs import python
 
 SIZES = {

@@ -1,6 +1,6 @@
 """What each stage of the default estimate brings: the table of docs/quality.md.
 
-    python -m tests.benchmarks.ablation [--seeds 4] [--first-seed 700]
+    python -m benchmarks.ablation [--seeds 4] [--first-seed 700]
 
 Phantoms of 64 x 64 pixels and 200 frames, tissue 40 and 60 dB over blood, blood 6 dB over noise, complete and with a tenth
 of the entries missing in blocks of 8 pixels and 20 frames. The cutoff is the one with which the full SVD of the
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tests.benchmarks.quality import mixed, terms
-from tests.benchmarks.shared import command_line, oracle, print_figures, seeds_of
+from benchmarks.quality import mixed, terms
+from benchmarks.shared import command_line, oracle, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.components import sample_fit

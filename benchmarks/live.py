@@ -1,6 +1,6 @@
 """Seconds from a block file to its picture, while a process of its own writes blocks at a steady rate.
 
-    python -m tests.benchmarks.live [--shape 128x128x300] [--blocks 120] [--interval 0.6]
+    python -m benchmarks.live [--shape 128x128x300] [--blocks 120] [--interval 0.6]
 
 The writer puts each file under another name and renames it. A block's delay is from the rename to the line that says
 that its picture is there. The series at the end is compared with that of `usdenoise session` on the same folder.
@@ -17,7 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tests.benchmarks.shared import command_line, shape_text
+from benchmarks.shared import command_line, shape_text
 
 N_MADE = 12
 """Blocks that are simulated; they come forwards and backwards."""

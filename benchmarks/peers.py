@@ -1,7 +1,7 @@
 """The clutter filter against every SVD that a user would pick instead, on the same stack in the same run.
 
     pip install -e '.[bench]'
-    python -m tests.benchmarks.peers [--shape 200x130x2400] [--real] [--low 20] [--repeats 5] [--json FILE]
+    python -m benchmarks.peers [--shape 200x130x2400] [--real] [--low 20] [--repeats 5] [--json FILE]
 
 Each filter takes the stack out of memory, removes the `low` largest components and gives the filtered stack
 and its power Doppler. The stack is our simulator's. Each result is compared with the exact SVD filter's in
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
 
-from tests.benchmarks.shared import (
+from benchmarks.shared import (
     command_line,
     exact_filter,
     mean_power,
@@ -159,7 +159,7 @@ def simulated(shape, real, seed):
 
 def memory(name, path, low):
     """Peak of a process that makes one call, above what it held before it."""
-    code = "from tests.benchmarks import peers; peers.measure()"
+    code = "from benchmarks import peers; peers.measure()"
     done = python(code, name, path, low, timeout_s=None)
     done.check_returncode()
     return int(done.stdout)

@@ -1,6 +1,6 @@
 """`--preset paper` against the same work as a newcomer writes it with scipy.sparse.
 
-    python -m tests.benchmarks.newcomer [--pixels 3250] [--frames 2400] [--iterations 30]
+    python -m benchmarks.newcomer [--pixels 3250] [--frames 2400] [--iterations 30]
 
 Float32, rank 100, half of the entries, spectral start included. The newcomer gathers a row of U and one of V for
 every sampled entry, which takes 38 GB at 26000 pixels: fewer pixels by default. Both factorisations have to
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import svds
 
-from tests.benchmarks.shared import command_line, seconds_of
+from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise
 from usdenoise.completion.starts import gaussian
 from usdenoise.stack.sampling import draw_entries

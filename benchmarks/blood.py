@@ -1,6 +1,6 @@
 """The blood map against power Doppler and the full SVD, on phantoms with known blood: the table of docs/quality.md.
 
-    python -m tests.benchmarks.blood [--seeds 3] [--first-seed 300] [--noise-alone] [--json FILE]
+    python -m benchmarks.blood [--seeds 3] [--first-seed 300] [--noise-alone] [--json FILE]
 
 Each phantom is filtered by the default run and by the full SVD at the cutoff that suits the truth best. Of the SVD's
 stack both the power Doppler and the blood map are measured, so that the default run takes no credit for the map.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import (
+from benchmarks.shared import (
     command_line,
     mean_power,
     oracle,

@@ -1,6 +1,6 @@
 """Time and memory of the default filter against pixels, frames, rank and sampling, next to the SVD's.
 
-    python -m tests.benchmarks.growth [--repeats 3] [--json FILE]
+    python -m benchmarks.growth [--repeats 3] [--json FILE]
 
 Stacks are low-rank plus noise, complex64, with singular values over 40 dB; each filter's components are
 compared with the truth before it is timed. Every point is the median of the repeats in memory, and the
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
+from benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.recipe.denoise import denoise

@@ -1,6 +1,6 @@
 """Bad frames that are found, and the picture without them: the table of docs/frames.md.
 
-    python -m tests.benchmarks.frames [--seeds 20] [--first-seed 500]
+    python -m benchmarks.frames [--seeds 20] [--first-seed 500]
 
 Each phantom of 200 and of 600 frames is filtered without disturbances, with interference on 5 or 20 frames, and without
 these frames. That the interference has the level it should have is asserted before anything is compared.
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, mean_power, phantom, print_figures, seeds_of
+from benchmarks.shared import command_line, mean_power, phantom, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings

@@ -1,6 +1,6 @@
 """What the paper's settings reach at full size: distance to the truncated SVD, and memory.
 
-    python -m tests.benchmarks.paper_preset PHANTOM.h5 [--start random --decay 0.5]
+    python -m benchmarks.paper_preset PHANTOM.h5 [--start random --decay 0.5]
 
 PHANTOM.h5 comes from `usdenoise simulate PHANTOM.h5 --shape 200x130x2400 [--real]`. Before it shows a
 figure it asserts that the SVD's triplets satisfy M v = s u.
@@ -8,7 +8,7 @@ figure it asserts that the SVD's triplets satisfy M v = s u.
 
 import numpy as np
 
-from tests.benchmarks.shared import command_line, seconds_of
+from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise, load
 from usdenoise.components.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor

@@ -1,7 +1,7 @@
 """Windows of a long acquisition: frames a second, against confusius' SVD filter window by window.
 
     pip install -e '.[bench]'
-    python -m tests.benchmarks.windows [--shape 128x128x3000] [--window 300] [--stride 30] [--repeats 3]
+    python -m benchmarks.windows [--shape 128x128x3000] [--window 300] [--stride 30] [--repeats 3]
 
 Each window is copied out of memory and filtered; ours are blocks of a session, with their blood power besides; files and
 the simulation are left out. Before
@@ -14,8 +14,8 @@ import statistics
 import numpy as np
 
 import usdenoise
-from tests.benchmarks.peers import LOSS, power, simulated
-from tests.benchmarks.shared import command_line, medians, shape_text, timed_in_turn
+from benchmarks.peers import LOSS, power, simulated
+from benchmarks.shared import command_line, medians, shape_text, timed_in_turn
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.recipe.windows import cut_into_windows

@@ -1,6 +1,6 @@
 """Motion of the image: the default run against the full SVD, for docs/frames.md.
 
-    python -m tests.benchmarks.motion [--seeds 20] [--first-seed 500]
+    python -m benchmarks.motion [--seeds 20] [--first-seed 500]
 
 Each phantom of 200 and of 600 frames has a jerk of 1.5 pixels over a tenth of the frames, a drift of two pixels, or
 breathing of one pixel. A picture may lie anywhere along the path of the image. So each picture is compared
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.ndimage import shift
 
-from tests.benchmarks.shared import (
+from benchmarks.shared import (
     command_line,
     full_svd_powers,
     mean_power,
