@@ -9,9 +9,9 @@ from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition, check_axes, without_mask, words_of_shape
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
-from usdenoise.stack.labels import Label
+from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.lazy_arrays import is_dask_array
-from usdenoise.stack.metadata import Metadata, interpret, is_known, labelled_metadata, with_options
+from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options
 
 _NO_VALUE = np.float32(0)
 

@@ -6,7 +6,7 @@ the world, whose axes are z (elevation), y (depth) and x. Elsewhere z is usually
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,23 @@ VOXELS: Mapping[str, str] = {"k": "y", "j": "z", "i": "x"}
 WORLD: Mapping[str, str] = {"y": "z", "z": "y", "x": "x"}
 """Axis letter -> axis of the world of ConfUSIus, in the order of the rows of its matrix."""
 
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "frame_rate_hz": (
+        "frame_rate_hz",
+        "frame_rate",
+        "framerate",
+        "compound_sampling_frequency",
+        "framerateuf",
+    ),
+    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
+    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
+    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
+    "axes": ("axes",),
+}
+"""Our name of a scale -> names in files, in lower case."""
+
 _TIMES = ("time", "t", "frame", "frames")
 _SPELT_OUT = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", **dict.fromkeys(_TIMES, "t")}
-_WORLD_LETTERS = {"z": "y", "y": "z", "x": "x"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +65,10 @@ class Label:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class AmbiguousAxes:
-    """Dimensions whose names can be understood in two ways.
+class AmbiguousAxes(str):
+    """Axis letters of dimensions that do not say for certain which one is depth.
 
-    Attributes
+    Parameters
     ----------
     letters : str
         Axis letters in the way of ConfUSIus.
@@ -63,39 +76,23 @@ class AmbiguousAxes:
         Error message that says so.
     """
 
-    letters: str
     sentence: str
 
-
-@dataclass(frozen=True, eq=False)
-class LabelledAxes:
-    """What labels say about the axes of a stack.
-
-    Attributes
-    ----------
-    axes : str, AmbiguousAxes or None
-        One letter for each dimension; None if a name is unknown.
-    spacing_mm : mapping
-        Axis letter -> pixel pitch in mm, where it is known.
-    frame_rate_hz : float or None
-        Frames per second.
-    coordinates : mapping
-        Axis letter -> positions, where they are known.
-    """
-
-    axes: str | AmbiguousAxes | None
-    spacing_mm: Mapping[str, float] = field(default_factory=dict)
-    frame_rate_hz: float | None = None
-    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    def __new__(cls, letters: str, sentence: str) -> Self:
+        """Return the letters with their sentence."""
+        made = super().__new__(cls, letters)
+        made.sentence = sentence
+        return made
 
 
-def read_labels(
+def labelled_metadata(
     dimensions: tuple[str, ...],
     shape: tuple[int, ...],
+    n_axes: int,
     labels: Mapping[str, Label],
-    attributes: Mapping[str, Any],
-) -> LabelledAxes:
-    """Return what the labels of an array say about its axes.
+    found: Mapping[str, tuple[Any, str]],
+) -> dict[str, tuple[Any, str]]:
+    """Return axes, frame rate, pitches and positions from the labels of an array, unless its attributes have them.
 
     Parameters
     ----------
@@ -103,36 +100,47 @@ def read_labels(
         Names of the dimensions of the array.
     shape : tuple of int
         Their lengths.
+    n_axes : int
+        Number of axes of the stack, which has lost the first axes of length 1 of the array.
     labels : mapping
         Name -> coordinate; those of the dimensions have their names.
-    attributes : mapping
-        Attributes of the array, `voxel_to_world` among them in files of ConfUSIus 0.8.
+    found : mapping
+        Name of each attribute -> its value, and its place; `voxel_to_world` is among them in files of ConfUSIus.
+
+    Returns
+    -------
+    dict
+        Name -> value and place, for :func:`usdenoise.stack.metadata.interpret`.
     """
-    axes = _axes(dimensions, shape, labels, attributes)
-    letters = axes.letters if isinstance(axes, AmbiguousAxes) else axes
-    if letters is None:
-        times = {name: "t" for name in dimensions if name.lower() in _TIMES}
-        found = [_labelled(name, "t", labels) for name in times]
-        return LabelledAxes(None, frame_rate_hz=_rate(next(iter(found), None)))
-    matrix = voxel_matrix(attributes) if _is_grid(dimensions) else None
-    unit = MILLIMETRES.get(str(attributes.get("voxel_to_world_units", "mm")))
-    named = dict(zip(dimensions, letters, strict=True))
-    # A dimension that was selected away may be there as a coordinate of one value.
-    named |= {name: VOXELS[name] for name in VOXELS if _is_grid(dimensions) and name in labels}
-    coordinates: dict[str, Coordinate] = {}
-    spacing: dict[str, float] = {}
-    lengths = dict(zip(dimensions, shape, strict=True))
-    for name, letter in named.items():
-        if letter != "t" and matrix is not None and unit is not None:
-            made: Coordinate | None = _placed(letter, labels.get(name), matrix, unit, lengths.get(name, 1))
-            spacing[letter] = float(f"{_column_length(matrix, letter) * unit:.12g}")
-        else:
-            made = _labelled(name, letter, labels)
-            if made is not None and letter != "t" and (step := pitch(made.values, 1.0)) is not None:
-                spacing[letter] = step
-        if made is not None:
-            coordinates[letter] = made
-    return LabelledAxes(axes, spacing, _rate(coordinates.get("t")), coordinates)
+    attributes = {name: value for name, (value, _) in found.items()}
+    lengths = _without_poses(dict(zip(dimensions, shape, strict=True)), n_axes, labels)
+    axes = _axes(lengths, labels, attributes)
+    if axes is None:
+        letters = {name: "t" for name in lengths if name.lower() in _TIMES}
+    else:
+        letters = dict(zip(lengths, axes, strict=True))
+    coordinates, spacing = _positions(letters, lengths, labels, attributes)
+    more: dict[str, tuple[Any, str]] = {}
+    rate = _rate(coordinates.get("t"))
+    if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in found):
+        more["frame_rate_hz"] = (rate, "coordinate time")
+    # The axes of length 1 that the stack has lost lose their letters as well.
+    single = [name for name, n in lengths.items() if n == 1][: len(lengths) - n_axes]
+    kept = "".join(letter for name, letter in letters.items() if name not in single)
+    if axes is None or len(kept) != n_axes:
+        return more
+    if "axes" not in found:
+        depth = next((name.lower() for name, letter in letters.items() if letter == "z"), "z")
+        words = f"dimensions {', '.join(lengths)}" + (f", in which {depth} is depth" if depth in "jy" else "")
+        more["axes"] = (
+            AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept,
+            words,
+        )
+    if found.get("axes", (kept,))[0] == kept:
+        more["coordinates"] = (coordinates, "coordinates of its dimensions")
+    if "spacing_mm" not in found and set(spacing) >= set(kept) - {"t"}:
+        more["spacing_mm"] = (spacing, "coordinates of its dimensions")
+    return more
 
 
 def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -151,52 +159,46 @@ def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
     return matrix if usable and np.abs(matrix[:3, :3]).sum(axis=0).all() else None
 
 
-def names_an_axis(name: str, label: Label | None) -> bool:
-    """Return whether a dimension is known by its name or by the long name of its coordinate."""
-    return name.lower() in {*_SPELT_OUT, *VOXELS, *_WORLD_LETTERS} or _long_name(label) in _SPELT_OUT
-
-
-def _rate(times: Coordinate | None) -> float | None:
-    seconds = None if times is None else pitch(times.values, 1.0)
-    return None if seconds is None else float(f"{1 / seconds:.7g}")
-
-
-def _is_grid(dimensions: tuple[str, ...]) -> bool:
-    return any(name in VOXELS for name in dimensions)
+def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, Label]) -> dict[str, int]:
+    """Return the dimensions without those of length 1 of another meaning, such as the pose of the probe."""
+    known = {*_SPELT_OUT, *VOXELS, *WORLD}
+    lost = [
+        name
+        for name, n in lengths.items()
+        if n == 1 and name.lower() not in known and _long_name(labels.get(name)) not in _SPELT_OUT
+    ]
+    if len(lost) > len(lengths) - n_axes:
+        return lengths
+    return {name: n for name, n in lengths.items() if name not in lost}
 
 
 def _axes(
-    dimensions: tuple[str, ...],
-    shape: tuple[int, ...],
-    labels: Mapping[str, Label],
-    attributes: Mapping[str, Any],
-) -> str | AmbiguousAxes | None:
-    if _is_grid(dimensions):
-        letters = "".join({**_SPELT_OUT, **VOXELS}.get(name.lower(), "") for name in dimensions)
-        return _checked_grid(letters, attributes) if _is_possible(letters, dimensions) else None
-    said = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in dimensions}
-    letters = "".join(
-        said[name] or _SPELT_OUT.get(name.lower()) or _WORLD_LETTERS.get(name.lower(), "")
-        for name in dimensions
+    lengths: Mapping[str, int], labels: Mapping[str, Label], attributes: Mapping[str, Any]
+) -> str | None:
+    """Return one letter for each dimension; None if a name is unknown."""
+    if _is_grid(lengths):
+        letters = "".join({**_SPELT_OUT, **VOXELS}.get(name.lower(), "") for name in lengths)
+        return _checked_grid(letters, attributes) if _is_possible(letters, lengths) else None
+    said = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in lengths}
+    n_y, n_z = (
+        max((n for name, n in lengths.items() if name.lower() == letter), default=1) for letter in "yz"
     )
-    lengths = dict(zip((name.lower() for name in dimensions), shape, strict=True))
-    if lengths.get("y", 1) == 1 and lengths.get("z", 1) > 1:
-        # The depth axis always has more than one pixel, so here z is depth.
-        letters = "".join("t" if name.lower() in _TIMES else name.lower() for name in dimensions)
-    if not _is_possible(letters, dimensions):
+    # The depth axis always has more than one pixel. If both have, depth is y as in ConfUSIus, or refused below.
+    names = {**_SPELT_OUT, **({letter: letter for letter in "zyx"} if n_y == 1 and n_z > 1 else WORLD)}
+    letters = "".join(said[name] or names.get(name.lower(), "") for name in lengths)
+    if not _is_possible(letters, lengths):
         return None
-    open_question = lengths.get("z", 1) > 1 and lengths.get("y", 1) > 1
-    if not open_question or any(said[name] for name in dimensions if name.lower() in "zy"):
+    if min(n_y, n_z) == 1 or any(said[name] for name in lengths if name.lower() in ("z", "y")):
         return letters
     other = letters.translate(str.maketrans("zy", "yz"))
     return AmbiguousAxes(
         letters,
-        f"the dimensions {', '.join(dimensions)} do not say which one is depth; give --axes {letters} if it is y, or "
+        f"the dimensions {', '.join(lengths)} do not say which one is depth; give --axes {letters} if it is y, or "
         f"--axes {other} if it is z",
     )
 
 
-def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str | AmbiguousAxes:
+def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str:
     matrix = voxel_matrix(attributes)
     # A slice may be turned about the depth, but depth is y of the world in every file that the probe gives.
     if matrix is None or np.argmax(np.abs(matrix[:3, 1])) == 1:
@@ -208,8 +210,42 @@ def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str | Ambiguou
     )
 
 
-def _is_possible(letters: str, dimensions: tuple[str, ...]) -> bool:
-    return len(letters) == len(dimensions) == len(set(letters)) and set(letters) <= set("tzxy")
+def _positions(
+    letters: Mapping[str, str],
+    lengths: Mapping[str, int],
+    labels: Mapping[str, Label],
+    attributes: Mapping[str, Any],
+) -> tuple[dict[str, Coordinate], dict[str, float]]:
+    """Return the positions and the pixel pitches along the axes, as far as they are known, by the axis letters."""
+    matrix = voxel_matrix(attributes) if _is_grid(lengths) else None
+    unit = MILLIMETRES.get(str(attributes.get("voxel_to_world_units", "mm")))
+    # A dimension that was selected away may be there as a coordinate of one value.
+    apart = {name: VOXELS[name] for name in VOXELS if _is_grid(lengths) and name in labels}
+    coordinates: dict[str, Coordinate] = {}
+    spacing: dict[str, float] = {}
+    for name, letter in {**letters, **apart}.items():
+        if letter != "t" and matrix is not None and unit is not None:
+            coordinates[letter] = _placed(letter, labels.get(name), matrix, unit, lengths.get(name, 1))
+            spacing[letter] = float(f"{_column_length(matrix, letter) * unit:.12g}")
+        elif (made := _labelled(name, letter, labels)) is not None:
+            coordinates[letter] = made
+            step = pitch(made.values, 1.0)
+            if letter != "t" and step is not None:
+                spacing[letter] = step
+    return coordinates, spacing
+
+
+def _rate(times: Coordinate | None) -> float | None:
+    seconds = None if times is None else pitch(times.values, 1.0)
+    return None if seconds is None else float(f"{1 / seconds:.7g}")
+
+
+def _is_grid(lengths: Mapping[str, int]) -> bool:
+    return any(name in VOXELS for name in lengths)
+
+
+def _is_possible(letters: str, lengths: Mapping[str, int]) -> bool:
+    return len(letters) == len(lengths) == len(set(letters)) and set(letters) <= set("tzxy")
 
 
 def _long_name(label: Label | None) -> str:

@@ -1,7 +1,7 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.options.kinds import SCALES
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.labels import AmbiguousAxes, Label, names_an_axis, read_labels
+from usdenoise.stack.labels import ALIASES, AmbiguousAxes
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,6 @@ class Metadata:
 
 SOUND_SPEED_M_S = 1540.0
 """Speed of sound in soft tissue, used where the acquisition does not say."""
-
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "frame_rate_hz": (
-        "frame_rate_hz",
-        "frame_rate",
-        "framerate",
-        "compound_sampling_frequency",
-        "framerateuf",
-    ),
-    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
-    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
-    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
-    "axes": ("axes",),
-}
-"""Our name of a scale -> names in files, in lower case."""
 
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
@@ -100,8 +85,6 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if key == "axes":
             known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
             usable = isinstance(known, str) and known.isascii()
-            if isinstance(value, AmbiguousAxes):
-                usable, known = True, value
         elif isinstance(value, Mapping):
             usable, known = True, value
         else:
@@ -111,70 +94,6 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         if usable:
             values[key], sources[key] = known, f"file: {place}"
     return values, sources, others
-
-
-def labelled_metadata(
-    dimensions: tuple[str, ...],
-    shape: tuple[int, ...],
-    n_axes: int,
-    labels: Mapping[str, Label],
-    found: Mapping[str, tuple[Any, str]],
-) -> dict[str, tuple[Any, str]]:
-    """Return what the labels of an array say and its attributes do not: axes, frame rate, pitches and positions.
-
-    Parameters
-    ----------
-    dimensions : tuple of str
-        Names of the dimensions of the array.
-    shape : tuple of int
-        Their lengths.
-    n_axes : int
-        Number of axes of the stack, which has lost the first axes of length 1 of the array.
-    labels : mapping
-        Name -> coordinate.
-    found : mapping
-        Name of each attribute -> its value, and its place.
-
-    Returns
-    -------
-    dict
-        Name -> value and place, for :func:`interpret`.
-    """
-    # An axis of length 1 of another meaning, such as the pose of the probe, is one that the stack has lost.
-    lost = [
-        name
-        for name, n in zip(dimensions, shape, strict=True)
-        if n == 1 and not names_an_axis(name, labels.get(name))
-    ]
-    if len(lost) <= len(shape) - n_axes:
-        shape = tuple(n for name, n in zip(dimensions, shape, strict=True) if name not in lost)
-        dimensions = tuple(name for name in dimensions if name not in lost)
-    read = read_labels(dimensions, shape, labels, {key: value for key, (value, _) in found.items()})
-    more: dict[str, tuple[Any, str]] = {}
-    if read.frame_rate_hz and not {name for name in found if name.lower() in ALIASES["frame_rate_hz"]}:
-        more["frame_rate_hz"] = (read.frame_rate_hz, "coordinate time")
-    if read.axes is None:
-        return more
-    letters = read.axes.letters if isinstance(read.axes, AmbiguousAxes) else read.axes
-    singles = [axis for axis, n in enumerate(shape) if n == 1][: len(shape) - n_axes]
-    # The axes of length 1 that the stack has lost lose their letters as well.
-    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in singles)
-    if len(kept) != n_axes:
-        return more
-    if "axes" not in found:
-        depth = dimensions[letters.index("z")].lower() if "z" in letters else "z"
-        words = f"dimensions {', '.join(dimensions)}" + (
-            f", in which {depth} is depth" if depth in "jy" else ""
-        )
-        more["axes"] = (
-            replace(read.axes, letters=kept) if isinstance(read.axes, AmbiguousAxes) else kept,
-            words,
-        )
-    if "axes" in more or found["axes"][0] == kept:
-        more["coordinates"] = (read.coordinates, "coordinates of its dimensions")
-    if "spacing_mm" not in found and set(read.spacing_mm) >= set(kept) - {"t"}:
-        more["spacing_mm"] = (read.spacing_mm, "coordinates of its dimensions")
-    return more
 
 
 def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
@@ -247,61 +166,58 @@ def with_options(
     values = {name: value for name, value in values.items() if name == "axes" or _are_scales(value)}
     sources, attributes = {name: sources[name] for name in values}, dict(attributes)
     coordinates = dict(attributes.pop("coordinates", {}))
-    if (stated := values.get("axes")) is not None and axes is not None:
-        letters = stated.letters if isinstance(stated, AmbiguousAxes) else stated
-        if letters != axes:
-            coordinates, values = (
-                _renamed(coordinates, letters, axes),
-                {**values, **_moved(values, letters, axes)},
-            )
-            _forget_grid(attributes)
-    elif isinstance(stated, AmbiguousAxes):
+    stated = values.get("axes")
+    if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
-    if spacing_mm is not None:
-        coordinates = {letter: made for letter, made in coordinates.items() if letter == "t"}
-        _forget_grid(attributes)
-    if frame_rate_hz is not None:
-        coordinates.pop("t", None)
+    if is_renamed := stated is not None and axes not in (None, stated):
+        coordinates = _renamed(coordinates, stated, str(axes))
+        if isinstance(values.get("spacing_mm"), Mapping):
+            values["spacing_mm"] = _renamed(values["spacing_mm"], stated, str(axes))
+    if is_renamed or spacing_mm is not None:
+        # The user's axes or pitches contradict the matrix of a voxel grid.
+        attributes = {
+            name: value for name, value in attributes.items() if not name.startswith("voxel_to_world")
+        }
+    coordinates = {
+        letter: made
+        for letter, made in coordinates.items()
+        if (frame_rate_hz if letter == "t" else spacing_mm) is None
+    }
     for key, option in (("axes", axes), ("frame_rate_hz", frame_rate_hz), ("spacing_mm", spacing_mm)):
         if option is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
         values["axes"], sources["axes"] = guessed_axes, guessed_from
-    spatial = values["axes"].replace("t", "")
-    if isinstance(values.get("spacing_mm"), Mapping):
-        values["spacing_mm"] = {
-            letter: pitch for letter, pitch in values["spacing_mm"].items() if letter in spatial
-        }
-    elif "spacing_mm" in values:
-        pitches = list(values["spacing_mm"])
-        pitches = pitches * len(spatial) if len(pitches) == 1 else pitches
-        if len(pitches) != len(spatial):
-            if sources["spacing_mm"] == "option":
-                raise InputError(
-                    f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}; "
-                    "give --spacing one number, or one for each axis"
-                )
+    if "spacing_mm" in values:
+        spacing = _by_letter(values["spacing_mm"], values["axes"].replace("t", ""), spacing_mm is not None)
+        if spacing is None:
             del values["spacing_mm"], sources["spacing_mm"]
         else:
-            values["spacing_mm"] = dict(zip(spatial, pitches, strict=True))
+            values["spacing_mm"] = spacing
     return Metadata(values, sources, attributes, coordinates)
+
+
+def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
+    """Return the pixel pitch of each spatial axis; None if the pitches of a file do not fit the axes."""
+    if isinstance(spacing, Mapping):
+        return {letter: pitch for letter, pitch in spacing.items() if letter in spatial}
+    pitches = list(spacing)
+    if len(pitches) == 1:
+        pitches *= len(spatial)
+    if len(pitches) == len(spatial):
+        return dict(zip(spatial, pitches, strict=True))
+    if is_option:
+        raise InputError(
+            f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}; "
+            "give --spacing one number, or one for each axis"
+        )
+    return None
 
 
 def _renamed(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
     """Return what a file gives by its axis letters by those of the user, axis for axis."""
     new = dict(zip(letters, axes, strict=False)) if len(letters) == len(axes) else {}
     return {new[letter]: value for letter, value in by_letter.items() if letter in new}
-
-
-def _moved(values: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
-    spacing = values.get("spacing_mm")
-    return {"spacing_mm": _renamed(spacing, letters, axes)} if isinstance(spacing, Mapping) else {}
-
-
-def _forget_grid(attributes: dict[str, Any]) -> None:
-    """Remove the matrix of a voxel grid, which the user's axes or pitches contradict."""
-    for name in ("voxel_to_world", "voxel_to_world_units"):
-        attributes.pop(name, None)
 
 
 def _are_scales(value: Any) -> bool:

@@ -16,8 +16,8 @@ from usdenoise.formats.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Fo
 from usdenoise.formats.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.formats.hdf5.hdf5_scales import SCALE_NAMES
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.labels import Label
-from usdenoise.stack.metadata import is_known, labelled_metadata
+from usdenoise.stack.labels import Label, labelled_metadata
+from usdenoise.stack.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")
@@ -44,28 +44,45 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
         output.
     """
     found: dict[str, tuple[Any, str]] = {}
-
-    def add(name: str, value: Any, place: str) -> None:
+    for name, value, place in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
             found.setdefault(name, (value, place))
-
-    owners = {dataset.parent.name: dataset.parent, "/": file["/"]}.values()
-    for name, value in _attributes(dataset, True):
-        add(name, value, f"attribute {name} of {dataset.name.strip('/')}")
-    for owner in owners:
-        for name, value in _attributes(owner, False):
-            add(name, value, f"attribute {name} of {owner.name}")
-        for item in items(owner):
-            if isinstance(item, h5py.Dataset):
-                _add_small(item, add)
-    for struct in STRUCTS:
-        if isinstance(fields := member(file, struct), h5py.Group):
-            for item in items(fields):
-                if isinstance(item, h5py.Dataset):
-                    _add_small(item, add)
     if _PROVENANCE in file.attrs:
         found["coordinates"] = (_positions(file), "dimension scales")
     return {**found, **_of_netcdf(dataset, found)}
+
+
+def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name, the value and the place of what may describe a stack."""
+    for name, value in _attributes(dataset, True):
+        yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
+    for group in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
+        for name, value in _attributes(group, False):
+            yield name, value, f"attribute {name} of {group.name}"
+        yield from _small_datasets(group)
+    for struct in STRUCTS:
+        if isinstance(fields := member(file, struct), h5py.Group):
+            yield from _small_datasets(fields)
+
+
+def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, Any, str]]:
+    for item in items(group):
+        if isinstance(item, h5py.Dataset) and (value := _small_value(item)) is not None:
+            name = item.name.strip("/")
+            yield name.rpartition("/")[2], value, f"dataset {name}"
+
+
+def _small_value(item: h5py.Dataset) -> Any:
+    """Return a few numbers, or text of MATLAB; None if a dataset is a dimension scale or has other values."""
+    try:
+        if item.is_scale:
+            return None
+        if item.attrs.get("MATLAB_class") != b"char":
+            return _values(item, MAX_METADATA_ITEMS)
+        codes = _values(item, MAX_TEXT)
+        return None if codes is None else codes.astype("<u2").tobytes().decode("utf-16-le")
+    except UNREADABLE:
+        return None
 
 
 def _of_netcdf(dataset: h5py.Dataset, found: Found) -> Found:
@@ -94,15 +111,10 @@ def _positions(file: h5py.File) -> dict[str, Coordinate]:
     for letter, name in SCALE_NAMES.items():
         # If the stack itself has the name of an axis, the scale has another one.
         for item in (member(file, f"{name}_axis"), member(file, name)):
-            try:
-                if letter in found or not isinstance(item, h5py.Dataset) or not item.is_scale:
-                    continue
-                in_heap = item.attrs.get_id("units").dtype.hasobject
-                unit = "" if in_heap else bytes(item.attrs["units"]).decode("ascii")
-            except UNREADABLE:
+            if letter in found or not isinstance(item, h5py.Dataset) or not item.is_scale:
                 continue
-            values = numbers(item, _MOST_POSITIONS) if unit == ("s" if letter == "t" else "mm") else None
-            if values is not None:
+            values = numbers(item, _MOST_POSITIONS)
+            if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
                 found[letter] = Coordinate(values)
     return found
 
@@ -151,16 +163,3 @@ def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tup
                 yield name, None
         except UNREADABLE:
             continue
-
-
-def _add_small(item: h5py.Dataset, add: Any) -> None:
-    name = item.name.strip("/")
-    try:
-        text = item.attrs.get("MATLAB_class") == b"char"
-        value: Any = None if item.is_scale else _values(item, MAX_TEXT if text else MAX_METADATA_ITEMS)
-        if value is not None and text:
-            value = value.astype("<u2").tobytes().decode("utf-16-le")
-    except UNREADABLE:
-        return
-    if value is not None:
-        add(name.rsplit("/", 1)[-1], value, f"dataset {name}")

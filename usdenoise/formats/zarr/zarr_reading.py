@@ -16,8 +16,7 @@ from usdenoise.formats.contents import Contents, Found, Stack, arranged, describ
 from usdenoise.formats.input_files import entries
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.options.reading_options import ReadOptions
-from usdenoise.stack.labels import VOXELS, WORLD, Label
-from usdenoise.stack.metadata import labelled_metadata
+from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 
 _MOST_VALUES = 1 << 22
 """Most values of a coordinate: 32 MB."""
