@@ -16,7 +16,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import scipy.io
 import zarr
 from click.testing import CliRunner
 
@@ -566,21 +565,3 @@ def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
     raw[heap + 16 : heap + 4096] = bytes(len(raw[heap + 16 : heap + 4096]))
     path.write_bytes(raw)
     assert child_reader.outcome(path) == "loaded"
-
-
-@pytest.mark.parametrize(
-    "kind", [b"\x07\x01\x00\x00", b"\xff\xff\xff\xff", b"\x14\x00\x00\x00"], ids=bytes.hex
-)
-@pytest.mark.parametrize("place", ["values", "name"])
-def test_a_data_type_that_v5_does_not_have(
-    kind: bytes, place: str, tmp_path: Path, child_reader: ChildReader
-) -> None:
-    path = tmp_path / "x.mat"
-    scipy.io.savemat(path, {"IQ": MATLAB_IQ})
-    raw = bytearray(path.read_bytes())
-    size = struct.pack("<I", MATLAB_IQ.size * 4)
-    tags = {"values": struct.pack("<I", 7) + size, "name": struct.pack("<HH", 1, 2) + b"IQ"}
-    start = raw.index(tags[place])
-    raw[start : start + 4] = kind
-    path.write_bytes(raw)
-    assert child_reader.outcome(path) == "refused"

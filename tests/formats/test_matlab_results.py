@@ -1,6 +1,5 @@
-"""A .mat result keeps what its input has: the other variables, the names and the form of the stack."""
+"""A .mat result is a copy of its input with another stack: same version, other variables, names and form."""
 
-import json
 import struct
 import zlib
 from pathlib import Path
@@ -10,14 +9,14 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
-import scipy.sparse
 
-from tests.formats.layouts import v73
+from tests.formats.layouts import cell, put_cell, put_v73, v73
 from tests.formats.matlab_variables import variables
 from tests.formats.test_results import IQ, OPTIONS
 from usdenoise import load
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.matlab import matlab_carried
+from usdenoise.formats.matlab import matlab_writing
+from usdenoise.formats.matlab.matlab_elements import elements
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 
@@ -67,136 +66,6 @@ def test_all_other_variables_come_along(output: dict[str, Any], tmp_path: Path) 
     assert ("IQ" in after) == (not output)
 
 
-def test_those_of_a_file_of_version_7_3_come_along(matlab_version: str, tmp_path: Path) -> None:
-    def fill(file: h5py.File) -> None:
-        flags = file.create_dataset("mask", data=np.array([[1, 0, 1]], np.uint8).T)
-        flags.attrs["MATLAB_class"] = np.bytes_("logical")
-        text = file.create_dataset(
-            "note", data=np.frombuffer("übung".encode("utf-16-le"), np.uint16)[:, None]
-        )
-        text.attrs["MATLAB_class"] = np.bytes_("char")
-        for name in ("f", "Probe/callback"):
-            handle = file.create_dataset(name, data=np.zeros((1, 1)))
-            handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
-
-    others = {
-        "weights": np.arange(6.0).reshape(2, 3) + 1j,
-        "counts": np.arange(4, dtype=np.int16)[None],
-        "labels": [np.arange(3.0)[None], np.arange(5.0)[None]],
-        "Probe/pitch": 0.1,
-    }
-    written = run(v73(fill, IQ=ZXT, **others)(tmp_path))
-    after = variables(written)
-    assert after["UF/FrameRateUF"].item() == 500.0
-    assert after["PData/PDelta"].tolist() == [[1.0, 0.0, 0.5]]
-    np.testing.assert_array_equal(after["weights"], np.arange(6.0).reshape(2, 3) + 1j)
-    assert after["mask"].tolist() == [[1, 0, 1]]
-    assert after["note"] == "übung"
-    assert (after["counts"].dtype, after["Probe/pitch"].item()) == (np.int16, 0.1)
-    assert not {"f", "Probe/callback"} & set(after)
-    if matlab_version == "v5":
-        assert [item.shape for item in after["labels"].reshape(-1)] == [(1, 3), (1, 5)]
-    else:
-        with h5py.File(written) as file:
-            assert file["UF"].attrs["MATLAB_class"] == b"struct"
-            assert file["mask"].attrs["MATLAB_class"] == b"logical"
-        assert "labels" not in after
-        assert notes_of(written)[0].startswith("Probe/callback, f, labels of the input")
-    assert load(written).frame_rate_hz == 500.0
-
-
-def test_what_is_too_large_or_an_old_result_stays_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matlab_carried, "CARRIED_BYTES", 4000)
-    old = {"axial_velocity": np.ones((10, 9)), "usdenoise_provenance": "old"}
-    large = {"raw": np.zeros(1000), "small": np.ones(7), **old}
-    for compress in (False, True):
-        scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **large}, do_compression=compress)
-        after = scipy.io.loadmat(run(tmp_path / "x.mat"))
-        assert "raw" not in after
-        assert "axial_velocity" not in after
-        assert after["small"].size == 7
-        assert [note.split()[0] for note in notes_of(tmp_path / "out/x_denoised.mat")] == ["raw"]
-        assert "old" not in str(after["usdenoise_provenance"])
-
-
-def test_functions_of_matlab_stay_behind_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scipy.io.matlab import MatlabFunction
-
-    function = MatlabFunction(np.zeros((1, 1), [("function_handle", object)]))
-    struct = np.zeros((1, 1), [("rate", object), ("callback", object)])
-    struct[0, 0] = (np.array([[500.0]]), function)
-    several = np.concatenate([struct, struct])
-    found = {"UF": struct, "f": function, "several": several, "__function_workspace__": np.zeros(8, np.uint8)}
-    monkeypatch.setattr(
-        matlab_carried, "_variables_of_v5", lambda path: ((n, 8, lambda n=n: found[n]) for n in found)
-    )
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT})
-    after = scipy.io.loadmat(run(tmp_path / "x.mat"))
-    assert after["UF"].dtype.names == ("rate",)
-    assert after["UF"]["rate"][0, 0].item() == 500.0
-    assert not {"f", "several", "__function_workspace__"} & set(after)
-    assert notes_of(tmp_path / "out/x_denoised.mat")[0].startswith("UF/callback, f, several of the input")
-
-
-def test_a_damaged_variable_stays_behind_alone(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).random(50000)
-    scipy.io.savemat(tmp_path / "a.mat", {"IQ": ZXT, "noise": noise}, do_compression=True)
-    first = (tmp_path / "a.mat").stat().st_size
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "noise": noise, "gain": 2.0}, do_compression=True)
-    with (tmp_path / "x.mat").open("r+b") as raw:
-        raw.seek(first - 20000)
-        raw.write(b"\xff" * 2000)
-    after = scipy.io.loadmat(run(tmp_path / "x.mat"))
-    assert "noise" not in after
-    assert after["gain"].item() == 2.0
-
-
-@pytest.mark.usefixtures("matlab_version")
-def test_i_and_q_and_axes_of_length_1_come_back_as_they_came(tmp_path: Path) -> None:
-    parts = {"IData": ZXT.real[:, :, None], "QData": ZXT.imag[:, :, None]}
-    scipy.io.savemat(tmp_path / "x.mat", parts)
-    written = run(tmp_path / "x.mat")
-    after = variables(written)
-    assert "IQData" not in after
-    for name, part in parts.items():
-        assert (after[name].shape, after[name].dtype) == (part.shape, part.dtype)
-    stack = load(written)
-    assert (stack.axes, stack.name) == ("zxt", "IQData")
-    np.testing.assert_array_equal(stack.iq, (after["IData"] + 1j * after["QData"])[:, :, 0])
-
-
-def test_a_struct_keeps_its_other_fields(tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"Bf": {"IQ": ZXT[:, :, None, None], "gain": 3.0}})
-    after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
-    assert after["gain"][0, 0].item() == 3.0
-    assert after["IQ"][0, 0].shape == (10, 9, 1, 1, 30)
-
-
-def notes_of(written: Path) -> list[str]:
-    notes: list[str] = json.loads((written.parent / "x_report.json").read_text())["notes"]
-    return notes
-
-
-def test_structs_without_fields_come_along(tmp_path: Path) -> None:
-    cell = np.empty((1, 2), object)
-    cell[0, 0], cell[0, 1] = {}, np.zeros((0, 0))
-    several = np.zeros((1, 2), [("inner", object)])
-    several["inner"] = cell
-    others = {"s": {}, "UF": {"FrameRateUF": 500.0, "Tx": {}}, "cell": cell, "several": several}
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **others})
-    before = scipy.io.loadmat(tmp_path / "x.mat")
-    written = run(tmp_path / "x.mat")
-    after = scipy.io.loadmat(written)
-    # scipy reads a struct without fields as an array of one None.
-    for value in (after["s"], after["UF"]["Tx"][0, 0], after["cell"][0, 0], after["several"]["inner"][0, 0]):
-        assert value.tolist() == [[None]]
-    assert after["several"]["inner"][0, 1].shape == after["cell"][0, 1].shape == (0, 0)
-    assert after["several"].dtype == before["several"].dtype
-    assert notes_of(written) == []
-
-
 def sparse_of_octave(name: bytes = b"flags") -> bytes:
     """The unit matrix as Octave saves its sparse truth values: of the class of uint8, with the elements of a sparse one."""
 
@@ -213,18 +82,128 @@ def sparse_of_octave(name: bytes = b"flags") -> bytes:
     return element(14, b"".join(parts))
 
 
-@pytest.mark.parametrize("compress", [False, True])
-def test_a_variable_that_scipy_cannot_read_stays_behind_and_is_named(compress: bool, tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "frame_rate_hz": 500.0}, do_compression=compress)
-    with (tmp_path / "x.mat").open("ab") as file:
-        packed = zlib.compress(sparse_of_octave())
-        file.write(struct.pack("<II", 15, len(packed)) + packed if compress else sparse_of_octave())
+def name_fields(struct: h5py.Group, *names: str) -> None:
+    """Give a struct the attribute in which MATLAB keeps the order of its fields."""
+    letters = np.empty(len(names), object)
+    for place, name in enumerate(names):
+        letters[place] = np.array([*name], "S1")
+    struct.attrs.create("MATLAB_fields", letters, dtype=h5py.vlen_dtype(np.dtype("S1")))
+
+
+def fields_of(struct: h5py.Group) -> list[str]:
+    return [b"".join(letters).decode() for letters in struct.attrs["MATLAB_fields"]]
+
+
+def test_a_result_of_version_7_3_has_all_other_variables(tmp_path: Path) -> None:
+    def fill(file: h5py.File) -> None:
+        put_cell(file, "labels", np.arange(3.0)[None], np.arange(5.0)[None])
+        put_v73(file, "PData/Tx/gain", 2.0)
+        put_cell(file, "several/rate", np.ones((1, 1)), np.full((1, 1), 7.0))
+        handle = file.create_dataset("f", data=np.zeros((1, 1)))
+        handle.attrs["MATLAB_class"] = np.bytes_("function_handle")
+        empty = file.create_dataset("empty", data=np.zeros(2, np.uint64))
+        empty.attrs["MATLAB_class"], empty.attrs["MATLAB_empty"] = np.bytes_("cell"), np.uint8(1)
+        name_fields(file["PData"], "PDelta", "Tx")
+        put_v73(file, "axial_velocity", np.ones((3, 3)))
+
+    written = run(v73(fill, IQ=ZXT, weights=np.arange(6.0).reshape(2, 3) + 1j)(tmp_path))
+    stack = load(written)
+    assert stack.frame_rate_hz == 500.0
+    with h5py.File(written) as file, h5py.File(tmp_path / "x.mat") as before:
+        assert file.userblock_size == 512
+        np.testing.assert_array_equal(file["IQ"][()]["real"].transpose(), stack.iq.real)
+        assert not np.array_equal(file["IQ"][()], before["IQ"][()])
+        for name in ("UF/FrameRateUF", "PData/PDelta", "PData/Tx/gain", "weights", "f", "empty"):
+            np.testing.assert_array_equal(file[name][()], before[name][()])
+            assert dict(file[name].attrs).keys() == dict(before[name].attrs).keys()
+        assert fields_of(file["PData"]) == ["PDelta", "Tx"]
+        for name, lengths in (("labels", [3, 5]), ("several/rate", [1, 1])):
+            found = [file[reference][()] for reference in file[name][()].flat]
+            assert [values.size for values in found] == lengths
+        assert found[1].item() == 7.0
+        assert "axial_velocity" not in file
+        assert file["power_doppler"].attrs["MATLAB_class"] == b"single"
+
+
+def test_a_stack_in_a_cell_or_a_struct_is_replaced_there(tmp_path: Path) -> None:
+    def fill(file: h5py.File) -> None:
+        put_v73(file, "Bf/gain", 3.0)
+        name_fields(file["Bf"], "gain", "IQ")
+        put_cell(file, "labels", np.arange(3.0)[None])
+
+    written = run(v73(fill, **{"Bf/IQ": ZXT})(tmp_path))
+    with h5py.File(written) as file:
+        assert (file["Bf/gain"][()].item(), file["Bf"].attrs["MATLAB_class"]) == (3.0, b"struct")
+        assert fields_of(file["Bf"]) == ["gain", "IQ"]
+        assert file["Bf/IQ"].shape == IQ.transpose(0, 2, 1).shape
+    written = run(v73(fill, IQData=[ZXT[..., :7], ZXT[..., 7:]])(tmp_path))
+    with h5py.File(written) as file:
+        assert [*file["#refs#"]] == ["labels0"]
+        assert file[file["labels"][0, 0]].size == 3
+    assert load(written).iq.shape == ZXT.shape
+    scipy.io.savemat(tmp_path / "x.mat", {"Bf": {"IQ": ZXT[:, :, None, None], "gain": 3.0}})
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
+    assert after["gain"][0, 0].item() == 3.0
+    assert after["IQ"][0, 0].shape == (10, 9, 1, 1, 30)
+    scipy.io.savemat(tmp_path / "x.mat", {"IQData": cell(ZXT[..., :7], ZXT[..., 7:]), "gain": 3.0})
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))
+    assert (after["IQData"].shape, after["gain"].item()) == (ZXT.shape, 3.0)
+
+
+@pytest.mark.parametrize("version", ["5", "7.3"])
+def test_i_and_q_and_axes_of_length_1_come_back_as_they_came(version: str, tmp_path: Path) -> None:
+    parts = {"IData": ZXT.real[:, :, None], "QData": ZXT.imag[:, :, None]}
+    if version == "5":
+        scipy.io.savemat(tmp_path / "x.mat", parts)
+    else:
+        v73(**parts)(tmp_path)
     written = run(tmp_path / "x.mat")
-    after = scipy.io.loadmat(written)
-    assert "flags" not in after
-    assert after["frame_rate_hz"].item() == 500.0
-    (note,) = notes_of(written)
-    assert note.startswith("flags of the input did not come along into the result: too large, damaged, or")
+    assert h5py.is_hdf5(written) == (version == "7.3")
+    after = variables(written)
+    assert "IQData" not in after
+    for name, part in parts.items():
+        assert (after[name].shape, after[name].dtype) == (part.shape, part.dtype)
+    stack = load(written)
+    assert (stack.axes, stack.name) == ("zxt", "IQData")
+    np.testing.assert_array_equal(stack.iq, (after["IData"] + 1j * after["QData"])[:, :, 0])
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_variables_that_scipy_cannot_read_or_write_are_copied(compress: bool, tmp_path: Path) -> None:
+    empty = {"s": {}, "UF": {"FrameRateUF": 500.0, "Tx": {}}, "axial_velocity": np.ones(3)}
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **empty}, do_compression=compress)
+    packed = zlib.compress(sparse_of_octave())
+    flags = struct.pack("<II", 15, len(packed)) + packed if compress else sparse_of_octave()
+    # Objects and function handles have their content in an element without a name, whose place is in the header.
+    content = sparse_of_octave(b"")
+    with (tmp_path / "x.mat").open("r+b") as file:
+        file.seek(116)
+        file.write(struct.pack("<Q", (tmp_path / "x.mat").stat().st_size + len(flags)))
+        file.seek(0, 2)
+        file.write(flags + content)
+    written = run(tmp_path / "x.mat")
+    raw = written.read_bytes()
+    (place,) = struct.unpack_from("<Q", raw, 116)
+    assert raw[place : place + len(content)] == content
+    assert flags in raw
+    assert len(elements(written)) == len(scipy.io.whosmat(written))
+    after = scipy.io.loadmat(written, variable_names=["UF", "s", "axial_velocity", "power_doppler"])
+    assert after["UF"]["FrameRateUF"][0, 0].item() == 500.0
+    assert after["s"].tolist() == after["UF"]["Tx"][0, 0].tolist() == [[None]]
+    assert "axial_velocity" not in after
+    assert after["power_doppler"].shape == (10, 9)
+
+
+def test_a_result_too_large_for_version_5_is_of_version_7_3_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 100)
+    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "UF": {"FrameRateUF": 500.0}})
+    report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS)
+    written = Path(report["output"]["denoised"])
+    assert h5py.is_hdf5(written)
+    assert (load(written).frame_rate_hz, load(written).iq.shape) == (500.0, ZXT.shape)
+    assert [note.split()[0] for note in report["notes"]] == ["UF"]
 
 
 def test_a_damaged_scale_is_not_passed_over(tmp_path: Path) -> None:
@@ -233,42 +212,6 @@ def test_a_damaged_scale_is_not_passed_over(tmp_path: Path) -> None:
         file.write(sparse_of_octave(b"axes"))
     with pytest.raises(InputError, match=r"x\.mat is truncated or corrupt"):
         load(tmp_path / "x.mat")
-
-
-def test_sparse_matrices_of_version_7_3_come_along(tmp_path: Path) -> None:
-    sparse = scipy.sparse.csc_matrix(np.array([[0, 2, 0], [0, 0, 5]]))
-
-    def fill(file: h5py.File) -> None:
-        for name, kind, values in (
-            ("weights", "double", [2.0, 5.0]),
-            ("sparse_flags", "logical", np.ones(2, np.uint8)),
-            ("wrong", "double", [1.0]),
-        ):
-            group = file.create_group(name)
-            group.attrs["MATLAB_class"], group.attrs["MATLAB_sparse"] = np.bytes_(kind), np.uint64(2)
-            group["data"], group["ir"], group["jc"] = values, sparse.indices, sparse.indptr
-        empty = file.create_group("empty")
-        empty.attrs["MATLAB_class"], empty.attrs["MATLAB_sparse"] = np.bytes_("double"), np.uint64(2)
-        empty["jc"] = np.zeros(4, np.uint64)
-
-    written = run(v73(fill, IQ=ZXT)(tmp_path))
-    after = scipy.io.loadmat(written)
-    assert after["weights"].toarray().tolist() == [[0, 2, 0], [0, 0, 5]]
-    assert [kind for name, _, kind in scipy.io.whosmat(written) if name == "sparse_flags"] == ["logical"]
-    assert after["sparse_flags"].toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert after["empty"].shape == (2, 3)
-    assert notes_of(written)[0].startswith("wrong of the input")
-
-
-def test_structs_within_one_another_are_no_damage(tmp_path: Path) -> None:
-    inner: dict[str, Any] = {"gain": 3.0}
-    for _ in range(12):
-        inner = {"s": inner}
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **inner})
-    value = scipy.io.loadmat(run(tmp_path / "x.mat"))
-    for _ in range(12):
-        value = value["s"][0, 0]
-    assert value["gain"][0, 0].item() == 3.0
 
 
 @pytest.mark.parametrize("parts", [False, True], ids=["complex", "in parts"])

@@ -13,6 +13,7 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
+from tests.formats.layouts import v73
 from tests.formats.matlab_variables import variables
 from tests.formats.test_matlab_results import ZXT, other_variables
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
@@ -63,9 +64,12 @@ def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
 
 
 @pytest.mark.parametrize("values", [IMAGES, VOLUME_SERIES], ids=["image", "volume"])
-@pytest.mark.usefixtures("matlab_version")
-def test_octave_reads_what_we_write(values: NDArray[Any], tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
+@pytest.mark.parametrize("version", ["5", "7.3"])
+def test_octave_reads_what_we_write(version: str, values: NDArray[Any], tmp_path: Path) -> None:
+    if version == "5":
+        scipy.io.savemat(tmp_path / "x.mat", {"IQ": values, "UF": {"FrameRateUF": 500.0, "TwFreq": 15.0}})
+    else:
+        v73(IQ=values)(tmp_path)
     output = Output(products=("power", "directional", "velocity"))
     report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS, output=output)
     # Octave shows text of version 7.3 as its codes.

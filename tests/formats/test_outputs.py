@@ -10,8 +10,7 @@ import pytest
 import scipy.io
 import zarr
 
-from tests.formats.layouts import LAYOUTS, confusius, v73
-from tests.formats.matlab_variables import variables
+from tests.formats.layouts import LAYOUTS, confusius
 from tests.formats.test_results import IQ, OPTIONS, VOLUMES
 from tests.stacks import write_stack
 from usdenoise import denoise, load, save
@@ -118,16 +117,6 @@ def test_zarr_in_zarr_out(tmp_path: Path) -> None:
     # Once more over the same folder.
     job.run(path, tmp_path / "out", options=OPTIONS, overwrite=True)
     assert np.array_equal(load(written).iq, back.iq)
-
-
-@pytest.mark.usefixtures("matlab_version")
-def test_a_stack_in_a_struct_comes_back_in_it(tmp_path: Path) -> None:
-    path = v73(**{"Bf/IQ": IQ.transpose(1, 2, 0)})(tmp_path)
-    written = run(path)
-    back = load(written)
-    assert back.name == "Bf/IQ"
-    np.testing.assert_allclose(back.iq, denoise(load(path), options=OPTIONS).acquisition.iq, rtol=1e-6)
-    assert variables(written)["Bf/IQ"].shape == (10, 9, 30)
 
 
 @pytest.mark.parametrize("key", ["UFF", "zea", "rIQ, iIQ, normValue", "npz", "npy"])

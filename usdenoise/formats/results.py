@@ -12,7 +12,6 @@ import numpy as np
 from usdenoise.formats.hdf5.hdf5_scales import attach_scales
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
-from usdenoise.formats.matlab.matlab_carried import carried_variables
 from usdenoise.formats.matlab.matlab_writing import write_matlab
 from usdenoise.formats.result_content import ResultFile
 from usdenoise.stack.stored_form import FREE_NAME
@@ -62,15 +61,13 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         write_zarr(path, content)
     elif suffix == ".mat":
         variables = _matlab_variables(content)
-        lost: list[str] = []
-        if content.source is not None and content.source.suffix.lower() == ".mat":
-            carried, lost = carried_variables(content.source, {*variables, *in_input})
-            variables |= carried
-        lost += write_matlab(path, variables, compress=content.compression != "none")
+        is_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
+        source = content.source if is_matlab else None
+        lost = write_matlab(path, variables, content.compression != "none", source, in_input)
         if lost:
             notes.append(
                 f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input did not come "
-                "along into the result: too large, damaged, or of a kind that cannot be written"
+                "along into the result: damaged, or of a kind that cannot be written"
             )
     else:
         _write_hdf5(path, content)

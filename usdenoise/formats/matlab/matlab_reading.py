@@ -22,7 +22,7 @@ from usdenoise.formats.contents import (
     stacks_of,
 )
 from usdenoise.formats.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
-from usdenoise.formats.matlab.matlab_tags import check_tags
+from usdenoise.formats.matlab.matlab_elements import elements
 from usdenoise.formats.stored import StoredArray, complex_dtype, from_array, loaded_when_read, shape_text
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.metadata import is_known
@@ -52,14 +52,14 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     """
     from scipy.io import whosmat
 
-    tags = check_tags(path)
+    in_file = elements(path)
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []
     for place, (name, shape, kind) in enumerate(whosmat(str(path))):
         every[name] = f"{len(shape)}-D {kind} ({shape_text(shape)})"
         if kind in NUMERIC_CLASSES:
             dtype = np.dtype(NUMERIC_CLASSES[kind])
-            if place < len(tags) and tags[place][0]:
+            if place < len(in_file) and in_file[place].is_complex:
                 dtype = complex_dtype(dtype)
             arrays[name] = _variable(path, name, tuple(shape), dtype)
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
@@ -131,8 +131,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
             for member in value.dtype.names:
                 add(f"{name}/{member}", value[member].reshape(-1)[0])
         elif value.dtype == object:
-            elements = [np.asarray(element) for element in value.reshape(-1, order="F")]
-            whole = blocks([from_array(element) for element in elements])
+            whole = blocks([from_array(np.asarray(element)) for element in value.reshape(-1, order="F")])
             if whole is not None:
                 found[name] = whole
         elif value.dtype.kind in "fciu":
@@ -145,7 +144,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
 def _nearby(path: Path) -> Found:
     """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
-    from scipy.io import whosmat
+    from scipy.io import loadmat, whosmat
 
     found: dict[str, tuple[Any, str]] = {}
     small = [
@@ -154,27 +153,17 @@ def _nearby(path: Path) -> Found:
         if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
         and (kind not in ("cell", "struct") or name in STRUCTS)
     ]
-    for name, value in _small_values(path, small).items():
+    for name in small:
+        try:
+            value = loadmat(str(path), variable_names=[name], squeeze_me=True).get(name)
+        except Exception as error:
+            # scipy cannot read some variables of other programs, such as sparse truth values of Octave.
+            if is_out_of_memory(error) or is_known(name) or name in STRUCTS:
+                raise
+            continue
         if isinstance(value, np.ndarray) and value.dtype.names:
             for member in value.dtype.names if value.size == 1 else ():
                 found[member] = (value[member][()], f"variable {name}.{member}")
         else:
             found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return found
-
-
-def _small_values(path: Path, names: list[str]) -> dict[str, Any]:
-    """Return the values of some variables, without those that scipy cannot read and that say nothing about the stack.
-
-    Octave's sparse truth values are such.
-    """
-    from scipy.io import loadmat
-
-    try:
-        loaded = loadmat(str(path), variable_names=names, squeeze_me=True) if names else {}
-        return {name: loaded.get(name) for name in names}
-    except Exception as error:
-        if is_out_of_memory(error) or (len(names) == 1 and (is_known(names[0]) or names[0] in STRUCTS)):
-            raise
-        half = len(names) // 2
-        return {**_small_values(path, names[:half]), **_small_values(path, names[half:])} if half else {}

@@ -2,7 +2,8 @@
 
 import re
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,12 @@ from numpy.typing import NDArray
 
 from usdenoise.formats.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.formats.layout import chunk_shape
+from usdenoise.formats.matlab.matlab_copies import (
+    append_variables_of_v5,
+    copy_variables_of_v73,
+    other_fields,
+    other_variables_of_v5,
+)
 from usdenoise.stack.file_stack import FileStack
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
@@ -22,38 +29,67 @@ _LONGEST_NAME = 63
 """Most characters of a name in MATLAB."""
 
 
-def write_matlab(path: Path, variables: Mapping[str, Any], compress: bool = False) -> list[str]:
-    """Write a file that MATLAB's load opens: version 5 if every variable is in memory and fits into it, otherwise 7.3.
+def write_matlab(
+    path: Path,
+    variables: Mapping[str, Any],
+    compress: bool = False,
+    source: Path | None = None,
+    replaced: Collection[str] = (),
+) -> list[str]:
+    """Write a file that MATLAB's load opens, with the other variables of another one.
 
+    The file has the version of `source`. It is of version 7.3 where a variable is not in memory, or too large for version 5.
     A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
-    underscore. Cells, sparse arrays, empty arrays and arrays of structs are left out of a file of version 7.3.
+    underscore.
 
     Parameters
     ----------
     path : Path
         The file to write.
     variables : mapping
-        Name -> array, text, or another value that scipy writes.
+        Name -> array, or text.
     compress : bool, default False
         Whether the variables are compressed.
+    source : Path, optional
+        A MATLAB file whose variables are copied.
+    replaced : collection of str
+        Names of the variables of `source` that are not copied, besides those that `variables` has, too.
 
     Returns
     -------
     list of str
-        Names of the variables that are left out.
+        Names of the variables of `source` that could not be copied.
     """
     named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
-    sizes: dict[str, int] = {}
+    replaced = {*replaced, *named}
+    if source is not None and h5py.is_hdf5(source):
+        return write_v73(path, named, compress, source, replaced)
+    others = [] if source is None else other_variables_of_v5(source, replaced)
+    if _is_too_large_for_v5(named):
+        write_v73(path, named, compress)
+        return others
+    if source is None:
+        _write_v5(path, named, compress)
+        return []
+    lost: list[str] = []
+    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
+        others.remove(struct_name)
+        fields, lost_fields = other_fields(source, struct_name, replaced)
+        named |= fields
+        lost += lost_fields
+    _write_v5(path, named, compress)
+    return lost + append_variables_of_v5(path, source, others)
+
+
+def _is_too_large_for_v5(named: Mapping[str, Any]) -> bool:
+    sizes: Counter[str] = Counter()
     for name, value in named.items():
-        variable = name.split("/")[0]
-        sizes[variable] = sizes.get(variable, 0) + (
-            2 * len(value) if isinstance(value, str) else getattr(value, "nbytes", 0)
-        )
+        sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
     is_lazy = any(isinstance(value, FileStack) for value in named.values())
-    if is_lazy or max(sizes.values()) > V5_LIMIT_BYTES:
-        plain = {name: value for name, value in named.items() if _is_plain(value)}
-        write_v73(path, plain, compress)
-        return [name for name in named if name not in plain]
+    return is_lazy or max(sizes.values()) > V5_LIMIT_BYTES
+
+
+def _write_v5(path: Path, named: Mapping[str, Any], compress: bool) -> None:
     from scipy.io import savemat
 
     nested: dict[str, Any] = {}
@@ -67,10 +103,15 @@ def write_matlab(path: Path, variables: Mapping[str, Any], compress: bool = Fals
     savemat(
         str(path), nested, appendmat=False, oned_as="column", do_compression=compress, long_field_names=True
     )
-    return []
 
 
-def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress: bool = False) -> None:
+def write_v73(
+    path: Path,
+    variables: Mapping[str, Any],
+    compress: bool = False,
+    source: Path | None = None,
+    replaced: Collection[str] = (),
+) -> list[str]:
     """Write a MATLAB 7.3 file: HDF5 with a user block, reversed axes, and complex numbers as {real, imag}.
 
     Parameters
@@ -81,33 +122,45 @@ def write_v73(path: Path, variables: Mapping[str, NDArray[Any] | str], compress:
         Name -> array or text. Each part of a name must be a name that MATLAB allows.
     compress : bool, default False
         Whether arrays of three axes or more are compressed.
+    source : Path, optional
+        A file of version 7.3 whose variables are copied.
+    replaced : collection of str
+        Names of the variables of `source` that are not copied.
+
+    Returns
+    -------
+    list of str
+        Names of the variables of `source` that could not be copied.
     """
+    lost: list[str] = []
     with create_file(path, user_block_bytes=512) as file:
         for name, value in variables.items():
-            if isinstance(value, str):
-                data: NDArray[Any] = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
-                dataset = file.create_dataset(name, data=data)
-                dataset.attrs["MATLAB_int_decode"] = np.int32(2)
-                kind = "char"
-            else:
-                logical = value.dtype.kind == "b"
-                value = value.view(np.uint8) if logical else value
-                dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None], compress)
-                kind = (
-                    "logical"
-                    if logical
-                    else {"f4": "single", "f8": "double"}.get(value.real.dtype.str[1:], value.dtype.name)
-                )
-            dataset.attrs["MATLAB_class"] = np.bytes_(kind)
-            if kind == "logical":
-                dataset.attrs["MATLAB_int_decode"] = np.int32(1)
+            dataset = _write_variable(file, name, value, compress)
             group = dataset.parent
             while group != file["/"]:
                 group.attrs["MATLAB_class"] = np.bytes_("struct")
                 group = group.parent
+        if source is not None:
+            with h5py.File(source, "r") as old:
+                lost = copy_variables_of_v73(old, file, replaced)
     text = b"MATLAB 7.3 MAT-file, Platform: any, Created by: usdenoise HDF5 schema 1.00 ."
     with path.open("r+b") as raw:
         raw.write(text.ljust(116) + bytes(8) + struct.pack("<H", 0x0200) + b"IM")
+    return lost
+
+
+def _write_variable(file: h5py.File, name: str, value: Any, compress: bool) -> h5py.Dataset:
+    if isinstance(value, str):
+        codes = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
+        dataset = file.create_dataset(name, data=codes)
+        dataset.attrs["MATLAB_int_decode"] = np.int32(2)
+        kind = "char"
+    else:
+        dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None], compress)
+        member = value.real.dtype
+        kind = {"f4": "single", "f8": "double"}.get(member.str[1:], member.name)
+    dataset.attrs["MATLAB_class"] = np.bytes_(kind)
+    return dataset
 
 
 def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: bool) -> h5py.Dataset:
@@ -124,13 +177,6 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
     )
     write_values(dataset, reverse)
     return dataset
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is text, or an array of numbers that is not empty."""
-    return isinstance(value, str) or (
-        isinstance(value, np.ndarray | FileStack) and value.dtype.kind in "fciub" and value.size > 0
-    )
 
 
 def _plain(name: str) -> str:
