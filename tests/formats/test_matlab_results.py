@@ -229,7 +229,7 @@ def test_the_stack_has_the_name_that_the_next_program_reads(parts: bool, tmp_pat
 
 def test_names_that_are_no_variables_are_refused() -> None:
     for name in ("1st", "with space", "a/b", "x" * 64, ""):
-        with pytest.raises(OptionError, match="is no name of a variable; give stack_name up to 63 letters"):
+        with pytest.raises(OptionError, match="stack_name"):
             Output(stack_name=name)
-    with pytest.raises(OptionError, match="there is no stack to name"):
+    with pytest.raises(OptionError, match="stack"):
         Output(stack_name="iq", stack=False)
