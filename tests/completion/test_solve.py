@@ -10,6 +10,7 @@ from tests.reference import loops
 from usdenoise.completion import damping
 from usdenoise.completion import starts as initialize
 from usdenoise.completion.descent_methods import METHODS
+from usdenoise.completion.penalties import component_products, squared_norms
 from usdenoise.completion.preconditioners import damped_gram, damped_inverse, identity
 from usdenoise.completion.problem import Evaluation
 from usdenoise.completion.solve import solve
@@ -144,6 +145,69 @@ def test_stopping_by_held_out_error_waits_its_patience():
     errors = [1.0, 0.5, 0.5, 0.4999, 0.1]
     reasons = [rule.check(k, error) for k, error in enumerate(errors[:4])]
     assert reasons == [None, None, None, StopReason.HELD_OUT]
+
+
+def test_a_slow_beginning_is_not_convergence_and_a_rise_is():
+    slow = [1.0, 0.9999, 0.9997, 0.999, 0.9, 0.5, 0.4999]
+    rule = StoppingRule(100, patience=1)
+    reasons = [rule.check(k, error) for k, error in enumerate(slow)]
+    assert reasons == [None] * 6 + [StopReason.HELD_OUT]
+    rule = StoppingRule(100, patience=1)
+    assert [rule.check(k, error) for k, error in enumerate([1.0, 0.9999, 1.1])][-1] is StopReason.HELD_OUT
+
+
+def test_iterations_after_the_best_one_do_not_count():
+    _, _, _, problem = make(np.complex128, (60, 40), fraction=0.7)
+    problem.matrix = low_rank(np.complex128)
+    start = initialize.spectral(problem, 3, np.random.default_rng(0))
+
+    class Worse:
+        """The problem with a held-out error that falls twice and then rises."""
+
+        errors = iter([1.0, 0.5, 0.2, 0.4])
+
+        def evaluate(self, factors):
+            found = problem.evaluate(factors)
+            return Evaluation(found.value, found.gradients, next(self.errors))
+
+    solution = solve(
+        Worse(),
+        start,
+        preconditioner=damped_gram,
+        damping=damping.geometric(0.5),
+        step=0.3 * 60 * 40 / 2,
+        stopping=StoppingRule(10, patience=1),
+    )
+    assert (solution.iterations, len(solution.trace), solution.held_out_rmse) == (2, 4, 0.2)
+
+
+def test_penalties_have_the_gradients_of_their_values():
+    rng = np.random.default_rng(4)
+    factors = tuple(initialize.gaussian(rng, (n, 3), np.complex128) for n in (9, 7))
+    weights = np.array([0.5, 1.0, 7.0])
+    u, v = factors
+    for penalty, expected in (
+        (
+            squared_norms(lambda iteration: 0.3 * iteration),
+            0.6 * (np.abs(u) ** 2).sum() + 0.6 * (np.abs(v) ** 2).sum(),
+        ),
+        (
+            component_products(weights),
+            sum(
+                w * np.linalg.norm(u[:, k]) ** 2 * np.linalg.norm(v[:, k]) ** 2 for k, w in enumerate(weights)
+            ),
+        ),
+    ):
+        assert penalty(2, factors)[0] == pytest.approx(expected)
+
+        class Alone:
+            def evaluate(self, factors, penalty=penalty):
+                return Evaluation(*penalty(2, factors))
+
+        loops.assert_taylor(Alone(), factors, rng, 0.01)
+    # The size of a component may move between the factors.
+    scaled = u * np.array([10.0, 0.1, 3.0]), v / np.array([10.0, 0.1, 3.0])
+    assert component_products(weights)(0, scaled)[0] == pytest.approx(expected)
 
 
 def test_stopping_without_iterations_stops_at_once():

@@ -8,7 +8,8 @@ from tests.reference.matrices import casorati_matrix, low_rank_and_noise, with_g
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.completion.starts import gaussian
-from usdenoise.components.extension import Prior, _whitening, refit, refit_left
+from usdenoise.components.extension import _whitening, refit, refit_left
+from usdenoise.components.prior import Prior
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.rows import ArrayRows
 

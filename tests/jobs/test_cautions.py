@@ -20,6 +20,7 @@ FRAMES = report()["frames"]
          ["2 of 40 frames are left out"]),
         ({"n_silent": 12}, ["12 pixels have no signal; they count nowhere, and are 0 in all results"]),
         ({"fit": "not-fitted", "estimate": "poor fit"}, ["poor fit"]),
+        ({"start_caution": "too few samples"}, ["too few samples"]),
         ({"cutoff": {**report()["cutoff"], "certainty": "unsure"}},
          ["the low cutoff 2 is unsure; look at the picture, or set --low-cutoff"]),
         ({"notes": ["s of the input did not come along"]}, ["s of the input did not come along"]),

@@ -20,7 +20,7 @@ def report(**fields: Any) -> dict[str, Any]:
             "vessel_share": 0.19, "noise_share": 0.75, "blood_to_noise_db": 8.1, "lost_share": 0.3,
             "reproducibility": 0.82, "sentence": "vessels in 19 % of the image",
         },
-        "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD",
+        "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD", "start_caution": "",
         "verdict": "vessels in 19 % of the image; estimate: as good as the full SVD",
         "cutoff": {
             "low": 2, "rule": "similarity-falls", "reason": "from component 2 on, the similarity falls",

@@ -266,13 +266,30 @@ def test_what_needs_all_components_gets_them(stack, monkeypatch, given, has_hole
 
 
 def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
-    rng = np.random.default_rng(4)
-    shape = (30, 20, 100)
-    clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
-    stack = clutter.reshape(shape) + rng.standard_normal(shape)
-    holes = rng.random(shape) < 0.03
-    complete = usdenoise.denoise(stack, axes="zxt", rank=5, low_cutoff=3).fit_quality
-    holed = usdenoise.denoise(np.where(holes, np.nan, stack), axes="zxt", rank=5, low_cutoff=3).fit_quality
-    assert complete.residual_rms == pytest.approx(1.0, rel=0.05)
-    assert holed.residual_rms == pytest.approx(1.0, rel=0.05)
-    assert holed.held_out_ratio == pytest.approx(complete.held_out_ratio, rel=0.1)
+    ratios = []
+    for seed in range(4, 10):
+        rng = np.random.default_rng(seed)
+        shape = (30, 20, 100)
+        clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
+        stack = clutter.reshape(shape) + rng.standard_normal(shape)
+        holes = rng.random(shape) < 0.03
+        qualities = [
+            usdenoise.denoise(data, axes="zxt", rank=5, low_cutoff=3).fit_quality
+            for data in (stack, np.where(holes, np.nan, stack))
+        ]
+        assert [quality.residual_rms for quality in qualities] == pytest.approx([1.0, 1.0], rel=0.05)
+        ratios.append([quality.held_out_ratio for quality in qualities])
+    # The error on the few held-out entries of one stack scatters by a tenth.
+    complete, holed = np.mean(ratios, axis=0)
+    assert holed == pytest.approx(complete, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("init", "rank", "is_doubted"),
+    [("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)],
+)
+def test_a_start_far_from_the_data_is_doubted_where_samples_are_few(stack, init, rank, is_doubted):
+    # 120 frames and a sampling of 0.5: 3 samples per pixel and component at rank 20, and 6 at rank 10.
+    result = usdenoise.denoise(stack, axes="tzx", init=init, rank=rank, low_cutoff=3)
+    assert bool(result.fit_quality.start_caution) == is_doubted
+    assert (f"'{init}'" in result.verdict) == is_doubted

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from usdenoise.completion.damping import Damping
+from usdenoise.completion.penalties import Penalty
 from usdenoise.completion.preconditioners import Preconditioner
 from usdenoise.completion.problem import Evaluation, Factors, Problem
 from usdenoise.completion.stopping import StoppingRule, StopReason
@@ -67,8 +68,10 @@ class Solution:
         The last accepted factors, or those with the smallest held-out error where the stopping rule keeps the best.
     held_out_rmse : float or None
         Error of `factors` on the held-out entries; None without such entries.
+    iterations : int
+        Number of iterations that led to `factors`: 0 where the start has the smallest held-out error.
     trace : tuple of Iteration
-        One line for the start and one for each accepted step. A step to numbers that are not finite has none.
+        One line for the start and one for each step that was kept. A step to numbers that are not finite has none.
     passes : int
         Number of evaluations of value and gradients, undone steps included.
     stop_reason : StopReason
@@ -79,15 +82,11 @@ class Solution:
 
     factors: Factors
     held_out_rmse: float | None
+    iterations: int
     trace: tuple[Iteration, ...]
     passes: int
     stop_reason: StopReason
     step: float
-
-    @property
-    def iterations(self) -> int:
-        """Number of accepted steps."""
-        return max(len(self.trace) - 1, 0)
 
     def check_finite(self) -> None:
         """Check that the loop did not diverge.
@@ -112,6 +111,7 @@ class _Course:
     on_iteration: Callable[[Iteration], None] | None
     factors: Factors
     held_out_rmse: float | None = None
+    iterations: int = 0
     trace: list[Iteration] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
@@ -130,7 +130,7 @@ class _Course:
             self.on_iteration(self.trace[-1])
         is_better = error is None or self.held_out_rmse is None or error < self.held_out_rmse
         if is_better or not self.stopping.keeps_best:
-            self.factors, self.held_out_rmse = factors, error
+            self.factors, self.held_out_rmse, self.iterations = factors, error, number
         return self.stopping.check(number, error)
 
 
@@ -144,7 +144,7 @@ def solve(
     damping: Damping,
     step: float,
     stopping: StoppingRule,
-    ridge: Callable[[int], float] | None = None,
+    penalty: Penalty | None = None,
     undo: bool = True,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Solution:
@@ -166,9 +166,8 @@ def solve(
         Step length for the gradient of the problem's own value (the paper's alpha).
     stopping : StoppingRule
         When the loop ends, and whether it returns the best or the last factors.
-    ridge : callable, optional
-        Weight of the sum of the factors' squared norms that is added to the objective, as a function of the
-        iteration's number counted from 0; by default 0.
+    penalty : callable, optional
+        What is added to the objective (see :mod:`usdenoise.completion.penalties`); by default nothing.
     undo : bool
         Whether a step that raises the objective is undone. With False every step is kept, with the same step
         length, as in published experiments with a fixed step.
@@ -188,8 +187,7 @@ def solve(
     while reason is None:
         number = len(course.trace) - 1
         eta = damping(number, current.value, first)
-        weight = 0.0 if ridge is None else ridge(number)
-        here = _penalised(current, factors, weight)
+        here = _penalised(current, factors, number, penalty)
         directions = preconditioner(factors, here.gradients, eta)
         for halvings in range(MAX_HALVINGS + 1):
             trial = _stepped(factors, directions, step)
@@ -198,14 +196,24 @@ def solve(
             if not _is_finite(evaluation):
                 reason = StopReason.DIVERGED
                 break
-            if not undo or _penalised(evaluation, trial, weight).value <= here.value * (1 + rounding):
+            if not undo or _penalised(evaluation, trial, number, penalty).value <= here.value * (
+                1 + rounding
+            ):
                 factors, current = trial, evaluation
                 reason = course.accept(factors, current, eta, step, halvings)
                 break
             step /= 2
         else:
             reason = StopReason.NO_DESCENT
-    return Solution(course.factors, course.held_out_rmse, tuple(course.trace), passes, reason, step)
+    return Solution(
+        factors=course.factors,
+        held_out_rmse=course.held_out_rmse,
+        iterations=course.iterations,
+        trace=tuple(course.trace),
+        passes=passes,
+        stop_reason=reason,
+        step=step,
+    )
 
 
 def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:
@@ -215,15 +223,12 @@ def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:
     )
 
 
-def _penalised(evaluation: Evaluation, factors: Factors, weight: float) -> Evaluation:
-    if weight == 0:
+def _penalised(evaluation: Evaluation, factors: Factors, number: int, penalty: Penalty | None) -> Evaluation:
+    if penalty is None:
         return evaluation
-    norms = sum(float(np.vdot(factor, factor).real) for factor in factors)
-    gradients = tuple(
-        gradient + np.asarray(2 * weight, factor.real.dtype) * factor
-        for gradient, factor in zip(evaluation.gradients, factors, strict=True)
-    )
-    return Evaluation(evaluation.value + weight * norms, gradients, evaluation.held_out_rmse)
+    value, own = penalty(number, factors)
+    gradients = tuple(a + b for a, b in zip(evaluation.gradients, own, strict=True))
+    return Evaluation(evaluation.value + value, gradients, evaluation.held_out_rmse)
 
 
 def _is_finite(evaluation: Evaluation) -> bool:

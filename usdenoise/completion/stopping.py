@@ -18,10 +18,13 @@ class StopReason(Enum):
 class StoppingRule:
     """Stop after a number of iterations, or earlier when the held-out error has stopped falling.
 
+    A slow beginning, as from factors near zero, is not convergence: until the error has once fallen by `improvement`, only
+    iterations in which it does not fall at all count.
+
     Attributes
     ----------
     iterations : int
-        Largest number of accepted steps.
+        Largest number of iterations.
     patience : int or None
         Number of iterations without a fall of the held-out error after which the loop ends. None never ends it
         for that reason.
@@ -33,6 +36,8 @@ class StoppingRule:
     patience: int | None = None
     improvement: float = 1e-3
     _reference: float = field(default=math.inf, init=False)
+    _last: float = field(default=math.inf, init=False)
+    _falls: int = field(default=0, init=False)
     _waited: int = field(default=0, init=False)
 
     @property
@@ -46,15 +51,18 @@ class StoppingRule:
         Parameters
         ----------
         iteration : int
-            Number of accepted steps.
+            Number of iterations so far.
         held_out_rmse : float or None
             Error on the held-out entries after them; None without such entries.
         """
         if held_out_rmse is not None and self.patience is not None:
             if held_out_rmse < (1 - self.improvement) * self._reference:
+                # The first error has nothing to fall from.
+                self._falls += math.isfinite(self._reference)
                 self._reference, self._waited = held_out_rmse, 0
-            else:
+            elif self._falls or held_out_rmse >= self._last:
                 self._waited += 1
+            self._last = held_out_rmse
             if self._waited >= self.patience:
                 return StopReason.HELD_OUT
         return StopReason.ITERATIONS if iteration >= self.iterations else None

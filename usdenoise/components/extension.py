@@ -3,13 +3,13 @@
 The temporal singular vectors are common to all pixels, so those of a few pixels are a start for all of them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion.posterior import PRIOR_FLOOR
+from usdenoise.components.prior import Prior
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
 from usdenoise.stack.rows import Rows
@@ -21,28 +21,6 @@ most of the way for a tenth of the price; with 6000 the automatic cutoff keeps i
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
-
-
-@dataclass(frozen=True)
-class Prior:
-    """What is known of the coefficients of a pixel: independent Gaussian components, next to white noise.
-
-    Attributes
-    ----------
-    variances : (r,) float64 array
-        Variance of each component.
-    noise_variance : float
-        Variance of the noise in an entry.
-    """
-
-    variances: NDArray[np.float64]
-    noise_variance: float
-
-    @property
-    def ridge(self) -> NDArray[np.float64]:
-        """Weight of each squared coefficient next to the squared errors: noise variance over variance."""
-        floor = max(PRIOR_FLOOR * self.noise_variance, float(np.finfo(np.float64).tiny))
-        return self.noise_variance / np.maximum(self.variances, floor)
 
 
 def extend(

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from usdenoise.completion import starts
 from usdenoise.completion.descent_methods import METHODS, Method
 from usdenoise.completion.identifiability import check_rank
-from usdenoise.completion.posterior import PRIOR_FLOOR, fit_rows, posterior_sweep
+from usdenoise.completion.penalties import Penalty, component_products, squared_norms
 from usdenoise.completion.preconditioners import identity
 from usdenoise.completion.problem import CompletionProblem, Factors
+from usdenoise.completion.row_fit import fit_rows
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.completion.stopping import StoppingRule
 from usdenoise.components.pixel_subset import PixelSubset
+from usdenoise.components.prior import Prior
 from usdenoise.components.rank import choose_rank
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge
@@ -27,7 +29,7 @@ from usdenoise.stack.sampling import draw_entries
 
 RIDGE = 0.5
 """Automatic ridge in units of the sampled noise edge: half of the penalty at which nuclear-norm completion removes
-pure noise. The start "pixels" has a prior for each component, and needs none."""
+pure noise. The start "pixels" has a prior for each component instead."""
 
 _FIRST_RIDGE = 0.1
 """The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
@@ -52,8 +54,9 @@ def fit_sample(
 ) -> tuple[Solution, int, float]:
     """Sample entries of a random subset of the pixels, and return factors U, V that complete them.
 
-    Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 + ridge (|U|^2 + |V|^2) by
-    :func:`usdenoise.completion.solve.solve`.
+    Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 plus a penalty by
+    :func:`usdenoise.completion.solve.solve`. The penalty is the prior of each component for the start "pixels", and
+    ridge (|U|^2 + |V|^2) for the others or where a ridge is given.
 
     Parameters
     ----------
@@ -157,11 +160,12 @@ def complete(
     method = METHODS[options.method]
     rng = RandomStream.START.generator(options.seed)
     if given is None:
-        start, passes = _start(problem, subset, rank, options, rng)
-        ridge = _ridge(problem, subset, options, start)
+        prior = _prior(subset, rank)
+        start, passes = _start(problem, subset, prior, options, rng)
+        penalty = _penalty(problem, subset, options, start, prior)
     else:
         start, passes = starts.warm(problem, rank, rng, given), 0
-        ridge = _ridge(problem, subset, options, None)
+        penalty = _penalty(problem, subset, options)
     damping = options.damping
     if damping is None:
         damping = method.default_damping(subset.noise_rms, problem.shape)
@@ -172,57 +176,64 @@ def complete(
         damping=method.make_damping(damping, options.decay),
         step=_alpha(problem, method, options, rng),
         stopping=StoppingRule(options.iterations, options.patience or None),
-        ridge=ridge,
+        penalty=penalty,
         on_iteration=on_iteration,
     )
     solution.check_finite()
     return replace(solution, passes=solution.passes + passes)
 
 
-def _start(
-    problem: CompletionProblem,
-    subset: PixelSubset,
-    rank: int,
-    options: DenoiseOptions,
-    rng: np.random.Generator,
-) -> tuple[Factors, int]:
-    """Return the first factors, and the number of passes over the sample that they took."""
-    if options.init != "pixels":
-        return _STARTS[options.init](problem, rank, rng), 0
+def _prior(subset: PixelSubset, rank: int) -> Prior:
     # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
     rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
     # The noise level is 0 where all pixels of the subset are zero.
     noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
-    right, variances = subset.right[:, :rank], np.maximum(subset.signal_variances(rank), PRIOR_FLOOR * noise)
-    right, variances, guess, sweep = posterior_sweep(problem, right, variances, noise)
-    rows, fit = fit_rows(problem, right, variances, noise, guess)
+    return Prior(subset.signal_variances(rank), noise)
+
+
+def _start(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    prior: Prior,
+    options: DenoiseOptions,
+    rng: np.random.Generator,
+) -> tuple[Factors, int]:
+    """Return the first factors, and the number of passes over the sample that they took."""
+    rank = len(prior.variances)
+    if options.init != "pixels":
+        return _STARTS[options.init](problem, rank, rng), 0
+    right = subset.right[:, :rank]
+    rows, passes = fit_rows(problem, right, prior.ridge, prior.noise_variance)
     # Balanced: both factors get the square root of the component's size.
     size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
         rows.real.dtype
     )
-    return (rows / size, right * size), round(sweep + fit)
+    return (rows / size, right * size), round(passes)
 
 
-def _ridge(
-    problem: CompletionProblem, subset: PixelSubset, options: DenoiseOptions, start: Factors | None
-) -> Callable[[int], float] | None:
-    """Return the weight of the squared norms: it decays from the size of the start to that of the noise.
+def _penalty(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    options: DenoiseOptions,
+    start: Factors | None = None,
+    prior: Prior | None = None,
+) -> Penalty | None:
+    """Return the penalty on the factors: that of the prior, or a ridge that decays from the size of the start.
 
-    A warm start (None) has no decay: its ridge is the final one, which is 0 for the start "pixels".
+    A warm start (None) has no prior, and no decay: its ridge is the final one.
     """
-    automatic = 0.0 if options.init == "pixels" else RIDGE
-    units = automatic if isinstance(options.ridge, str) else options.ridge
+    n_fitted = problem.sample.n_fitted
+    if options.ridge == "auto" and options.init == "pixels":
+        return None if prior is None else component_products(prior.ridge / n_fitted)
+    units = RIDGE if isinstance(options.ridge, str) else options.ridge
     if units == 0:
         return None
-    edge = np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape)
-    floor = units * edge / problem.sample.n_fitted
+    floor = units * np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
     if start is None:
-        return lambda iteration: floor
-    first = max(
-        float(gram(start[1]).diagonal().real.max()) * problem.density / problem.sample.n_fitted, floor
-    )
-    decay = options.decay
-    return lambda iteration: max(floor, _FIRST_RIDGE * first * decay**iteration)
+        return squared_norms(lambda iteration: floor)
+    largest = float(gram(start[1]).diagonal().real.max())
+    first = _FIRST_RIDGE * max(largest * problem.density / n_fitted, floor)
+    return squared_norms(lambda iteration: max(floor, first * options.decay**iteration))
 
 
 def _alpha(

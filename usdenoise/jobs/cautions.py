@@ -32,6 +32,8 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         sentences.append("the session is a single block; name more files, or cut a long one with --window")
     if not Verdict.from_code(report["fit"]).is_good:
         sentences.append(report["estimate"])
+    if report["start_caution"]:
+        sentences.append(report["start_caution"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
         sentences.append(
             f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"

@@ -32,6 +32,7 @@ def result_record(result: DenoiseResult) -> dict[str, Any]:
         "frames": frames_record(result.frame_quality, result.power_doppler.size),
         "fit": quality.verdict.code,
         "estimate": quality.sentence,
+        "start_caution": quality.start_caution,
         "verdict": result.verdict,
         "cutoff": _cutoff(result),
         "noise_floor": result.noise_floor,

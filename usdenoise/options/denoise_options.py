@@ -96,8 +96,8 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         words=("auto",),
         least=0,
     )
-    """On the squared norms of the factors. It decays with the damping to this value. "auto" is 0.5, or none for the
-    start "pixels", which has a ridge for each component."""
+    """On the squared norms of the factors. It decays with the damping to this value. "auto" is 0.5, and for the start
+    "pixels" the noise variance over the variance of each component."""
     init: str = option(
         "pixels",
         "Start: a subset of the pixels with all frames (pixels), the paper's (spectral), or random factors of the size of "

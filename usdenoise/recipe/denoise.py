@@ -154,7 +154,7 @@ def denoise(
         tell("filter", n_steps - 1)
         frame_quality = frames.quality(estimate.model, band.low)
         filtered = filter_rows(rows, estimate.model, band, grid, local_cutoff=chosen.local_cutoff)
-        quality = _judge(frames, estimate, band, filtered.residual_power)
+        quality = _judge(frames, estimate, band, filtered.residual_power, chosen)
         whole = filtered.kept if live is None else all_rows.put_back(filtered.kept, live)
 
     def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -302,6 +302,7 @@ def _judge(
     estimate: Estimate,
     band: Band,
     power: NDArray[np.float64],
+    options: DenoiseOptions,
 ) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
     rows, energy, singular_values = frames.rows, float(frames.energy.sum()), estimate.singular_values
@@ -321,5 +322,6 @@ def _judge(
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
         gained_energy=estimate.gained_energy,
+        start=options.init if estimate.solution is not None else "pixels",
         advice=frames.search.advice,
     )

@@ -21,6 +21,10 @@ ROUNDING = 2.0**-23
 SAMPLES_PER_COMPONENT = 3.0
 """Samples of a pixel for each component below which factors from the sample alone are not trusted."""
 
+WELL_POSED = 4.0
+"""The same for the iterations from a start that does not come from the data of all frames. On stacks of 300 frames with 1.8
+samples per unknown, 100 iterations from the spectral start ended at 30 to 200 times the noise; the paper's stack has 12."""
+
 
 class Verdict(CodedEnum):
     """A judgement on an estimate; the value is its sentence, with the figures left open."""
@@ -64,6 +68,8 @@ class FitQuality:
         The judgement.
     sentence : str
         The judgement in words, with its figures.
+    start_caution : str
+        Why the iterations cannot be expected to converge from their start; empty where they can.
     """
 
     residual_rms: float
@@ -71,6 +77,7 @@ class FitQuality:
     held_out_ratio: float | None
     verdict: Verdict
     sentence: str
+    start_caution: str = ""
 
 
 def judge_fit(
@@ -82,6 +89,7 @@ def judge_fit(
     samples_per_pixel: float | None,
     gained_energy: float | None,
     energy: float,
+    start: str = "pixels",
     advice: str | None = None,
 ) -> FitQuality:
     """Judge an estimate from a sample.
@@ -102,6 +110,8 @@ def judge_fit(
         Energy that the last pass of the refit gained; None without a refit.
     energy : float
         Sum of |M|^2 over the stack, whose rounding errors are no gain.
+    start : str
+        Start of the iterations.
     advice : str, optional
         What helps where the fit is poor; by default a larger sample.
     """
@@ -124,7 +134,23 @@ def judge_fit(
     sentence = verdict.value.format(
         ratio=ratio, per_pixel=samples_per_pixel, rank=rank, gain=gain, advice=advice or more
     )
-    return FitQuality(residual_rms, allowed, ratio, verdict, sentence)
+    return FitQuality(
+        residual_rms=residual_rms,
+        allowed_rmse=allowed,
+        held_out_ratio=ratio,
+        verdict=verdict,
+        sentence=sentence,
+        start_caution=_start_caution(start, samples_per_pixel / rank),
+    )
+
+
+def _start_caution(start: str, samples_per_component: float) -> str:
+    if start == "pixels" or samples_per_component >= WELL_POSED:
+        return ""
+    return (
+        f"the sample has {samples_per_component:.1f} entries per pixel and component; the iterations from the start "
+        f"'{start}' converge from {WELL_POSED:g} on: raise the sampling, lower the rank, or use the start 'pixels'"
+    )
 
 
 def _relative_gain(gained_energy: float, residual_energy: float, energy: float) -> float:

@@ -127,14 +127,13 @@ class DenoiseResult:
     @property
     def verdict(self) -> str:
         """What can be said of the picture, and then of the estimate, in words."""
-        frames = self.frame_quality.sentence
-        return "; ".join(
-            [
-                self.picture_quality.sentence,
-                *([frames] if frames else []),
-                f"estimate: {self.fit_quality.sentence}",
-            ]
+        sentences = (
+            self.picture_quality.sentence,
+            self.frame_quality.sentence,
+            f"estimate: {self.fit_quality.sentence}",
+            self.fit_quality.start_caution,
         )
+        return "; ".join(sentence for sentence in sentences if sentence)
 
     @property
     def kept(self) -> str:
