@@ -8,7 +8,7 @@ from usdenoise.formats.stored import shape_text
 
 RESULTS_AND_TRUTH = (
     "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "blood_power", "noise_power",
-    "unobserved", "factors/", "directional_power", "signed_power", "axial_velocity")  # fmt: skip
+    "unobserved", "directional_power", "signed_power", "axial_velocity")  # fmt: skip
 """Beginnings of names in our own files, and of groups of MATLAB, that are read only if the user names them."""
 
 _PREFERRED = ("iq", "iqdata", "iq_data")

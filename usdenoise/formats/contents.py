@@ -113,8 +113,6 @@ class Contents:
         Name of each array -> its number of axes, type and shape in words. Error messages list them.
     look_up : callable
         Takes a name and returns a stack that is not in `stacks`; None if no array of that name could be one.
-    find : callable
-        Takes the name of any array and returns the array with its metadata; None if there is no such array.
     damaged : str
         Rest of the message where the library of the format fails, while the contents are used, as for
         :func:`usdenoise.formats.damage.guard`.
@@ -124,7 +122,6 @@ class Contents:
     stacks: tuple[Stack, ...]
     every: Mapping[str, str] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
-    find: Callable[[str], tuple[StoredArray, Found] | None] = lambda name: None
     damaged: str = ""
 
 

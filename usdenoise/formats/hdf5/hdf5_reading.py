@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 
 from usdenoise.formats import uff, zea
-from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.formats.contents import Contents, Stack, arranged, describe_array, stacks_of
 from usdenoise.formats.damage import guard
 from usdenoise.formats.hdf5.hdf5_arrays import member_note, stored_array
 from usdenoise.formats.hdf5.hdf5_items import datasets, member
@@ -133,20 +133,13 @@ class _Survey:
             return None
         return self.stack(name, self.array(item), (item,))
 
-    def find(self, name: str) -> tuple[StoredArray, Found] | None:
-        """Return an array with its metadata, once the file holds what its header claims; None if it is missing."""
-        if name not in self.arrays:
-            return None
-        check_stored(self.found[name])
-        return self.arrays[name], nearby(self.file, self.found[name])
-
 
 def _contents(survey: _Survey) -> Contents:
     cells = _cell_stacks(survey)
     container, special, names = _toolbox_stacks(survey)
     first = [stack for stack in (*cells, *special) if stack is not None]
     stacks = (*first, *_other_stacks(survey, names, names | {stack.name for stack in first}))
-    return Contents(container, stacks, survey.every, survey.look_up, survey.find)
+    return Contents(container, stacks, survey.every, survey.look_up)
 
 
 def _cell_stacks(survey: _Survey) -> list[Stack | None]:

@@ -92,13 +92,7 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
         found = stacks_in(_inside(path, nested), "within a cell or struct")
         return next((one for one in found if one.name == name), None)
 
-    def find(name: str) -> tuple[StoredArray, Found] | None:
-        array = arrays.get(name)
-        if array is None and name.split("/")[0] in nested:
-            array = _inside(path, nested).get(name)
-        return None if array is None else (array, _nearby(path))
-
-    yield Contents(MATLAB_5, stacks, every, look_up, find)
+    yield Contents(MATLAB_5, stacks, every, look_up)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:

@@ -67,13 +67,7 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
         shape = made.array.shape
         return replace(made, metadata=lambda: _nearby(root, parts[0], first, members, names, shape))
 
-    def find(name: str) -> tuple[StoredArray, Found] | None:
-        if name not in arrays:
-            return None
-        check((name,))
-        return arrays[name], _nearby(root, name, members[name], members, None, ())
-
-    yield Contents("Zarr", stacks_of(arrays, stack), every, find=find)
+    yield Contents("Zarr", stacks_of(arrays, stack), every)
 
 
 def import_zarr(path: Path) -> Any:
