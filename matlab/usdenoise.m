@@ -119,7 +119,7 @@ function value = plain(name, value)
   if isnumeric(value) && isreal(value) && ~isempty(value)
     value = sprintf('%.15g,', value);
     value = value(1:end - 1);
-  elseif ~(ischar(value) && size(value, 1) <= 1) && ~(islogical(value) && isscalar(value)) && ~iscellstr(value)
+  elseif ~(ischar(value) && size(value, 1) <= 1) && ~(islogical(value) && isscalar(value)) && (isempty(value) || ~iscellstr(value))
     error('usdenoise:options', 'the value of ''%s'' must be text, real numbers, true or false', name);
   end
 end

@@ -177,7 +177,7 @@ def test_every_character_of_a_path_arrives(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m usdenoise \"$@\"\n")
     program.chmod(0o755)
     (tmp_path / "command.txt").write_bytes(str(program).encode())
-    (tmp_path / f"{HARD}.toml").write_text("rank = 7\nlow-cutoff = 1\nsampling = 0.75\n")
+    (tmp_path / f"{HARD}.toml").write_text("rank = 7\nlow-cutoff = 1\nestimator = 'sampling=0.75'\n")
     (tmp_path / "config.txt").write_bytes(f"{HARD}.toml".encode())
     printed = octave(
         tmp_path,

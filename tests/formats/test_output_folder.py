@@ -189,6 +189,7 @@ LEFT = [
     "x_frames.tsv",
     "x_power_doppler.png",
     "x_power_doppler.tif",
+    "x_report.html",
     "x_report.json",
 ]
 
@@ -201,7 +202,7 @@ def test_files_that_are_not_written_again_go(scan: Path) -> None:
     run(scan, overwrite=True, output=Output(window=10))
     assert sorted(os.listdir(out)) == [
         "x_blocks.json", "x_blocks.tsv", "x_blood_power.png", "x_blood_power.tif", "x_power_doppler.png",
-        "x_power_doppler.tif", "x_report.json", "x_sequence.zarr", "x_tsnr.png",
+        "x_power_doppler.tif", "x_report.html", "x_report.json", "x_sequence.zarr", "x_tsnr.png",
     ]  # fmt: skip
     # In a folder that was moved meanwhile as well.
     out.rename(scan.parent / "moved")
@@ -253,5 +254,5 @@ def test_a_process_that_is_killed_before_old_files_go_leaves_whole_results(tmp_p
     assert killed.returncode == -signal.SIGKILL
     report = json.loads((out / "x_report.json").read_text())
     assert set(report["output"]) >= {"denoised", "power_doppler_png"}
-    assert "report_html" not in report["output"]
+    assert "blood_power_png" not in report["output"]
     assert all(size_on_disk(place) == size for place, size in recorded_files(report, out).items())

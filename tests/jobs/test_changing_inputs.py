@@ -34,7 +34,7 @@ def add_a_file(path: Path) -> None:
 
 
 CASES = [
-    *((kind, write_again, window) for kind in WRITERS for window in ((), ("--window", "8"))),
+    *((kind, write_again, window) for kind in WRITERS for window in (False, True)),
     *((kind, change, ()) for kind in WRITERS for change in (append,)),
     ("Zarr", add_a_file, ()),
 ]
@@ -44,7 +44,7 @@ CASES = [
 def test_a_file_of_an_input_that_changes_while_it_is_read(
     kind: str,
     change: Callable[[Path], None],
-    window: tuple[str, ...],
+    window: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -58,8 +58,9 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
         return stack
 
     monkeypatch.setattr(open_input, "read_stack", change_after_reading)
+    command = ("session", "--window", 8, "--low-cutoff", 0) if window else ("run", *QUICK)
     refused(
-        cli("run", path, "-o", tmp_path / "out", *QUICK, *window),
+        cli(*command, path, "-o", tmp_path / "out"),
         rf"{re.escape(str(path))} (changed while it was read; run again when nothing writes to it any more|"
         r"cannot be read any more \(No such file or directory\); check the disk)",
     )

@@ -121,7 +121,7 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
     ("given", "says"),
     [
         ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
-        ({"window": 20, "stride": 21}, "stride 21 must be from 1 to the window of 20 .*; change stride"),
+        ({"window": 20, "stride": 21}, "stride 21"),
         ({"window": 20, "reading": {"frames": None}}, "reading is for a file; leave it out"),
         ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options holds all options"),
     ],
@@ -136,7 +136,7 @@ def test_a_saved_result_comes_back(suffix: str, tmp_path: Path) -> None:
     stack = small()
     stack.iq[3, 4, 5] = np.nan
     result = denoise(stack, **OPTIONS)
-    path = usdenoise.save(result, tmp_path / f"x{suffix}", compression="gzip")
+    path = usdenoise.save(result, tmp_path / f"x{suffix}")
     back = load(path)
     np.testing.assert_array_equal(back.iq, result.acquisition.iq)
     assert (back.axes, back.frame_rate_hz, back.spacing_mm) == (
@@ -174,8 +174,6 @@ def test_what_save_refuses(tmp_path: Path) -> None:
     result = denoise(small(), **OPTIONS)
     with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
         usdenoise.save(result, tmp_path / "x.tif")
-    with pytest.raises(OutputError, match="compression 'best' is not known; choose one of none, gzip"):
-        usdenoise.save(result, tmp_path / "x.h5", compression="best")
 
 
 def test_a_result_for_a_data_array_is_saved_and_drawn(tmp_path: Path) -> None:
