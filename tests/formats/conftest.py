@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.reading import ChildReader
+from tests.fuzz import ChildReader
 
 
 @pytest.fixture(scope="session")

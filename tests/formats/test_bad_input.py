@@ -30,7 +30,7 @@ from tests.formats.layouts import (
     v5_compressed,
     writer,
 )
-from tests.fuzz.reading import ChildReader
+from tests.fuzz import ChildReader
 from tests.stacks import write_stack
 from usdenoise import denoise, load, run_batch
 from usdenoise.cli import main
