@@ -2,7 +2,7 @@
 
     python -m benchmarks.paper_preset PHANTOM.h5 [--start random --decay 0.5]
 
-PHANTOM.h5 comes from `usdenoise simulate PHANTOM.h5 --shape 200x130x2400 [--real]`. Before it shows a
+PHANTOM.h5 comes from `usdenoise simulate PHANTOM.h5 --shape 200x130x2400 [--set real=true]`. Before it shows a
 figure it asserts that the SVD's triplets satisfy M v = s u.
 """
 

@@ -1,6 +1,7 @@
 """Stacks and files that many tests share, made once a session by the package's own simulator."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def small_phantom() -> tuple[Phantom, Terms]:
 def phantom_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small phantom as a file. Read only."""
     path = tmp_path_factory.mktemp("phantom") / "small.h5"
-    simulate_to_file(path, SMALL, terms=True)
+    simulate_to_file(path, replace(SMALL, terms=True))
     return path
 
 

@@ -26,9 +26,10 @@ def usdenoise(*arguments: str) -> None:
 
 def main() -> None:
     """Simulate 30 blocks, two with a burst of motion, filter them, fit the design, and draw the t values."""
-    phantom = ["--shape", "36x32x100", "--frame-rate", "250", "--max-speed", "20", "--activation", "30"]
-    blocks = ["--session", f"{N_BLOCKS}", "--block-interval", f"{BLOCK_S}", "--burst-blocks", "7,18"]
-    usdenoise("simulate", "blocks", *phantom, *blocks, "--jerk", "1.5", "--overwrite")
+    phantom = ["--shape", "36x32x100", "--frame-rate", "250", "--session", f"{N_BLOCKS}"]
+    for setting in ("max_speed_mm_s=20", "activation=30", "burst_blocks=7,18", "jerk_pixels=1.5"):
+        phantom += ["--set", setting]
+    usdenoise("simulate", "blocks", *phantom, "--set", f"block_interval_s={BLOCK_S}", "--overwrite")
     usdenoise("session", "blocks", "-o", "results", "--nifti", "--overwrite")
 
     table = pd.read_csv("results/blocks_blocks.tsv", sep="\t")

@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -11,15 +10,15 @@ import pytest
 
 from tests.cli.shared import cli, parse, refused
 from usdenoise import load
+from usdenoise.options import PhantomSettings
 
 SMALL = ("--shape", "16x12x20")
 REALISM = {
-    "--noise-gain": ("noise_gain_db", 20.0),
-    "--noise-correlation": ("noise_correlation_pixels", 1.5),
-    "--attenuation": ("attenuation_db", 10.0),
-    "--max-speed": ("max_speed_mm_s", 15.0),
-    "--thin-vessels": ("thin_vessels", 2),
-    "--capillary": ("capillary_db", -8.0),
+    "noise_correlation_pixels": 1.5,
+    "attenuation_db": 10.0,
+    "max_speed_mm_s": 15.0,
+    "thin_vessels": 2,
+    "capillary_db": -8.0,
 }
 
 
@@ -62,14 +61,15 @@ def test_json_has_the_settings(tmp_path: Path) -> None:
 
 def test_what_real_scans_have(tmp_path: Path) -> None:
     out = tmp_path / "p.h5"
-    options: list[Any] = [text for flag, (_, value) in REALISM.items() for text in (flag, value)]
-    summary = parse(cli("simulate", out, *SMALL, "--frame-rate", 250, *options, "--json").stdout)
+    options = [text for key, value in REALISM.items() for text in ("--set", f"{key}={value}")]
+    rates = ("--frame-rate", 250, "--noise-gain", 20)
+    summary = parse(cli("simulate", out, *SMALL, *rates, *options, "--json").stdout)
     with h5py.File(out) as file:
         parameters = parse(file.attrs["usdenoise_provenance"])["parameters"]
         assert file["truth/capillary_mask"][()].any()
         decibels = 10 * np.log10(file["truth/noise_power"][:, 0])
-    for told in (summary, parameters):
-        assert {name: told[name] for name, _ in REALISM.values()} == dict(REALISM.values())
+    for settings in (summary, parameters):
+        assert {name: settings[name] for name in REALISM} == REALISM
     assert decibels[-1] - decibels[0] == pytest.approx(20.0, abs=1e-4)
     assert cli("info", out).exit_code == 0
 
@@ -80,9 +80,9 @@ def test_without_noise_it_is_json_too(tmp_path: Path) -> None:
         parse(file.attrs["usdenoise_provenance"])
 
 
-@pytest.mark.parametrize("flags", [(), ("--real",)])
+@pytest.mark.parametrize("flags", [(), ("--set", "real=true")])
 def test_terms_add_up(flags: tuple[str, ...], tmp_path: Path) -> None:
-    cli("simulate", tmp_path / "p.h5", *SMALL, "--terms", *flags)
+    cli("simulate", tmp_path / "p.h5", *SMALL, "--set", "terms=true", *flags)
     with h5py.File(tmp_path / "p.h5") as file:
         assert file["iq"].dtype == file["truth/blood"].dtype == (np.float32 if flags else np.complex64)
         terms = sum(file[f"truth/{name}"][()].astype(np.complex128) for name in ("tissue", "blood", "noise"))
@@ -96,3 +96,18 @@ def test_volumes(tmp_path: Path) -> None:
     acquisition = load(tmp_path / "p.h5")
     assert (acquisition.axes, acquisition.iq.shape) == ("tzxy", (12, 10, 9, 8))
     assert set(acquisition.spacing_mm) == {"z", "x", "y"}
+
+
+def test_the_help_shows_few_options_and_the_keys() -> None:
+    text = cli("simulate", "--help").stdout
+    options, keys = text.split("Keys of --set:")
+    assert len(re.findall(r"^  (?:-\w, )?-", options, re.MULTILINE)) <= 14
+    listed = re.findall(r"^  (\w+)=", keys, re.MULTILINE)
+    assert listed == [name for name, entry in PhantomSettings.declared.items() if " " in entry.flag]
+
+
+def test_an_unknown_key_is_wrong_usage_that_names_the_known_ones(tmp_path: Path) -> None:
+    result = cli("simulate", tmp_path / "p.h5", "--set", "thin_vesels=2")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "thin_vessels, capillary_db" in result.stderr
+    assert os.listdir(tmp_path) == []

@@ -26,7 +26,7 @@ SCRIPTS = {
 SMALLER = {
     "BLOCK_S = 30": "BLOCK_S = 20",
     "36x32x100": "36x32x50",
-    '"--activation", "30"': '"--activation", "90"',
+    "activation=30": "activation=90",
 }
 """An activation that is as clear in fewer blocks of fewer frames."""
 

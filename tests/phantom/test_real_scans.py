@@ -171,7 +171,7 @@ def test_the_truth_in_the_file_has_attenuation_noise_and_capillaries(tmp_path):
     settings = PhantomSettings(
         (24, 20, 10), attenuation_db=12.0, capillary_db=-3.0, noise_gain_db=6.0, seed=2
     )
-    summary = simulate_to_file(tmp_path / "p.h5", settings, terms=True)
+    summary = simulate_to_file(tmp_path / "p.h5", settings)
     assert summary["attenuation_db"] == 12.0
     phantom, terms = all_frames(settings)
     with h5py.File(tmp_path / "p.h5") as file:

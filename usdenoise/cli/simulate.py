@@ -8,7 +8,7 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, shape_text, two_columns, typed_command
-from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.option_types import PathType
 from usdenoise.options import PhantomSettings
 from usdenoise.options.declaration import Group
@@ -24,22 +24,24 @@ from usdenoise.options.declaration import Group
             "Simulate a smaller phantom with noise that grows with depth",
         ),
         (
-            "usdenoise simulate blocks --session 40 --shape 64x64x300 --activation 10",
+            "usdenoise simulate blocks --session 40 --shape 64x64x300 --set activation=10",
             "Simulate 40 blocks in a folder, with an activation",
         ),
     ],
 )
 @click.argument("out", type=PathType())
 @shared.flags_of(PhantomSettings)
-@flag_option(
-    Group.OUTPUTS, "--terms", is_flag=True, help="Store tissue, blood and noise too, each as a stack."
+@shared.keys_of(
+    PhantomSettings,
+    Group.PHANTOM_KEYS,
+    Group.PHANTOM,
+    "Set one of the keys below, for example thin_vessels=5. Repeat it for several keys.",
 )
 @shared.threads_option(Group.PHANTOM)
 @shared.overwrite_option
 @shared.messages
 def command(
     out: Path,
-    terms: bool,
     threads: int | None,
     overwrite: bool,
     console: Console,
@@ -54,13 +56,12 @@ def command(
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
 
-    settings = PhantomSettings(**shared.given(PhantomSettings, values))
+    settings = PhantomSettings(**shared.given(PhantomSettings, {**values, **dict(values["set"])}))
     began = time.perf_counter()
     console.begin("frames", settings.n_frames)
     summary = simulate_to_file(
         out,
         settings,
-        terms=terms,
         threads=threads,
         overwrite=overwrite,
         command=typed_command(),

@@ -27,7 +27,6 @@ def simulate_to_file(
     path: str | Path,
     settings: PhantomSettings,
     *,
-    terms: bool = False,
     threads: int | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
@@ -41,9 +40,8 @@ def simulate_to_file(
         HDF5 file to write. For a session it may be a folder, without a suffix of HDF5: each block is a file there,
         ``block_00.h5`` and so on.
     settings : PhantomSettings
-        Size, scales and levels of the phantom.
-    terms : bool
-        Whether tissue, blood and noise are also stored one by one (truth/tissue, truth/blood, truth/noise).
+        Size, scales and levels of the phantom. With `terms`, the file also contains truth/tissue, truth/blood and
+        truth/noise.
     threads : int, optional
         Number of threads; by default one for each processor.
     overwrite : bool
@@ -78,7 +76,7 @@ def simulate_to_file(
             truth = _truth(phantom, held)
             write_phantom(
                 place,
-                _parts(phantom, held, truth, terms, on_frames),
+                _parts(phantom, held, truth, on_frames),
                 len(held) * settings.frames_a_block,
                 truth,
                 _attributes(settings, held[0]),
@@ -115,7 +113,6 @@ def _parts(
     phantom: Phantom,
     blocks: Sequence[int],
     truth: Mapping[str, NDArray[Any]],
-    terms: bool,
     on_frames: Callable[[int], None] | None,
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield the arrays of the frames of some blocks, a few frames at a time, and sum up the power of their blood."""
@@ -127,7 +124,7 @@ def _parts(
             truth["blood_power"][...] += power / np.float32(len(blocks))
             if "block_blood_power" in truth:
                 truth["block_blood_power"][place] += power
-            yield asdict(part) if terms else {"iq": part.iq}
+            yield asdict(part) if phantom.settings.terms else {"iq": part.iq}
             done += len(part.iq)
             if on_frames is not None:
                 on_frames(done)

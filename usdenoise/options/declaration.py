@@ -31,9 +31,10 @@ class Group(Enum):
     ESTIMATOR = "Estimator"
     MESSAGES = "Messages"
     ESTIMATOR_KEYS = "Keys of --estimator"
+    PHANTOM_KEYS = "Keys of --set"
 
 
-KEY_FLAGS = {Group.ESTIMATOR_KEYS: "--estimator"}
+KEY_FLAGS = {Group.ESTIMATOR_KEYS: "--estimator", Group.PHANTOM_KEYS: "--set"}
 """Groups whose options have no flag of their own but are keys of one: --estimator KEY=VALUE."""
 
 

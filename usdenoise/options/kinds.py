@@ -39,6 +39,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _parse_truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
@@ -58,7 +64,7 @@ def _real(value: Any) -> float:
 
 
 TEXT = Kind("text", str, _text, "TEXT")
-SWITCH = Kind("True or False", str, _truth)
+SWITCH = Kind("true or false", _parse_truth, _truth, "true|false", "True or False")
 WHOLE = Kind("a whole number", int, _whole, "N")
 NUMBER = Kind("a number", float, _real, "X")
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
@@ -28,9 +29,19 @@ MOST_CORRELATION = 100
 MOST_VESSELS = 1000
 # 8 TB.
 MOST_ENTRIES = 10**12
+# The pixel pitch of a lower centre frequency would be more than a metre.
+LEAST_FREQUENCY_HZ = 1e3
+
+UNBOUNDED = (None, None)
 
 OF_SESSIONS = ("block_interval_s", "activation", "burst_blocks", "gain_drift_db")
 """Settings that need a session."""
+
+
+def _key(default: Any, bounds: tuple[float | None, float | None], text: str, **settings: Any) -> Any:
+    """Declare a key of --set with its smallest and largest value."""
+    least, most = bounds
+    return option(default, text, group=Group.PHANTOM_KEYS, least=least, most=most, **settings)
 
 
 @dataclass(frozen=True)
@@ -51,13 +62,10 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     )
     frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", least=SCALES[0], most=SCALES[1])
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
-    center_frequency_hz: float = option(
+    center_frequency_hz: float = _key(
         15e6,
+        (LEAST_FREQUENCY_HZ, SCALES[1]),
         "Centre frequency of the pulse. The pixel pitch is its wavelength.",
-        metavar="HZ",
-        # The pixel pitch of a frequency below would be more than a metre.
-        least=1e3,
-        most=SCALES[1],
         shown="15e6",
     )
     clutter_to_blood_db: float = option(
@@ -76,182 +84,151 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
     `noise_gain_db + attenuation_db`."""
     seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", least=0)
-    real: bool = option(False, "Simulate real RF instead of complex IQ.")
-    sound_speed_m_s: float = 1540.0
-    """Speed of sound in m/s, by default the usual value for soft tissue. It has no flag."""
+    real: bool = _key(False, UNBOUNDED, "Simulate real RF instead of complex IQ.")
+    sound_speed_m_s: float = _key(
+        1540.0, SCALES, "Speed of sound, by default the usual value for soft tissue."
+    )
     noise_gain_db: float = option(
         0.0,
         "How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
-        group=Group.RARE,
         metavar="DB",
         least=0,
         most=MOST_GAIN_DB,
     )
     """20 log10 of amplitudes, linear in dB over the depth."""
-    noise_correlation_pixels: float = option(
+    noise_correlation_pixels: float = _key(
         0.0,
+        (0, MOST_CORRELATION),
         "Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
-        group=Group.RARE,
-        metavar="PIXELS",
-        least=0,
-        most=MOST_CORRELATION,
     )
     """Two pixels at the distance d are then correlated at exp(-d^2 / (4 s^2)). In a real phantom this is the
     correlation of the complex noise that is modulated."""
-    attenuation_db: float = option(
+    attenuation_db: float = _key(
         0.0,
+        (0, MOST_GAIN_DB),
         "Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
-        group=Group.RARE,
-        metavar="DB",
-        least=0,
-        most=MOST_GAIN_DB,
     )
-    max_speed_mm_s: float | None = option(
+    max_speed_mm_s: float | None = _key(
         None,
+        SCALES,
         "Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with "
         "the frame rate so that none does.",
-        group=Group.RARE,
-        metavar="MM_S",
-        least=SCALES[0],
-        most=SCALES[1],
     )
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
-    thin_vessels: int = option(
-        0,
-        "Number of additional vessels that are 1 to 2 pixels wide.",
-        group=Group.RARE,
-        least=0,
-        most=MOST_VESSELS,
+    thin_vessels: int = _key(
+        0, (0, MOST_VESSELS), "Number of additional vessels that are 1 to 2 pixels wide."
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""
-    capillary_db: float | None = option(
+    capillary_db: float | None = _key(
         None,
-        "Add a region with slow flow in all directions (0.5 to 2 mm/s); DB is its blood power over that of "
-        "the vessels. By default there is none.",
-        group=Group.RARE,
-        metavar="DB",
-        least=-MOST_DB,
-        most=MOST_DB,
+        (-MOST_DB, MOST_DB),
+        "Add a region with slow flow in all directions (0.5 to 2 mm/s), with this blood power over that of the "
+        "vessels. By default there is none.",
     )
-    bad_frames: int = option(
-        0, "Number of frames with electrical interference, at random times.", group=Group.RARE, least=0
+    bad_frames: int = _key(0, (0, None), "Number of frames with electrical interference, at random times.")
+    bad_frame_level: float = _key(
+        3.0, (None, MOST_LEVEL), "Rms of the interference over that of tissue and blood.", positive=True
     )
-    bad_frame_level: float = option(
-        3.0,
-        "Rms of the interference over that of tissue and blood.",
-        group=Group.RARE,
-        positive=True,
-        most=MOST_LEVEL,
-    )
-    jerk_pixels: float = option(
+    jerk_pixels: float = _key(
         0.0,
+        (-MOST_MOTION, MOST_MOTION),
         "Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
-        group=Group.RARE,
-        metavar="PIXELS",
-        least=-MOST_MOTION,
-        most=MOST_MOTION,
     )
-    drift_pixels: float = option(
-        0.0,
-        "Displacement of the image from the first frame to the last.",
-        group=Group.RARE,
-        metavar="PIXELS",
-        least=-MOST_MOTION,
-        most=MOST_MOTION,
+    drift_pixels: float = _key(
+        0.0, (-MOST_MOTION, MOST_MOTION), "Displacement of the image from the first frame to the last."
     )
-    breathing: tuple[float, float] | None = option(
+    breathing: tuple[float, float] | None = _key(
         None,
+        UNBOUNDED,
         "Amplitude and rate of a periodic displacement of the image. By default there is none.",
-        group=Group.RARE,
         kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3), SCALES),
     )
 
     session: int | None = option(
         None,
-        "Simulate so many blocks of the frames of --shape: one file each in the folder OUT, or one long file if OUT ends "
-        "in .h5. By default it is a single acquisition.",
+        "Number of blocks of the frames of {shape}: one file each in the folder OUT, or one long file if OUT ends in .h5. "
+        "By default it is a single acquisition.",
         group=Group.SESSION,
         metavar="BLOCKS",
         least=1,
     )
     """Tissue then drifts back and forth, so that the vessels stay in the image however long the session is."""
-    block_interval_s: float | None = option(
+    block_interval_s: float | None = _key(
         None,
+        UNBOUNDED,
         "Time from the beginning of a block to that of the next. By default there is no time between blocks.",
-        group=Group.SESSION,
-        metavar="S",
         positive=True,
     )
-    activation: float = option(
+    activation: float = _key(
         0.0,
+        (-100, MOST_ACTIVATION),
         "Rise of the blood power in the left half of the image, in five of every ten blocks.",
-        group=Group.SESSION,
         metavar="PERCENT",
-        least=-100,
-        most=MOST_ACTIVATION,
     )
     """The first five blocks are at rest."""
-    burst_blocks: tuple[int, ...] | None = option(
+    burst_blocks: tuple[int, ...] | None = _key(
         None,
-        "Blocks in which the image moves out and back by the pixels of --jerk, for example 7,19. By default none does.",
-        group=Group.SESSION,
+        UNBOUNDED,
+        "Blocks in which the image moves out and back by {jerk_pixels}, for example 7,19. By default none does.",
         kind=FRAME_NUMBERS,
         metavar="LIST",
     )
-    gain_drift_db: float = option(
+    gain_drift_db: float = _key(
         0.0,
+        (0, MOST_GAIN_DRIFT_DB),
         "Rise and fall of tissue and blood over the session, from the lowest to the highest gain.",
-        group=Group.SESSION,
-        metavar="DB",
-        least=0,
-        most=MOST_GAIN_DRIFT_DB,
     )
 
-    def check(self) -> None:
-        """Check what depends on the number of pixels and frames, and the two numbers without a range."""
-        if min(self.shape[:2]) < LEAST_PIXELS or self.n_frames < 2 or math.prod(self.shape) > MOST_ENTRIES:
-            raise OptionError(
-                f"a phantom of shape {'x'.join(map(str, self.shape))} cannot be made; give --shape at least 8 x 8 pixels "
-                f"and 2 frames, and {MOST_ENTRIES:.0e} entries at most, for example 128x96x400"
-            )
-        if not (self.blood_to_noise_db == math.inf or abs(self.blood_to_noise_db) <= MOST_DB):
-            raise OptionError(
-                f"a level of {self.blood_to_noise_db:g} dB cannot be made; give --blood-to-noise within {MOST_DB} dB, or inf"
-            )
-        if self.bad_frames > self.n_frames:
-            raise OptionError(
-                f"{self.bad_frames} bad frames of {self.n_frames} cannot be made; give --bad-frames from 0 to "
-                f"{self.n_frames}"
-            )
-        if self.breathing is not None and self.breathing[0] > MOST_MOTION:
-            raise OptionError(
-                f"a breathing of {self.breathing[0]:g} pixels cannot be made; give --breathing within {MOST_MOTION} "
-                "pixels"
-            )
+    terms: bool = _key(False, UNBOUNDED, "Store tissue, blood and noise too, each as a stack.")
 
+    def check(self) -> None:
+        """Check what depends on several settings, and the two numbers without a range."""
+        self._require(
+            min(self.shape[:2]) >= LEAST_PIXELS
+            and self.n_frames > 1
+            and math.prod(self.shape) <= MOST_ENTRIES,
+            "shape",
+            f"must have at least {LEAST_PIXELS} x {LEAST_PIXELS} pixels and 2 frames, and at most {MOST_ENTRIES:.0e} "
+            "entries",
+        )
+        self._require(
+            self.blood_to_noise_db == math.inf or abs(self.blood_to_noise_db) <= MOST_DB,
+            "blood_to_noise_db",
+            f"must be within {MOST_DB} dB, or inf",
+        )
+        self._require(
+            self.bad_frames <= self.n_frames, "bad_frames", f"must be at most {self.n_frames}, all frames"
+        )
+        self._require(
+            self.breathing is None or self.breathing[0] <= MOST_MOTION,
+            "breathing",
+            f"must have an amplitude of at most {MOST_MOTION} pixels",
+        )
         self._check_session()
 
     def _check_session(self) -> None:
-        given = [name for name in OF_SESSIONS if getattr(self, name)]
-        if self.session is None and given:
-            raise OptionError(
-                f"{self.declared[given[0]].flag} is for a session of several blocks; give --session"
+        for name in OF_SESSIONS:
+            is_used = bool(getattr(self, name))
+            self._require(
+                self.session is not None or not is_used, name, "is for several blocks", "give {session}"
             )
-        if self.block_interval_s is not None and self.block_interval_s < self.block_duration_s * (1 - 1e-9):
-            raise OptionError(
-                f"blocks of {self.block_duration_s:g} s cannot begin every {self.block_interval_s:g} s; raise "
-                "--block-interval"
+        self._require(
+            (self.block_interval_s or math.inf) >= self.block_duration_s * (1 - 1e-9),
+            "block_interval_s",
+            f"must be at least {self.block_duration_s:g} s, the duration of a block",
+        )
+        if self.burst_blocks is not None:
+            last = self.n_blocks - 1
+            self._require(max(self.burst_blocks) <= last, "burst_blocks", f"must be blocks from 0 to {last}")
+            self._require(
+                self.jerk_pixels != 0, "burst_blocks", "moves the image by 0 pixels", "give {jerk_pixels}"
             )
-        if self.burst_blocks is not None and max(self.burst_blocks) >= self.n_blocks:
-            raise OptionError(
-                f"block {max(self.burst_blocks)} is not among the blocks 0 to {self.n_blocks - 1}; change --burst-blocks"
-            )
-        if self.burst_blocks is not None and self.jerk_pixels == 0:
-            raise OptionError(
-                "--burst-blocks moves the image by --jerk, which is 0; give --jerk pixels, for example 2"
-            )
+
+    def _require(self, is_valid: bool, name: str, problem: str, remedy: str | None = None) -> None:
+        if not is_valid:
+            raise OptionError(problem, option=name, remedy=remedy)
 
     @property
     def n_blocks(self) -> int:
