@@ -208,9 +208,7 @@ def test_a_short_first_block_does_not_change_the_time_step(tmp_path: Path) -> No
     lengths, starts = np.array([20, 100, 100, 60]), 0.6 * np.arange(4)
     blocks = [{"low_cutoff": 1, "complete": True, "n_frames": int(length)} for length in lengths]
     middles = starts + (lengths - 1) / 200
-    write_nifti(
-        tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, middles, "s", 100, 100, blocks, "power"
-    )
+    write_nifti(tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, middles, "s", 100, 100, blocks)
     image = nibabel.load(tmp_path / "x.nii.gz")
     assert image.header.get_zooms()[3] == pytest.approx(0.6)
     assert float(image.header["toffset"]) == pytest.approx(0.0)

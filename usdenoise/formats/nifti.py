@@ -33,7 +33,6 @@ def write_nifti(
     window: int,
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
-    description: str,
 ) -> dict[str, Any]:
     """Write power images as gzipped NIfTI, and return the fields of its sidecar.
 
@@ -58,8 +57,6 @@ def write_nifti(
         Frames per window, and frames from the start of one window to the start of the next.
     blocks : sequence of mappings
         Record of each window in order, with the keys low_cutoff, complete and n_frames.
-    description : str
-        What the values are, for the sidecar.
 
     Returns
     -------
@@ -97,8 +94,7 @@ def write_nifti(
         file.write(image.to_bytes())
     unknown = [x for x in spatial if x not in stack.spacing_mm]
     unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
-    fields = _sidecar(stack, starts, window, stride, blocks, unknown)
-    return {"Description": description, **fields}
+    return _sidecar(stack, starts, window, stride, blocks, unknown)
 
 
 def import_nibabel() -> Any:

@@ -262,9 +262,10 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
         length,
         job.output.stride or length,
         series.records,
-        description={"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]
-        + (" in blocks of frames" if len(series.records) > 1 else ""),
     )
+    description = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]
+    description += " in blocks of frames" if len(series.records) > 1 else ""
+    sidecar = {"Description": description, **sidecar}
     task = None if job.bids is None else job.bids.task
     named = {} if task is None else {"TaskName": task}
     results.place(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
