@@ -1,6 +1,5 @@
 """Temporary files of output folders, and what may be replaced."""
 
-import json
 import os
 import signal
 import time
@@ -14,7 +13,7 @@ import zarr
 from tests.programs import python
 from tests.stacks import low_rank
 from usdenoise.errors import OutputError
-from usdenoise.formats.file_state import files_of_report, recorded_files, size_on_disk
+from usdenoise.formats.file_state import files_of_report
 from usdenoise.formats.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -117,12 +116,11 @@ def test_our_own_group_is_replaced(scan: Path) -> None:
     assert not (scan.parent / "out/x_denoised.zarr/old").exists()
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("name", ["x_denoised.zarr", "x_report.json"])
 def test_a_folder_that_is_not_ours_is_refused(name: str, scan: Path) -> None:
     theirs = scan.parent / "out" / name
     zarr.open_group(theirs, mode="w").create_array("iq", data=np.ones(3))
-    says = rf"{name} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose"
-    with pytest.raises(OutputError, match=says):
+    with pytest.raises(OutputError, match="is a folder that usdenoise did not write"):
         run(scan, overwrite=True)
     assert zarr.open_group(theirs, mode="r")["iq"].shape == (3,)
     assert os.listdir(scan.parent / "out") == [name]
@@ -234,25 +232,3 @@ def test_what_the_report_does_not_name_or_the_user_changed_stays(scan: Path) -> 
 def test_a_report_that_cannot_be_read_names_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "x_report.json").write_text(text)
     assert files_of_report(tmp_path / "x_report.json") == []
-
-
-KILLED = """
-import os, pathlib, signal, sys
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.jobs.run_job import run
-from tests.formats.test_output_folder import FEWER, OPTIONS
-OutputFolder._put_away = lambda self, place: os.kill(os.getpid(), signal.SIGKILL)
-run(sys.argv[1], sys.argv[2], options=OPTIONS, overwrite=True, output=FEWER)
-"""
-
-
-def test_a_process_that_is_killed_before_old_files_go_leaves_whole_results(tmp_path: Path) -> None:
-    scan, out = tmp_path / "x.npy", tmp_path / "out"
-    np.save(scan, low_rank((20, 12, 10)))
-    job.run(scan, out, options=OPTIONS)
-    killed = python(KILLED, scan, out)
-    assert killed.returncode == -signal.SIGKILL
-    report = json.loads((out / "x_report.json").read_text())
-    assert set(report["output"]) >= {"denoised", "power_doppler_png"}
-    assert "blood_power_png" not in report["output"]
-    assert all(size_on_disk(place) == size for place, size in recorded_files(report, out).items())
