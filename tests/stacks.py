@@ -7,6 +7,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options.session_options import SessionOptions
+
 
 def low_rank(
     shape: tuple[int, ...], scales: tuple[float, ...] = (300, 30, 10), noise: float = 1.0, seed: int = 0
@@ -29,3 +32,9 @@ def write_stack(path: Path, values: Any, name: str = "iq", **attributes: Any) ->
     with h5py.File(path, "w") as file:
         file.create_dataset(name, data=values).attrs.update(attributes)
     return path
+
+
+def run_in_windows(path: Path, folder: Path, window: int, **more: Any) -> dict[str, Any]:
+    """The report of a session of the windows of a file; options of the session and arguments of `run_session` in `more`."""
+    named = {name: more.pop(name) for name in SessionOptions.declared if name in more}
+    return run_session([path], folder, session_options=SessionOptions(window=window, **named), **more)

@@ -29,7 +29,6 @@ WITH_EXAMPLES = (
     "run",
     "run_batch",
     "save",
-    "sequence",
 )
 """Public names whose docstrings must hold an example."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.session_call import SessionResult as SessionResult
-    from usdenoise.jobs.session_call import sequence as sequence
     from usdenoise.jobs.session_call import session as session
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.options.job_options import Display as Display
@@ -57,7 +56,6 @@ _HOMES = {
     "Session": "usdenoise.jobs.live_session",
     "SessionUpdate": "usdenoise.jobs.live_session",
     "SessionResult": "usdenoise.jobs.session_call",
-    "sequence": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",
 }
 

@@ -166,7 +166,7 @@ def test_what_all_scans_need_is_checked_before_the_first(
     scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    nifti = {**ARGUMENTS, "output": usdenoise.Output(window=5, nifti=True)}
+    nifti = {**ARGUMENTS, "output": usdenoise.Output(nifti=True)}
     with pytest.raises(OptionError, match="NIfTI needs the package nibabel; run pip install nibabel"):
         run_batch(scans, tmp_path / "out", arguments=nifti)
     assert not (tmp_path / "out").exists()

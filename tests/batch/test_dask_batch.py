@@ -390,8 +390,6 @@ def test_what_workers_cannot_do_is_said(scans, tmp_path, monkeypatch):
     for wrong in ("0", " "):
         with pytest.raises(OptionError, match="must be a number of workers from 1 on"):
             usdenoise.run(scan, tmp_path / "a", dask=wrong)
-    with pytest.raises(OptionError, match="leave out window or dask"):
-        usdenoise.run(scan, tmp_path / "a", dask="2", output=usdenoise.Output(window=50))
     np.savez(tmp_path / "scan.npz", iq=np.ones((20, 8, 8), np.complex64))
     with pytest.raises(InputError, match=r"kind NumPy .npz cannot be read in parts; save .* as HDF5"):
         usdenoise.run(tmp_path / "scan.npz", tmp_path / "a", reading={"axes": "tzx"}, dask="2")

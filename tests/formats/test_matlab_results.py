@@ -13,6 +13,7 @@ import scipy.io
 from tests.formats.layouts import cell, put_cell, put_v73, v73
 from tests.formats.matlab_variables import variables
 from tests.formats.test_results import IQ, OPTIONS
+from tests.stacks import run_in_windows
 from usdenoise import load
 from usdenoise.errors import InputError, OptionError
 from usdenoise.formats.matlab import matlab_writing
@@ -42,15 +43,19 @@ def other_variables() -> dict[str, Any]:
 
 def run(path: Path, **more: Any) -> Path:
     report = job.run(path, path.parent / "out", options=OPTIONS, overwrite=True, **more)
-    return Path(report["output"]["sequence" if "output" in more and more["output"].window else "denoised"])
+    return Path(report["output"]["denoised"])
 
 
-@pytest.mark.parametrize("output", [{}, {"output": Output(window=15)}], ids=["stack", "sequence"])
-def test_all_other_variables_come_along(output: dict[str, Any], tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, **other_variables()})
-    before, after = (
-        scipy.io.loadmat(path) for path in (tmp_path / "x.mat", run(tmp_path / "x.mat", **output))
-    )
+@pytest.mark.parametrize("is_series", [False, True])
+def test_all_other_variables_come_along(is_series: bool, tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    scipy.io.savemat(path, {"IQ": ZXT, **other_variables()})
+    if is_series:
+        report = run_in_windows(path, tmp_path / "out", 15, options=OPTIONS)
+        written = Path(report["output"]["sequence"])
+    else:
+        written = run(path)
+    before, after = scipy.io.loadmat(path), scipy.io.loadmat(written)
     for name in ("mask", "note", "weights"):
         assert np.array_equal(after[name], before[name])
         assert after[name].dtype == before[name].dtype
@@ -63,7 +68,7 @@ def test_all_other_variables_come_along(output: dict[str, Any], tmp_path: Path) 
             if field != "Inner":
                 assert np.array_equal(after[name][field][0, 0], before[name][field][0, 0])
     assert after["UF"]["Inner"][0, 0]["deep"][0, 0] == 7
-    assert ("IQ" in after) == (not output)
+    assert ("IQ" in after) == (not is_series)
 
 
 def sparse_of_octave(name: bytes = b"flags") -> bytes:

@@ -11,7 +11,7 @@ import xarray
 import zarr
 from confusius.xarray import create_voxeldata
 
-from tests.stacks import write_stack
+from tests.stacks import run_in_windows, write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
 from usdenoise.formats import describe
@@ -56,7 +56,12 @@ def saved(folder: Path, data: xarray.DataArray) -> Path:
 
 def denoised(path: Path, **output: Any) -> Path:
     report = job.run(path, path.parent / "out", options=OPTIONS, output=Output(**output), overwrite=True)
-    return Path(report["output"]["sequence" if "window" in output else "denoised"])
+    return Path(report["output"]["denoised"])
+
+
+def in_windows(path: Path, window: int) -> Path:
+    report = run_in_windows(path, path.parent / "out", window, options=OPTIONS, overwrite=True)
+    return Path(report["output"]["sequence"])
 
 
 @pytest.mark.parametrize(("n_slices", "axes"), [(1, "tzx"), (N_Y, "tyzx")])
@@ -99,7 +104,7 @@ def test_coordinates_come_back_to_confusius(n_slices: int, matrix: Any, tmp_path
 @pytest.mark.parametrize("n_slices", [1, N_Y])
 def test_a_sequence_is_a_time_series_of_confusius(n_slices: int, tmp_path: Path) -> None:
     data = voxel_data(n_slices)
-    out = denoised(saved(tmp_path, data), window=20)
+    out = in_windows(saved(tmp_path, data), 20)
     power = confusius.load(out, variable="power_doppler")
     confusius.validation.validate_voxeldata(power)
     assert power.dims == ("time", "k", "j", "i")
@@ -256,7 +261,7 @@ def test_an_hdf5_sequence_opens_in_xarray_with_its_times(tmp_path: Path) -> None
     scales = {"spacing_mm": [0.05, 0.1], "frame_rate_hz": 500.0}
     # The name of an axis as the name of the stack.
     write_stack(tmp_path / "x.h5", voxel_data(1).values[:, 0], "x", axes="tzx", **scales)
-    with xarray.open_dataset(denoised(tmp_path / "x.h5", window=20), engine="h5netcdf") as file:
+    with xarray.open_dataset(in_windows(tmp_path / "x.h5", 20), engine="h5netcdf") as file:
         assert file["power_doppler"].dims == ("time", "z", "x")
         assert file["power_doppler"].attrs["axes"] == "tzx"
         np.testing.assert_allclose(file["time"], np.array([9.5, 29.5]) / 500)

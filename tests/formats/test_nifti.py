@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from confusius.bids import validate_metadata
 
 from tests.formats.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
-from tests.stacks import write_stack
+from tests.stacks import run_in_windows, write_stack
 from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import OptionError
@@ -22,13 +22,11 @@ from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 from usdenoise.stack.acquisition import Acquisition
 
-SEQUENCE = Output(window=20, nifti=True)
-
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def run(path: Path, **more: Any) -> dict[str, Path]:
-    report = job.run(path, path.parent / "out", options=OPTIONS, output=SEQUENCE, **more)
+    report = run_in_windows(path, path.parent / "out", 20, options=OPTIONS, output=Output(nifti=True), **more)
     return {key: Path(name) for key, name in report["output"].items()}
 
 
@@ -145,7 +143,7 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
     saved(tmp_path, voxel_data(1))
     scan.parent.mkdir(parents=True)
     (tmp_path / "x.zarr").rename(scan)
-    options = ["--window", "20", "--rank", "4", "--low-cutoff", "0", "-q"]
+    options = ["--rank", "4", "--low-cutoff", "0", "-q"]
 
     def names(out: str, *more: str) -> set[str]:
         done = CliRunner().invoke(main, ["run", str(scan), "-o", str(tmp_path / out), *options, *more])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tests.formats.matlab_variables import variables
 from tests.programs import python
-from tests.stacks import low_rank, write_stack
+from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError, OutputError
 from usdenoise.formats.file_state import sha256
@@ -472,7 +472,7 @@ def test_values_beyond_the_precision_are_refused(value: complex, tmp_path: Path)
     path = write_stack(tmp_path / "x.h5", values)
     attempts: list[Callable[[], Any]] = [
         lambda: run(path),
-        lambda: run(path, output=Output(window=6)),
+        lambda: run_in_windows(path, tmp_path / "out", 6),
         lambda: load(path, dtype="single"),
         lambda: denoise(load(path), options=OPTIONS),
         lambda: denoise(values, axes="tzx", options=OPTIONS),

@@ -9,10 +9,9 @@ import pytest
 import tifffile
 
 from tests.formats.test_results import OPTIONS
-from tests.stacks import write_stack
+from tests.stacks import run_in_windows, write_stack
 from usdenoise.formats.tiff import read_tiff, tiff
 from usdenoise.jobs import run_job as job
-from usdenoise.options.job_options import Output
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -48,8 +47,10 @@ def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
     shape = (30, 6, 5, 4)
     values = np.random.default_rng(0).standard_normal(shape)
     path = write_stack(tmp_path / "x.h5", values, "rf", axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
-    for output in (Output(), Output(window=15)):
-        report = job.run(path, tmp_path / "out", options=OPTIONS, output=output, overwrite=True)
+    for report in (
+        job.run(path, tmp_path / "out", options=OPTIONS),
+        run_in_windows(path, tmp_path / "series", 15, options=OPTIONS),
+    ):
         for name in ("power_doppler_tif", "blood_power_tif"):
             with tifffile.TiffFile(report["output"][name]) as file:
                 assert (file.imagej_metadata["unit"], file.imagej_metadata["spacing"]) == ("mm", 0.4)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.cli.shared import write
 from tests.conftest import all_frames
+from tests.stacks import run_in_windows
 from usdenoise import load
 from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -63,15 +63,10 @@ def test_the_table_has_a_row_for_each_frame_and_the_sidecar_describes_its_column
 
 
 def test_bad_frames_of_windows_are_counted_from_the_first_frame_of_the_file(scan, tmp_path):
-    report = run(scan, tmp_path, output=Output(window=60))
+    report = run_in_windows(scan, tmp_path, 60)
     assert [bad["frame"] for bad in report["bad_frames"]] == BAD
     assert report["frames"]["n_left_out"] == 3
-    given = run(
-        scan,
-        tmp_path / "given",
-        options=DenoiseOptions(bad_frames=(9, 70, 71, 100)),
-        output=Output(window=60),
-    )
+    given = run_in_windows(scan, tmp_path / "given", 60, options=DenoiseOptions(bad_frames=(9, 70, 71, 100)))
     assert [bad["frame"] for bad in given["bad_frames"]] == [9, 70, 71, 100]
     with h5py.File(tmp_path / "x_sequence.h5") as file:
         assert file["bad"][()].tolist() == [0, 0]
@@ -82,7 +77,7 @@ def test_a_window_that_is_mostly_bad_is_marked(scan, tmp_path):
     rng = np.random.default_rng(2)
     stack[60:75] += 3 * np.abs(stack).std() * (rng.standard_normal((15, 32, 28, 2)) @ [1, 1j])
     path = write(tmp_path / "y.h5", stack, axes="tzx", frame_rate_hz=500.0)
-    report = run(path, tmp_path / "out", output=Output(window=60))
+    report = run_in_windows(path, tmp_path / "out", 60)
     with h5py.File(tmp_path / "out/y_sequence.h5") as file:
         assert file["bad"][()].tolist() == [0, 1]
     assert [record["is_bad"] for record in report["sequence"]["blocks"]] == [False, True]

@@ -1,4 +1,4 @@
-"""The library does what the command line does: sequences, saving and drawing."""
+"""The library does what the command line does: series, saving and drawing."""
 
 import inspect
 from pathlib import Path
@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 import usdenoise
 from tests.formats.test_neighbours import voxel_data
+from tests.stacks import run_in_windows
 from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError
-from usdenoise.jobs import run_job as job
 from usdenoise.options.reading_options import ReadOptions
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -60,7 +60,10 @@ def test_a_run_opens_its_input_once(
 
     monkeypatch.setattr(h5py.File, "__init__", noted)
     options = usdenoise.DenoiseOptions(**OPTIONS)
-    usdenoise.run(SAMPLE, tmp_path, options=options, output=usdenoise.Output(window=window))
+    if window is None:
+        usdenoise.run(SAMPLE, tmp_path, options=options)
+    else:
+        run_in_windows(SAMPLE, tmp_path, window, options=options)
     assert opened.count(str(SAMPLE)) == 1
 
 
@@ -68,13 +71,8 @@ def test_a_run_opens_its_input_once(
 def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path) -> None:
     options = usdenoise.DenoiseOptions(**OPTIONS)
     reading = {"frames": slice(10, 130, 2)}
-    report = job.run(
-        SAMPLE,
-        tmp_path,
-        options=options,
-        output=usdenoise.Output(window=20, stride=15),
-        reading=reading,
-    )
+    output = usdenoise.Output()
+    report = run_in_windows(SAMPLE, tmp_path, 20, stride=15, options=options, output=output, reading=reading)
     seen: list[tuple[int, int]] = []
     stack = load(SAMPLE, **reading)
     before = stack.iq.copy()
@@ -83,7 +81,7 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
         "acquisition": {"source": stack},
         "array": {"source": stack.iq, "axes": "tzx"},
     }[source]
-    images = usdenoise.sequence(
+    images = usdenoise.session(
         **given, window=20, stride=15, **OPTIONS, on_block=lambda done, total: seen.append((done, total))
     )
     with h5py.File(report["output"]["sequence"]) as file:
@@ -104,7 +102,7 @@ def test_a_sequence_equals_that_of_the_command_line(source: str, tmp_path: Path)
 @pytest.mark.parametrize("n_slices", [1, 5])
 def test_a_sequence_as_a_dataset(n_slices: int) -> None:
     data = voxel_data(n_slices)
-    images = usdenoise.sequence(data, 20, **OPTIONS)
+    images = usdenoise.session(data, 20, **OPTIONS)
     dataset = images.to_xarray()
     assert dataset["power_doppler"].dims == ("time", "k", "j", "i")
     np.testing.assert_array_equal(
@@ -128,7 +126,7 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
 )
 def test_what_a_sequence_refuses(given: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        usdenoise.sequence(small(), **given)
+        usdenoise.session(small(), **given)
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".mat", ".zarr"])

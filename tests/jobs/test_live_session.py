@@ -313,7 +313,7 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="the results would be among the blocks"):
         run_session([tmp_path], tmp_path, session_options=asked)
     with pytest.raises(OptionError, match="a file is a block in a live session"):
-        run_session([tmp_path], tmp_path / "out", session_options=asked, output=Output(window=30))
+        run_session([tmp_path], tmp_path / "out", session_options=SessionOptions(live=True, window=30))
     late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
     refused(late, "give --live too")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")

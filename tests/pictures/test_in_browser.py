@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import SMALL
 from tests.pictures.reports import hostile_page
+from tests.stacks import run_in_windows
 from usdenoise.batch.run_batch import run_batch
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
@@ -75,7 +76,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     products = ("power", "blood", "directional", "velocity", "signed")
     run(scan, folder / "image", output=Output(products=products))
     run(volume, folder / "volume", output=Output(products=products[:2]))
-    run(scan, folder / "windows", output=Output(window=40))
+    run_in_windows(scan, folder / "windows", 40)
     night = folder / "night"
     night.mkdir()
     shutil.copy(scan, night / HOSTILE)

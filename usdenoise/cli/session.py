@@ -50,7 +50,6 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     metavar="GLOB",
     help="Take only the files with such names from a folder, for example 'block_*.h5'. Repeat it for several patterns.",
 )
-@shared.flags_of(Output, "window", "stride")
 @shared.flags_of(SessionOptions)
 @flag_option(
     Group.SESSION,
@@ -66,7 +65,7 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
 @shared.short_estimator_option
 @shared.output_option(required=True)
 @shared.overwrite_option
-@shared.flags_of(Output, "movie", "nifti")
+@shared.flags_of(Output, "nifti")
 @shared.bids_option
 @shared.flags_of(Display, "dynamic_range")
 @shared.messages

@@ -82,6 +82,11 @@ class Job:
         return self.session is not None
 
     @property
+    def session_options(self) -> SessionOptions:
+        """Options of the session; their defaults where there is none."""
+        return self.session or SessionOptions()
+
+    @property
     def asked(self) -> dict[str, Any]:
         """Everything that the results depend on, besides the input."""
         own = () if self.session in (None, SessionOptions()) else ("session",)
@@ -99,20 +104,16 @@ class Job:
         output, display, options = self.output, self.display, self.options
         if self.bids is not None and not output.nifti:
             raise OptionError("the names of BIDS are for NIfTI files: give --nifti with --bids")
-        if output.movie is not None:
-            check_available(output.movie)
         if output.nifti:
             import_nibabel()
         if self.is_session:
-            if self.dask is not None:
-                raise OptionError("the blocks of a session are filtered here; leave out --window or --dask")
+            if self.session_options.movie is not None:
+                check_available(self.session_options.movie)
             if display.cutoff_figure:
-                raise OptionError("the cutoff is drawn for one stack; leave out --cutoff-figure or --window")
+                raise OptionError("the cutoff is drawn for one stack; leave out --cutoff-figure")
             if display.frames_figure:
-                raise OptionError("the frames are drawn for one stack; leave out --frames-figure or --window")
+                raise OptionError("the frames are drawn for one stack; leave out --frames-figure")
             check_options(options)
-        if output.movie is not None and not self.is_session:
-            raise OptionError("--movie needs --window; give --window the number of frames of each image")
         if display.cutoff_figure and not isinstance(options.low_cutoff, str):
             raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
 

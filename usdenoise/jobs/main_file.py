@@ -40,7 +40,7 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
     """
     if job.is_session:
         source = job.path if len(job.paths) == 1 else None
-        return sequence_content(series, job.output.window, source, provenance)
+        return sequence_content(series, job.session_options.window, source, provenance)
     return _stack_content(
         series.result,
         series.means,
@@ -130,7 +130,7 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
 
 def block_file_name(job: Job, source: Path, number: int) -> str:
     """Return the name of the file of a filtered block of a session, which is that of its own file."""
-    part = "" if job.output.window is None else f"_block_{number:05d}"
+    part = "" if job.session_options.window is None else f"_block_{number:05d}"
     return f"{source.stem}{part}_denoised{output_suffix(source)}"
 
 

@@ -65,7 +65,7 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
                 results.pictures[f"{name}_{DARK}"],
             )
         )
-    if job.is_session and job.output.movie is not None:
+    if job.is_session and job.session_options.movie is not None:
         words = f"Film of the blood map: {len(series.times)} blocks"
         caption = "The blood map of each block; where the film is large, of every second one or fewer."
         film = film_for_page(series, job, FILM_BYTES)

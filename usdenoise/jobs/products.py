@@ -197,11 +197,11 @@ _NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
 
 
 def _power_files(name: str, job: Job) -> dict[str, str]:
-    output = job.output
+    movie, nifti = job.session_options.movie, job.output.nifti
     named = {f"{name}_tif": f"{name}.tif"}
-    if output.movie is not None:
-        named[_FILM_KEYS[name]] = f"{name}.{output.movie}"
-    if output.nifti:
+    if movie is not None:
+        named[_FILM_KEYS[name]] = f"{name}.{movie}"
+    if nifti:
         key, ending = _NIFTI_KEYS[name], _NIFTI_ENDINGS[name]
         if job.bids is not None and ending != "pwd":
             # BIDS has no suffix for the blood map.
@@ -211,12 +211,13 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
 
 
 def _write_power_files(name: str, series: Series, results: Results) -> None:
-    stack, output = series.stack, results.job.output
+    stack, job = series.stack, results.job
+    movie = job.session_options.movie
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.place(f"{name}_tif").write_bytes(encoded_mean)
-    if output.movie is not None:
-        results.place(_FILM_KEYS[name]).write_bytes(_film(name, series, results.job, output.movie))
-    if output.nifti:
+    if movie is not None:
+        results.place(_FILM_KEYS[name]).write_bytes(_film(name, series, job, movie))
+    if job.output.nifti:
         _write_nifti(name, series, results)
 
 
@@ -252,7 +253,7 @@ def _film(name: str, series: Series, job: Job, kind: str, step: int = 1) -> byte
 
 def _write_nifti(name: str, series: Series, results: Results) -> None:
     job, key = results.job, _NIFTI_KEYS[name]
-    length = series.frames_a_block(job.output.window)
+    length = series.frames_a_block(job.session_options.window)
     sidecar = write_nifti(
         results.place(key),
         series.images[name],
@@ -260,7 +261,7 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
         series.times,
         series.time_unit,
         length,
-        job.output.stride or length,
+        job.session_options.stride or length,
         series.records,
     )
     description = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]

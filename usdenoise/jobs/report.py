@@ -108,7 +108,7 @@ def _scratch_fields(iq: Any) -> dict[str, int]:
 
 def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
     """Return totals over the blocks of a session, and the record of each."""
-    records, window = series.records, job.output.window
+    records, session = series.records, job.session_options
     bad_frames = {(r["file"], bad["frame"]): bad for r in records for bad in r["bad_frames"]}
     several = len(job.paths) > 1
     return {
@@ -116,9 +116,9 @@ def _sequence_fields(series: Series, job: Job) -> dict[str, Any]:
         "bad_frames": [{**bad, "file": file} if several else bad for (file, _), bad in bad_frames.items()],
         "frames": _frames_of_blocks(records),
         "sequence": {
-            "window": series.frames_a_block(window),
+            "window": series.frames_a_block(session.window),
             "size": _size([record["n_frames"] for record in records if record["n_frames"]]),
-            "stride": job.output.stride or window,
+            "stride": session.stride or session.window,
             "time": [float(value) for value in series.times],
             "time_unit": series.time_unit,
             "sampled_frames": series.result.frame_quality.n_frames,

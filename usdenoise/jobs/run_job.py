@@ -25,7 +25,6 @@ from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_sp
 from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
-from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.figures import load_libraries
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
@@ -62,9 +61,7 @@ def run(
     display : Display, optional
         Options of the pictures.
     output : Output, optional
-        What is written next to, or instead of, the filtered stack. With ``output.window`` the frames are a session of
-        blocks (see :func:`usdenoise.session`): the result is a series of images, and the report has all blocks under
-        "sequence".
+        What is written next to, or instead of, the filtered stack.
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`.
     bids : str, optional
@@ -105,21 +102,19 @@ def run(
     ('tzx', True)
     """
     check_path(path)
-    path, output = Path(path), output or Output()
+    path = Path(path)
     root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
     job = Job(
         path,
         root,
         options or DenoiseOptions(),
         display or Display(),
-        output,
+        output or Output(),
         reading or {},
         command,
         None if bids is None else bids_name(bids, path),
         memory,
         dask,
-        None if output.window is None else SessionOptions(),
-        () if output.window is None else (path,),
     )
     return carry_out(job, overwrite, watcher or Silence())
 
@@ -128,13 +123,13 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     """Read and filter an acquisition or a session, and write its results, all of them or none; return the report."""
     job.check()
     overwrite = overwrite or was_stopped(job)
-    if job.session and job.session.stacks:
+    if job.session_options.stacks:
         check_stack_names(job, overwrite)
     clock = StageClock()
     suffix = output_suffix(job.paths[0] if job.paths else job.path)
     main = "sequence" if job.is_session else "denoised"
     files = {main: f"{main}{suffix}"}
-    if job.session is not None and job.session.zarr and suffix != ".zarr":
+    if job.session_options.zarr and suffix != ".zarr":
         files[ZARR] = f"{main}.zarr"
     for product in PRODUCTS:
         files |= product.files(job)
@@ -150,6 +145,8 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             # Pictures are drawn while the stack is written.
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
             parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
+            if job.session is not None:
+                parameters |= asdict(job.session)
             # A session that was stopped and went on has read some blocks twice, and has the same results.
             read = {name: value for name, value in input_record.items() if name != "passes_over_file"}
             provenance = to_json(record(job.command, parameters, read))

@@ -16,7 +16,6 @@ from usdenoise.jobs.report import record_of_stack
 from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.session_pass import filter_session
-from usdenoise.options.session_options import SessionOptions
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
@@ -42,14 +41,14 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
     UsdenoiseError
         For anything that the user can mend, a file that changed while it was read among it.
     """
-    output, session = job.output, job.session or SessionOptions()
+    session = job.session_options
     with clock.stage("load"):
         blocks = BlocksOfFiles(
             job.paths,
             job.reading,
             job.options.precision,
-            output.window,
-            output.stride,
+            session.window,
+            session.stride,
             session.block_interval_s,
             session.skip_bad_files,
         )
@@ -77,7 +76,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
                     blocks,
                     job.options,
                     store,
-                    output.products,
+                    job.output.products,
                     write if session.stacks else None,
                     is_written if session.stacks else None,
                     watcher.iteration,
@@ -117,7 +116,7 @@ def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, st
     dict
         Path of each by its name without suffix, which ends in "_denoised".
     """
-    if not (job.session and job.session.stacks):
+    if not job.session_options.stacks:
         return {}
     with OutputFolder(job.folder, overwrite=True) as outputs:
         for place in _spectra_folder(job).glob("*_denoised.*"):

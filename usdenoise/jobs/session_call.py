@@ -48,14 +48,14 @@ class SessionResult:
     ----------
     series : Series
         Images, means and records of the blocks.
-    output : Output
+    options : SessionOptions
         Its window and stride.
     is_labelled : bool
         Whether the series are DataArrays, those of :meth:`to_xarray`, as they are for a DataArray; by default False.
     """
 
     series: Series
-    output: Output
+    options: SessionOptions
     is_labelled: bool = False
 
     @cached_property
@@ -130,7 +130,7 @@ class SessionResult:
             name: (series.images[name], {"units": about["unit"], "long_name": LONG_NAMES[name]})
             for name, about in POWER_IMAGES.items()
         }
-        length = series.frames_a_block(self.output.window)
+        length = series.frames_a_block(self.options.window)
         about = {
             "volume_acquisition_reference": "center",
             "volume_acquisition_duration": length / (first.frame_rate_hz or 1.0),
@@ -154,7 +154,7 @@ class SessionResult:
         """
         check_suffix(Path(path))
         provenance = to_json(record(None, {}, {}))
-        content = sequence_content(self.series, self.output.window, None, provenance)
+        content = sequence_content(self.series, self.options.window, None, provenance)
         return write_one_file(Path(path), content, overwrite)
 
     def plot(self, image: str = "blood_power", **settings: Any) -> Any:
@@ -264,13 +264,14 @@ def session(
     if live:
         follower = Session(options=chosen, block_interval_s=block_interval_s, regions=regions)
         return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
-    # The checks of a window are those of a job's.
-    output = Output(window=window, stride=stride)
+    windows = SessionOptions(window=window, stride=stride)
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
         def series_of(blocks: BlocksOfFiles | BlocksOfStack, is_labelled: bool = False) -> SessionResult:
-            return SessionResult(filter_session(blocks, chosen, store, on_done=on_block), output, is_labelled)
+            return SessionResult(
+                filter_session(blocks, chosen, store, on_done=on_block), windows, is_labelled
+            )
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))
@@ -286,18 +287,6 @@ def session(
             )
         stack = as_acquisition(source, axes, frame_rate, spacing)
         return series_of(BlocksOfStack(stack, window, stride), stack.labels is not None)
-
-
-def sequence(source: Any, window: int, stride: int | None = None, **given: Any) -> SessionResult:
-    """Filter an acquisition as a session of blocks of `window` frames; see :func:`session`.
-
-    Examples
-    --------
-    >>> import usdenoise
-    >>> usdenoise.sequence("sample_data/phantom.h5", 75).power_doppler.shape
-    (2, 72, 56)
-    """
-    return session(source, window, stride, live=False, **given)
 
 
 def block_files(
@@ -389,7 +378,7 @@ def run_session(
     if asked.live:
         place = _only_folder(paths)
         stem = place.absolute().name
-        if output.window is not None:
+        if asked.window is not None:
             raise OptionError("a file is a block in a live session; leave out --window")
         # What would stop the session at its end stops it now.
         _check_apart(place, root)

@@ -470,7 +470,7 @@ def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     if blocks.skips:
         blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
     elif blocks.blocks[0].file == blocks.blocks[-1].file:
-        # The windows of one file may be those of `run --window`, which has no such option.
+        # A stack in memory has no file to skip.
         raise error
     else:
         raise InputError(error.command_line_text + OR_SKIP) from error

@@ -33,8 +33,8 @@ class Output(Options, group=Group.OUTPUTS):
     Examples
     --------
     >>> import usdenoise
-    >>> usdenoise.Output(window=400, stride=200, movie="gif").window
-    400
+    >>> usdenoise.Output(products=("power", "velocity")).stack
+    True
     """
 
     stack: bool = option(True, "Leave out the filtered stack to save disk space.")
@@ -54,27 +54,10 @@ class Output(Options, group=Group.OUTPUTS):
         choices=PRODUCT_NAMES,
     )
     """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
-    window: int | None = option(
-        None,
-        "Cut a long file into blocks of N frames. Frames at its end make a shorter block; a few join the last one.",
-        group=Group.SESSION,
-        least=2,
-        shown="a file is a block",
-    )
-    """The series takes the place of the stack (see docs/sessions.md)."""
-    stride: int | None = option(
-        None,
-        "Frames from one block to the next. Fewer than the window make blocks overlap.",
-        group=Group.SESSION,
-        metavar="M",
-        least=1,
-        shown="the window",
-    )
-    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
 
     def check(self) -> None:
-        """Check the name of the stack, and that windows miss no frame."""
+        """Check the name of the stack."""
         if self.stack_name is not None:
             if re.fullmatch(r"[A-Za-z]\w{0,62}", self.stack_name, re.ASCII) is None:
                 raise OptionError(
@@ -84,16 +67,6 @@ class Output(Options, group=Group.OUTPUTS):
                 )
             if not self.stack:
                 raise OptionError("there is no stack to name", remedy="leave out {stack} or {stack_name}")
-        if self.stride is None:
-            return
-        if self.window is None:
-            raise OptionError("requires a window", option="stride", remedy="give {window} too")
-        if self.stride > self.window:
-            raise OptionError(
-                f"{self.stride} is longer than the window of {self.window} frames",
-                option="stride",
-                remedy="lower {stride}, so that no frame is missed",
-            )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
 
 
@@ -12,7 +13,7 @@ class SessionOptions(Options, group=Group.SESSION):
     Raises
     ------
     OptionError
-        If a value is of another kind or outside its range.
+        If a value is of another kind or outside its range, or the stride has no window or is longer.
 
     Examples
     --------
@@ -20,6 +21,19 @@ class SessionOptions(Options, group=Group.SESSION):
     False
     """
 
+    window: int | None = option(
+        None,
+        "Cut a long file into blocks of N frames. Frames at its end make a shorter block; a few join the last one.",
+        least=2,
+        shown="a file is a block",
+    )
+    stride: int | None = option(
+        None,
+        "Frames from one block to the next. Fewer than the window make blocks overlap.",
+        metavar="M",
+        least=1,
+        shown="the window",
+    )
     block_interval_s: float | None = option(
         None,
         "Time from the beginning of a block to that of the next.",
@@ -32,6 +46,7 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     stacks: bool = option(False, "Write every filtered block too, for localisation for example.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
+    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     live: bool = option(
         False,
         "Take the files of a folder as they come, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
@@ -40,3 +55,16 @@ class SessionOptions(Options, group=Group.SESSION):
     until_idle_s: float | None = option(
         None, "End a live session when no file has come for so long.", metavar="S", positive=True
     )
+
+    def check(self) -> None:
+        """Check that windows leave no frame out."""
+        if self.stride is None:
+            return
+        if self.window is None:
+            raise OptionError("requires a window", option="stride", remedy="give {window} too")
+        if self.stride > self.window:
+            raise OptionError(
+                f"{self.stride} is longer than the window of {self.window} frames",
+                option="stride",
+                remedy="lower {stride}, so that no frame is missed",
+            )
