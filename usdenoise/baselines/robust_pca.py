@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.components.svd import truncated_svd
 from usdenoise.errors import DivergedError
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
-from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
+from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.stack.bit_mask import unpack
 
 FIRST_PENALTY, HIGHEST_PENALTY = 1.25, 1.25e7
@@ -21,6 +22,9 @@ and Ma."""
 
 GROWTH = 1.6
 """Factor by which the penalty grows in each iteration."""
+
+TINY = 1e-30
+"""Smallest divisor."""
 
 NOT_FINITE = "an iterate of robust PCA is not finite; use double precision"
 
@@ -99,51 +103,41 @@ def robust_pca(
     .. [2] Z. Lin, M. Chen and Y. Ma, "The augmented Lagrange multiplier method for exact recovery of corrupted low-rank
        matrices", arXiv:1009.5055, 2010.
     """
-    blocks, real = block_rows((matrix.shape[0], matrix.shape[1])), matrix.real.dtype.type
     weight = 1 / math.sqrt(max(matrix.shape)) if weight is None else weight
-    norm = math.sqrt(sum(float(row_squared_norms(matrix[rows]).sum()) for rows in blocks))
+    norm = float(np.linalg.norm(matrix))
     if not math.isfinite(norm):
         raise DivergedError(NOT_FINITE)
-    gram = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
-    largest = math.sqrt(float(np.linalg.eigvalsh(gram)[-1]))
-    peak = max(float(np.abs(matrix[rows]).max()) for rows in blocks)
+    missing = None if observed is None else ~unpack(observed, matrix.shape[1])
+    largest = float(truncated_svd(matrix, 1, executor).singular_values[0])
     # With this scale Y is feasible for the dual problem, as Lin, Chen and Ma start.
-    dual = matrix / real(max(largest, peak / weight))
-    low, sparse = np.zeros_like(matrix), np.zeros_like(matrix)
+    dual = matrix / matrix.real.dtype.type(max(largest, np.abs(matrix).max() / weight))
+    low = np.zeros_like(matrix)
     model = LowRank(matrix[:, :0], np.zeros(0), np.zeros((matrix.shape[1], 0), matrix.dtype))
     penalty, mismatch, number = FIRST_PENALTY / largest, math.inf, 0
-
-    def shrink_sparse(rows: slice) -> None:
-        """Update S, and put M - S + Y / mu, the matrix to be thresholded, into L."""
-        scaled_dual = dual[rows] / real(penalty)
-        target = matrix[rows] - low[rows] + scaled_dual
-        with np.errstate(invalid="ignore", divide="ignore"):
-            factor = np.maximum(1 - real(weight / penalty) / np.abs(target), 0)
-        shrunk = target * np.nan_to_num(factor, nan=0.0, posinf=0.0, neginf=0.0)
-        if observed is not None:
-            # S is not penalised at unobserved entries: it takes any value there, and L is not pulled towards 0.
-            shrunk = np.where(unpack(observed[rows], matrix.shape[1]), shrunk, target)
-        sparse[rows] = shrunk
-        low[rows] = matrix[rows] - shrunk + scaled_dual
-
-    def ascend_dual(rows: slice) -> float:
-        """Update L and Y, and return |M - L - S|^2."""
-        np.matmul(left[rows], right_h, out=low[rows])
-        gap = matrix[rows] - low[rows] - sparse[rows]
-        dual[rows] += real(penalty) * gap
-        return float(np.sum(np.abs(gap).astype(np.float64) ** 2))
-
     while number < iterations and mismatch > tolerance:
-        for _ in executor.map(shrink_sparse, blocks):
-            pass
-        model = threshold_singular_values(low, 1 / penalty, executor)
+        target = matrix - low + dual / penalty
+        sparse = shrunk(target, weight / penalty)
+        if missing is not None:
+            # S is not penalised at missing entries: it takes any value there, and L is not pulled towards 0.
+            sparse[missing] = target[missing]
+        model = threshold_singular_values(matrix - sparse + dual / penalty, 1 / penalty, executor)
         left, right_h = model.band(0, model.rank)
-        mismatch = math.sqrt(sum(executor.map(ascend_dual, blocks))) / norm
+        low = left @ right_h
+        gap = matrix - low - sparse
+        dual += penalty * gap
+        mismatch = float(np.linalg.norm(gap)) / norm
         if not math.isfinite(mismatch):
             raise DivergedError(NOT_FINITE)
         number += 1
         penalty = min(GROWTH * penalty, HIGHEST_PENALTY / largest)
-    return RobustPca(model, number, mismatch, mismatch <= tolerance)
+    return RobustPca(low_rank=model, iterations=number, mismatch=mismatch, converged=mismatch <= tolerance)
+
+
+def shrunk(values: NDArray[Any], threshold: float) -> NDArray[Any]:
+    """Return values whose moduli are reduced by `threshold`, to 0 at least, with their phases."""
+    moduli = np.abs(values)
+    kept: NDArray[Any] = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, TINY))
+    return kept
 
 
 def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: Executor) -> LowRank:
