@@ -146,7 +146,7 @@ def test_divergence_is_3(options: tuple[str, ...], stack: Path, tmp_path: Path) 
         (("--shape", "4x4x20"), 1, "at least 8 x 8 pixels and 2 frames"),
         (("--frame-rate", "0"), 2, "--frame-rate"),
         (("--blood-to-noise", "nan"), 1, "--blood-to-noise"),
-        (("--set", "thin_vessels=-1"), 2, "--set"),
+        (("--set", "thin_vessels=-1"), 2, "thin_vessels"),
         (("--seed", "-1"), 2, "--seed"),
         (("--threads", "0"), 2, "--threads"),
     ],

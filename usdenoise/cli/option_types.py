@@ -83,7 +83,10 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"'{key}' is not a key; the keys are {', '.join(self._keys)}", param, ctx)
         if not equals:
             self.fail(f"'{value}' has no value; write {key}=VALUE", param, ctx)
-        return name, type_of(self._keys[name]).convert(text.strip(), param, ctx)
+        try:
+            return name, type_of(self._keys[name]).convert(text.strip(), param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{name}: {error.message}", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
