@@ -2,7 +2,8 @@
 
 For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
 and conj(e) u_i to row j of R^H U; ``tests/reference/loops.py`` has that loop as it is written here. Complex rows are split
-into real and imaginary parts, since the compiler finds vector instructions for real sums alone (``benchmarks/evaluation.py``).
+into real and imaginary parts, since the compiler finds vector instructions for real sums alone
+(``benchmarks/evaluation.py``).
 
 Imported only where the sparse evaluation is used: loading the compiler takes half a second.
 """
