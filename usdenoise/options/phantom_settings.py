@@ -18,7 +18,7 @@ MOST_GAIN_DB = 100
 MOST_LEVEL = 1000
 # Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
 MOST_MOTION = 5
-# A gain that drifts by more is no drift.
+# A larger change of the gain is not a drift.
 MOST_GAIN_DRIFT_DB = 20
 # Blood that is gone, or eleven times as strong.
 MOST_ACTIVATION = 1000
@@ -70,7 +70,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     )
     clutter_to_blood_db: float = option(
         40.0,
-        "Mean power of tissue over that of blood. Raise it for a harder phantom.",
+        "Ratio of the mean powers of tissue and blood. Raise it for a harder phantom.",
         metavar="DB",
         least=-MOST_DB,
         most=MOST_DB,
@@ -78,7 +78,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     """In dB (10 log10), of the tissue over all pixels and the blood in the vessels, both without the attenuation."""
     blood_to_noise_db: float = option(
         6.0,
-        "Mean power of blood over that of noise at the bottom of the image; inf leaves the noise out.",
+        "Ratio of the mean powers of blood and noise at the bottom of the image; inf omits the noise.",
         metavar="DB",
     )
     """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
@@ -124,12 +124,12 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     capillary_db: float | None = _key(
         None,
         (-MOST_DB, MOST_DB),
-        "Add a region with slow flow in all directions (0.5 to 2 mm/s), with this blood power over that of the "
+        "Add a region with slow flow in all directions (0.5 to 2 mm/s), and its blood power relative to the "
         "vessels. By default there is none.",
     )
     bad_frames: int = _key(0, (0, None), "Number of frames with electrical interference, at random times.")
     bad_frame_level: float = _key(
-        3.0, (None, MOST_LEVEL), "Rms of the interference over that of tissue and blood.", positive=True
+        3.0, (None, MOST_LEVEL), "Rms of the interference over the rms of tissue and blood.", positive=True
     )
     jerk_pixels: float = _key(
         0.0,
@@ -158,7 +158,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     block_interval_s: float | None = _key(
         None,
         UNBOUNDED,
-        "Time from the beginning of a block to that of the next. By default there is no time between blocks.",
+        "Time from the beginning of a block to the next one. By default blocks follow without a gap.",
         positive=True,
     )
     activation: float = _key(
@@ -232,7 +232,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks; 1 where it is no session."""
+        """Number of blocks; 1 if it is not a session."""
         return self.session or 1
 
     @property

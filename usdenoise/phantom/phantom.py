@@ -79,7 +79,7 @@ class Phantom:
     vessels : list of Vessel
         The vessels at rest, the thin ones last.
     scatterers : dict of BloodScatterers
-        Scatterers of the "vessels", of the "thin" vessels and of the "capillaries", where there are any.
+        Scatterers of the "vessels", of the "thin" vessels and of the "capillaries", if there are any.
     """
 
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
@@ -124,7 +124,7 @@ class Phantom:
         Parameters
         ----------
         block : int
-            Number of the block, by default 0: the only one where it is no session.
+            Number of the block, by default 0: the only one if it is not a session.
         frames_a_part : int
             Largest number of frames in memory at a time, by default 32. The frames do not depend on it.
         """

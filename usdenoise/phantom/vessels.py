@@ -18,7 +18,7 @@ SCATTERERS_A_CUBIC_WAVELENGTH = 0.5
 # are the fewest that have several radii and angles; from 144 x 144 pixels on there are nine.
 PIXELS_A_VESSEL = 16
 FEWEST_VESSELS, MOST_VESSELS = 3, 9
-# Radius of the widest and of the narrowest vessel: this part of the smaller side, and at least so many wavelengths.
+# Radius of the widest and of the narrowest vessel: this part of the smaller side, and at least this many wavelengths.
 # The narrowest is 2.4 wavelengths wide, a little more than the lateral width of the point-spread function.
 WIDEST_PART, WIDEST_LEAST = 32, 2.0
 NARROWEST_PART, NARROWEST_LEAST = 100, 1.2
@@ -34,7 +34,7 @@ PEAK_SPEED = 0.8
 # Radii of thin vessels in wavelengths: they are 1 to 2 pixels wide.
 THINNEST, THICKEST = 0.5, 1.0
 # With the density of the other vessels a thin one would have less than one scatterer in a length of the
-# point-spread function. It has so many times as many, each with less power, so that its speckle is Gaussian, too.
+# point-spread function. It has this factor more, each with less power, so that its speckle is Gaussian, too.
 THIN_DENSITY = 8
 # Angles of successive thin vessels differ by this part of the half circle, the golden section, so that any number of
 # them covers it evenly. Their middles are in this part of the image's sides, around its centre.
