@@ -18,9 +18,6 @@ from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 
-_MOST_VALUES = 1 << 22
-"""Most values of a coordinate: 32 MB."""
-
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
 
@@ -71,7 +68,7 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
 
 
 def import_zarr(path: Path) -> Any:
-    """Import the package zarr, with a thread that does its work.
+    """Import the package zarr, silently.
 
     Parameters
     ----------
@@ -89,25 +86,9 @@ def import_zarr(path: Path) -> Any:
         raise UnreadableError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error
-    # Zarr opens the members of a group at the same time, and reports one that is damaged. What asyncio logs of the others
-    # would be a traceback on the terminal of whoever has set up no logging.
+    # Zarr opens the members of a group at the same time, and asyncio logs a traceback of each damaged one but the first.
     logging.getLogger("asyncio").addHandler(_NO_OUTPUT)
-    _forget_dead_thread()
     return zarr
-
-
-def _forget_dead_thread() -> None:
-    """Let zarr start its thread again, if it could not start it or has lost it, for want of memory.
-
-    It has one thread that does all its work, and would wait forever for one that does not run.
-    """
-    try:
-        from zarr.core.sync import iothread, loop
-    except ImportError:
-        # Another version of zarr has them elsewhere.
-        return
-    if loop[0] is not None and (iothread[0] is None or not iothread[0].is_alive()):
-        loop[0] = iothread[0] = None
 
 
 def _stored(array: Any) -> StoredArray:
@@ -120,16 +101,11 @@ def _stored(array: Any) -> StoredArray:
 
 def _check_stored(path: Path, name: str, array: Any) -> None:
     # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because the header
-    # may claim millions of chunks. The count of zarr itself leaves out folders that are links.
-    folder = path / array.path
-    files = [file for file in entries(folder) if file.is_file()]
-    names = {Path(file.path).relative_to(folder).as_posix() for file in files}
+    # may claim millions of chunks.
+    n_files = sum(file.is_file() for file in entries(path / array.path))
     sides = zip(array.shape, array.shards or array.chunks, strict=True)
-    grid = [-(-n // chunk) for n, chunk in sides]
-    missing = max(math.prod(grid) - len(files), 0)
-    missing = missing or sum(
-        array.metadata.encode_chunk_key(place) not in names for place in np.ndindex(*grid)
-    )
+    n_chunks = math.prod(-(-n // chunk) for n, chunk in sides)
+    missing = max(n_chunks - n_files, 0) or array.nchunks - array.nchunks_initialized
     if missing > 0:
         raise InputError(
             f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
@@ -176,8 +152,9 @@ def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...])
     for name in {*dimensions, *VOXELS, *WORLD}:
         item = members.get(f"{group}/{name}".lstrip("/"))
         if item is not None and len(item.shape) < 2:
-            numeric = np.dtype(item.dtype).kind in "fiu"
-            labels[name] = Label(_dimensions(item) or (), _small(item) if numeric else None, dict(item.attrs))
+            is_read = item.dtype.kind in "fiu" and item.nchunks <= _MOST_CHUNKS
+            values = np.asarray(item[...]) if is_read else None
+            labels[name] = Label(_dimensions(item) or (), values, dict(item.attrs))
     return labels
 
 
@@ -187,10 +164,3 @@ def _attributes(owner: Any) -> dict[str, Any]:
         key: np.asarray(value) if isinstance(value, list) else value
         for key, value in dict(owner.attrs).items()
     }
-
-
-def _small(array: Any) -> NDArray[Any] | None:
-    """Return all values of an array, or None if it or one of its chunks has too many, or it has too many chunks."""
-    if max(math.prod(array.shape), math.prod(array.chunks)) > _MOST_VALUES or array.nchunks > _MOST_CHUNKS:
-        return None
-    return np.asarray(array[...])
