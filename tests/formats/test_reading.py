@@ -85,10 +85,10 @@ def test_precision_converts_on_reading(precision: str, dtypes: tuple[str, str], 
 
 @pytest.mark.parametrize(
     "frames",
-    [slice(None), slice(2, 9), slice(None, None, 3), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
+    [slice(None), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
     ids=str,
 )
-@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt", "txz", "xzt", "tzxy", "zxyt", "ytxz"])
+@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt", "xzt", "tzxy", "ytxz"])
 def test_any_order_of_the_axes_gives_one_casorati_matrix(frames: slice, axes: str, tmp_path: Path) -> None:
     stack, own = (IQ, "tzx") if len(axes) == 3 else (VOLUMES, "tzxy")
     values, expected = in_order(axes, stack, own), in_order(axes, stack[frames], own)
@@ -132,21 +132,12 @@ def test_spacing_from_an_attribute_is_in_the_order_of_the_file(name: str, value:
     assert load(one_for_all).spacing_mm == {"z": 0.1, "x": 0.1, "y": 0.1}
 
 
-@pytest.mark.parametrize("value", ["L22-14v", [], np.nan, -15.0])
-def test_a_transmit_frequency_that_makes_no_sense_is_left_out(value: Any, tmp_path: Path) -> None:
-    write_stack(tmp_path / "stack.h5", IQ, TwFreq=value)
-    scipy.io.savemat(tmp_path / "stack.mat", {"IQ": in_order("zxt"), "UF": {**UF, "TwFreq": value}})
-    for name in ("stack.h5", "stack.mat"):
-        assert load(tmp_path / name).center_frequency_hz is None
-
-
 def test_sources_say_where_each_piece_comes_from(tmp_path: Path) -> None:
     path = write_stack(tmp_path / "stack.h5", IQ, frame_rate=500.0)
     sources = describe(path, spacing_mm=(0.1,)).metadata.sources
     assert sources["axes"] == "assumed"
     assert sources["spacing_mm"] == "option"
     assert sources["frame_rate_hz"].startswith("file: ")
-    assert "frame_rate" in sources["frame_rate_hz"]
     assert describe(path, frame_rate_hz=1.0).metadata.sources["frame_rate_hz"] == "option"
 
 
@@ -162,7 +153,6 @@ def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_
         assert metadata.sources["axes"] == source
         if source == "the data":
             assert metadata.values["axes"] == axes
-            assert "neighbours along t are most alike" in load(path).assumptions[0]
 
 
 @pytest.mark.parametrize(
@@ -253,9 +243,7 @@ _VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
     ("name", "suffix", "values", "axes"),
     [
         ("data/iq", ".h5", _WITH_NAN, "zxt"),
-        ("stack", ".h5", _WITH_NAN, "zxt"),
         ("IQ", ".mat", _WITH_NAN, "zxt"),
-        ("bf", ".mat", _WITH_NAN, "zxt"),
         ("bf", ".h5", _VOLUMES, "zxyt"),
         ("bf", ".mat", _VOLUMES, "zxyt"),
     ],
@@ -271,14 +259,6 @@ def test_our_results_are_read_back_without_a_name(
     acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
     assert (acquisition.name, acquisition.axes) == (name, axes)
     assert acquisition.iq.shape == values.shape
-
-
-def test_phantoms_with_terms_are_read_without_a_name(phantom_file: Path) -> None:
-    acquisition = load(phantom_file)
-    assert acquisition.name == "iq"
-    assert acquisition.axes == "tzx"
-    assert acquisition.assumptions == ()
-    assert acquisition.frame_rate_hz == 500.0
 
 
 BESIDE: dict[str, Callable[[h5py.File], Any]] = {
