@@ -215,7 +215,7 @@ def test_a_scan_that_does_not_fit_on_the_disk_is_a_row(scans: Path, tmp_path: Pa
     out = tmp_path / "out"
     write_scan(scans / "wide.h5", shape=(30, 60, 60))
     settings = limited({resource.RLIMIT_FSIZE: 500_000})
-    process = shell("batch", scans, "-o", out, *QUICK, "--threads", 1, **settings)
+    process = shell("batch", scans, "-o", out, *QUICK, **settings)
     assert process.returncode == 1
     assert column(out, "failure") == {"scan1.h5": "", "scan2.h5": "", "wide.h5": "output"}
     assert "File too large" in rows(out)["wide.h5"]["error"]
