@@ -31,7 +31,6 @@ CLUTTER = 10 ** (40 / 20)
 GAIN_DB = 20.0
 ROWS = (
     "default: power Doppler",
-    "--local-cutoff: power Doppler",
     "default: blood map",
     "full SVD, best cutoff: power Doppler",
     "full SVD, best cutoff: blood map",
@@ -64,13 +63,11 @@ def measures(image, truth, mask):
 def compared(stack, truth, mask):
     """Measures of the default run and of the full SVD at its best cutoff, of power Doppler and blood map."""
     ours = denoise(stack, axes="zxt")
-    by_place = denoise(stack, axes="zxt", local_cutoff=True)
     best, scores = oracle(stack, truth, min(64, stack.shape[-1] // 2))
     svd = denoise(stack, axes="zxt", method="svd", rank=best + 1, low_cutoff=best)
     assert abs(correlation(svd.power_doppler, truth) - scores[best]) < 1e-3
     images = (
         ours.power_doppler,
-        by_place.power_doppler,
         ours.blood_power,
         svd.power_doppler,
         svd.blood_power,

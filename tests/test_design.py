@@ -58,7 +58,7 @@ def test_every_option_has_a_flag_that_shows_its_default(option: Option, run_help
 
 
 SHARED = (
-    "dataset", "axes", "frames", "frame-rate", "spacing", "preset", "dynamic-range", "db-factor", "overwrite",
+    "dataset", "axes", "frames", "frame-rate", "spacing", "preset", "dynamic-range", "overwrite",
     "json", "quiet", "verbose", "output",
 )  # fmt: skip
 

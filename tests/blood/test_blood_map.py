@@ -10,7 +10,6 @@ from tests.conftest import all_frames
 from usdenoise.blood import blood_map, noise_map
 from usdenoise.blood.metrics import correlation, detection_auc
 from usdenoise.blood.picture_quality import PictureQuality
-from usdenoise.errors import OptionError
 from usdenoise.phantom import PhantomSettings
 
 NOISY = PhantomSettings(
@@ -197,17 +196,3 @@ def test_a_verdict_without_noise_or_agreement_leaves_them_out():
     below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence
     assert "3 dB below noise in them" in below
     assert below.endswith("two halves of the scan correlate at 0.88")
-
-
-def test_the_stack_has_cutoffs_by_place_on_request(noisy):
-    _, terms, truth, result = noisy
-    by_place = usdenoise.denoise(stack_of(terms), axes="zxt", local_cutoff=True)
-    assert correlation(by_place.power_doppler, truth) > correlation(result.power_doppler, truth)
-    np.testing.assert_array_equal(by_place.blood_power, result.blood_power)
-    power = np.mean(np.abs(by_place.acquisition.iq) ** 2, axis=-1)
-    assert by_place.power_doppler == pytest.approx(power, rel=1e-4)
-
-
-def test_local_cutoff_must_be_a_bool():
-    with pytest.raises(OptionError, match="give local_cutoff True or False"):
-        usdenoise.DenoiseOptions(local_cutoff="yes")

@@ -17,7 +17,7 @@ from usdenoise.jobs.figure_settings import figure_title, session_title
 from usdenoise.jobs.page_content import carpet_of, described_image, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
-from usdenoise.pictures.frames_picture import carpet_png
+from usdenoise.pictures.carpets import carpet_png
 from usdenoise.pictures.scan_page import scan_page
 from usdenoise.stack.acquisition import Acquisition
 

@@ -6,7 +6,6 @@ import pytest
 from matplotlib import colormaps
 
 from usdenoise.options.job_options import COLOR_MAPS
-from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
 from usdenoise.pictures.figures import suitable_range_db
 
@@ -25,22 +24,6 @@ def values(panel):
 def colors(panel):
     """Return red, green and blue of every pixel of a panel, from 0 to 1."""
     return panel.images[0].to_rgba(panel.images[0].get_array())[..., :3]
-
-
-def test_a_dark_picture_has_the_same_image_and_light_text():
-    light, dark = (
-        iio.imread(power_doppler_picture(RAMP, "zx", title="x", kind=kind)).astype(int)[..., :3]
-        for kind in ("png", "dark")
-    )
-    assert light.shape == dark.shape
-    assert light[0, 0].tolist() == [255, 255, 255]
-    assert dark[0, 0].tolist() == [0x1D, 0x23, 0x27]
-    middle = tuple(slice(n // 3, n // 2) for n in light.shape[:2])
-    np.testing.assert_array_equal(light[middle], dark[middle])
-    # The label of the depth is in the left columns.
-    text = (light[:, :20] < 30).all(axis=2)
-    assert text.sum() > 50
-    assert dark[:, :20][text].min() > 190
 
 
 @pytest.mark.parametrize("axes", ["zx", "xz"])
@@ -194,17 +177,6 @@ def test_a_picture_can_be_pdf_or_svg_with_text_that_can_be_edited():
     assert svg[0] == svg[1]
     assert "my scan &amp; more" in svg[0].decode()
     assert ">depth (pixels)<" in svg[0].decode()
-
-
-def test_the_low_cutoff_is_drawn_in_front_of_the_first_component_kept(figure_of):
-    singular, similarity, profile = np.geomspace(100, 1, 20), np.eye(20), np.linspace(1, 0, 20)
-    decay, resemblance, matrix, _ = figure_of(cutoff_picture, singular, similarity, profile, 15).axes
-    assert decay.lines[0].get_ydata()[[0, -1]] == pytest.approx([0.0, -40.0])
-    assert resemblance.lines[0].get_ydata() == pytest.approx(profile)
-    np.testing.assert_array_equal(values(matrix), similarity)
-    for panel in (decay, resemblance, matrix):
-        assert panel.lines[1 if panel is not matrix else 0].get_xdata()[0] == 15.5
-    assert decay.get_legend().get_texts()[0].get_text() == "15 removed"
 
 
 def test_pixels_without_power_do_not_set_the_range():

@@ -86,7 +86,6 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
     ("times", "settings", "expected"),
     [
         ([0.0, 0.1, 0.2, 0.25], {}, [100] * 4),
-        ([0.0, 0.1, 0.2, 0.25], {"speed": 2.0}, [50] * 4),
         ([0.0, 4.0, 8.0, 12.0], {}, [4000] * 4),
         ([0.0, 0.01, 0.02, 0.03], {}, [20] * 2),
         ([0.0, 40.0, 80.0, 120.0], {"time_unit": "frames"}, [100] * 4),
@@ -94,8 +93,6 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
         ([7.0], {}, [100]),
         # Slower and faster than any player shows.
         ([0.0, 6000.0, 12000.0], {}, [10000] * 3),
-        ([0.0, 1.0, 2.0, 3.0], {"speed": 1e-300}, [10000] * 4),
-        ([0.0, 1.0, 2.0, 3.0], {"speed": 1e300}, [20]),
     ],
 )
 def test_a_film_plays_in_real_time(times, settings, expected):

@@ -108,23 +108,6 @@ def test_in_place_a_run_takes_less_than_half_of_the_stack_besides_it():
         tracemalloc.stop()
 
 
-def test_cutoffs_by_place_of_an_image_of_which_some_pixels_choose_the_cutoff():
-    rng = np.random.default_rng(2)
-    slow = np.cumsum(rng.standard_normal((6, 60)), axis=1)
-    matrix = 30 * rng.standard_normal((12100, 6)) @ slow + rng.standard_normal((12100, 60))
-    values = matrix.astype(np.float32).reshape(110, 110, 60)
-    some, every = (
-        usdenoise.denoise(values, axes="zxt", local_cutoff=True, low_cutoff=7, all_components=fits_all)
-        for fits_all in (False, True)
-    )
-    assert (some.model.rank, every.model.rank) == (15, every.options.rank)
-    difference = np.linalg.norm(some.acquisition.iq - every.acquisition.iq)
-    assert difference < 0.01 * np.linalg.norm(every.acquisition.iq)
-    assert some.power_doppler == pytest.approx(
-        np.mean(some.acquisition.iq.astype(float) ** 2, axis=-1), rel=1e-4
-    )
-
-
 def test_svd_method_equals_numpys_filter(stack):
     result = usdenoise.denoise(stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25)
     matrix = stack.reshape(len(stack), -1).T

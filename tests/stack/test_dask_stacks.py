@@ -94,8 +94,6 @@ def test_a_dask_array_gives_the_result_of_the_array(stacks, in_memory, name, chu
     [
         ("plain", {"high_cutoff": "rank"}),
         ("gaps", {"high_cutoff": 20, "low_cutoff": 5, "rank": 25}),
-        ("plain", {"local_cutoff": True}),
-        ("gaps", {"local_cutoff": True}),
         ("gaps", {"precision": "double"}),
         ("plain", {"sampling": 0.2, "seed": 3}),
         ("gaps", {"bad_frames": (3, 4)}),

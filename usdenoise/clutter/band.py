@@ -68,7 +68,6 @@ def keep_band(
     model: LowRank,
     band: Band,
     power: NDArray[np.float64],
-    cutoffs: LocalCutoffs | None = None,
 ) -> tuple[Rows, NDArray[np.float64]]:
     """Turn a residual into the band that is kept, and measure its power Doppler.
 
@@ -85,9 +84,6 @@ def keep_band(
         The part that is kept.
     power : (n_pixels,) float64 array
         Power of the residual.
-    cutoffs : LocalCutoffs, optional
-        Share of each component that is taken out of each pixel; by default the components below the low cutoff are
-        taken out of all pixels.
 
     Returns
     -------
@@ -96,14 +92,6 @@ def keep_band(
     power : (n_pixels,) float64 array
         Mean of |s|^2 over its frames.
     """
-    if cutoffs is None:
-        if band.keeps_residual and residual.is_complete and residual.excluded is None:
-            return residual, power
-        return residual.fill(model.band(band.low, band.high), keep_observed=band.keeps_residual)
-    # The model may have only the components that the filter needs.
-    first, stop = min(cutoffs.first, band.low), min(band.high, model.rank)
-    left, right_h = model.band(first, stop)
-    kept = left * (1 - cutoffs.shares(first, stop)), right_h
-    return residual.fill(
-        kept, cutoffs.correction(model) if band.keeps_residual else None, band.keeps_residual
-    )
+    if band.keeps_residual and residual.is_complete and residual.excluded is None:
+        return residual, power
+    return residual.fill(model.band(band.low, band.high), keep_observed=band.keeps_residual)

@@ -53,26 +53,6 @@ def frame_columns(result: DenoiseResult) -> dict[str, NDArray[Any]]:
     return {**columns, "left_out": left_out.astype(np.int64)}
 
 
-def frame_panels(result: DenoiseResult) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the curves of the figure of the frames: the lines of each panel by its label.
-
-    Parameters
-    ----------
-    result : DenoiseResult
-        The result of the frames.
-    """
-    curves = result.frame_quality.curves
-    with np.errstate(divide="ignore"):
-        intensity, outside = (10 * np.log10(power) for power in (curves.intensity, curves.outside))
-    axes = canonical_axes(result.acquisition.spatial_axes)
-    return {
-        "power\n(dB)": {"power": intensity},
-        "DVARS\n(file's unit)": {"DVARS": curves.dvars},
-        "outside the\nclutter (dB)": {"outside": outside},
-        "displacement\n(pixels)": dict(zip(axes, curves.displacement.T, strict=True)),
-    }
-
-
 def write_frame_table(series: Series, results: Results) -> None:
     """Write the table of the frames, and its description as a BIDS sidecar has it."""
     columns = frame_columns(series.result)

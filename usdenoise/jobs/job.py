@@ -14,7 +14,6 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pictures.film import check_available
-from usdenoise.sessions.session_clutter import check_options
 
 
 @dataclass(frozen=True)
@@ -101,21 +100,13 @@ class Job:
         OptionError
             If they do not, or if a package for films or NIfTI is missing.
         """
-        output, display, options = self.output, self.display, self.options
+        output = self.output
         if self.bids is not None and not output.nifti:
             raise OptionError("the names of BIDS are for NIfTI files: give --nifti with --bids")
         if output.nifti:
             import_nibabel()
-        if self.is_session:
-            if self.session_options.movie is not None:
-                check_available(self.session_options.movie)
-            if display.cutoff_figure:
-                raise OptionError("the cutoff is drawn for one stack; leave out --cutoff-figure")
-            if display.frames_figure:
-                raise OptionError("the frames are drawn for one stack; leave out --frames-figure")
-            check_options(options)
-        if display.cutoff_figure and not isinstance(options.low_cutoff, str):
-            raise OptionError("there is no choice to draw: give --low-cutoff auto with --cutoff-figure")
+        if self.is_session and self.session_options.movie is not None:
+            check_available(self.session_options.movie)
 
 
 class StageClock:

@@ -19,7 +19,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.denoise import as_acquisition, chosen_options
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
-from usdenoise.sessions.session_clutter import SessionClutter, check_options, session_clutter
+from usdenoise.sessions.session_clutter import SessionClutter, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
@@ -238,7 +238,6 @@ class Session:
         **given: Any,
     ) -> None:
         self._options = chosen_options(preset, options, given)
-        check_options(self._options)
         self._scales = (axes, frame_rate, spacing)
         self._interval, self._regions = block_interval_s, dict(regions or {})
         for name in self._regions:

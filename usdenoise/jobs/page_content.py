@@ -11,12 +11,11 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_curves import CARPET_BANDS
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.jobs.cautions import cautions
-from usdenoise.jobs.products import PRODUCTS, film_for_page
+from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
+from usdenoise.pictures.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.pictures.charts import Carpet, Chart
-from usdenoise.pictures.figures import DARK
-from usdenoise.pictures.frames_picture import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.pictures.panels import AXIS_NAMES
 from usdenoise.pictures.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
@@ -26,9 +25,6 @@ NOISE_SPAN_DB = 6.0
 
 _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
 """Smallest ranges of the curves over the frames, by the unit."""
-
-FILM_BYTES = 800_000
-"""Most bytes of the film on a page."""
 
 SHALLOW_TO_DEEP = ("shallow", "deep")
 """Words at the ends of the vertical axis of a carpet."""
@@ -62,14 +58,8 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
                 results.pictures[f"{name}_png"],
                 f"{on_page.title}: {words}",
                 f"Mean of the good blocks. {on_page.caption}" if job.is_session else on_page.caption,
-                results.pictures[f"{name}_{DARK}"],
             )
         )
-    if job.is_session and job.session_options.movie is not None:
-        words = f"Film of the blood map: {len(series.times)} blocks"
-        caption = "The blood map of each block; where the film is large, of every second one or fewer."
-        film = film_for_page(series, job, FILM_BYTES)
-        pictures.insert(1, Picture("Film of the blood map", film, words, caption))
     quality, rate = series.result.frame_quality, stack.frame_rate_hz
     return scan_page(
         job.path.stem,

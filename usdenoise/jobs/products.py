@@ -4,7 +4,6 @@ To add one, write a function that draws or encodes it, and a row of PRODUCTS. Wh
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +24,13 @@ from usdenoise.jobs.figure_settings import (
     session_title,
     shown_levels,
 )
-from usdenoise.jobs.frame_files import FRAME_FILES, frame_panels, write_frame_table
+from usdenoise.jobs.frame_files import FRAME_FILES, write_frame_table
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.pictures.cutoff_picture import cutoff_picture
 from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
-from usdenoise.pictures.figures import DARK, shortened
+from usdenoise.pictures.figures import shortened
 from usdenoise.pictures.film import movie
-from usdenoise.pictures.frames_picture import frames_picture
 from usdenoise.system.provenance import to_json
 
 
@@ -86,9 +83,9 @@ class Product:
     def write(self, series: Series, results: Results) -> None:
         """Write its files, and keep its picture for the page."""
         job = results.job
-        kinds = {f"{self.name}_{kind}": kind for kind in ("png", DARK, *job.display.figure_formats)}
+        kinds = {f"{self.name}_{kind}": kind for kind in ("png", *job.display.figure_formats)}
         for key, kind in kinds.items():
-            on_page = kind in ("png", DARK) and self.is_on_page(job)
+            on_page = kind == "png" and self.is_on_page(job)
             if self.draw and (on_page or results.has(key)):
                 results.add_picture(key, self.draw(series, job, kind))
         if self.write_others and self.is_asked(job):
@@ -157,25 +154,6 @@ def _tsnr_picture(series: Series, job: Job, kind: str) -> bytes:
     )
 
 
-def _cutoff_picture(series: Series, job: Job, kind: str) -> bytes:
-    result = series.result
-    choice = result.cutoff
-    assert choice is not None
-    return cutoff_picture(result.singular_values, choice.similarity, choice.profile, choice.low, kind=kind)
-
-
-def _frames_picture(series: Series, job: Job, kind: str) -> bytes:
-    quality = series.result.frame_quality
-    return frames_picture(
-        frame_panels(series.result),
-        quality.curves.carpet,
-        [frame.frame for frame in quality.bad],
-        frame_rate_hz=series.stack.frame_rate_hz,
-        kind=kind,
-        title=f"{shortened(job.path.stem, STEM_LETTERS)}: frames",
-    )
-
-
 def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
     stem, options = job.path.stem, series.result.options
     if job.is_session:
@@ -221,28 +199,16 @@ def _write_power_files(name: str, series: Series, results: Results) -> None:
         _write_nifti(name, series, results)
 
 
-def film_for_page(series: Series, job: Job, most: int) -> bytes:
-    """Return the film of the blood map as GIF in at most a number of bytes: every image, or every second, fourth, ..."""
-    step = 1
-    while True:
-        film = _film("blood_power", series, job, "gif", step)
-        if len(film) <= most or step >= len(series.times):
-            return film
-        # The images are about equally large.
-        step *= 2 ** max(1, math.ceil(math.log2(len(film) / most)))
-
-
-def _film(name: str, series: Series, job: Job, kind: str, step: int = 1) -> bytes:
+def _film(name: str, series: Series, job: Job, kind: str) -> bytes:
     display = job.display
     # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
     power = np.maximum(series.images[name], 0)
     return movie(
-        list(shown_levels(power, display)[::step]),
+        list(shown_levels(power, display)),
         series.stack.spatial_axes,
         kind,
-        times=series.times[::step],
+        times=series.times,
         time_unit=series.time_unit,
-        speed=display.movie_speed,
         dynamic_range_db=display.dynamic_range,
         color_map=display.color_map,
         quantity=QUANTITIES[name],
@@ -337,8 +303,6 @@ PRODUCTS = (
             "signed_power",
         ),
     ),
-    Product("cutoff", lambda job: job.display.cutoff_figure, _cutoff_picture),
-    Product("frames", lambda job: job.display.frames_figure, _frames_picture),
     Product(
         "tsnr",
         lambda job: job.is_session,

@@ -29,7 +29,6 @@ from usdenoise.recipe.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
 from usdenoise.sessions.session_clutter import (
     SessionClutter,
-    check_options,
     sampled_frames,
     session_clutter,
 )
@@ -91,7 +90,6 @@ def fit_session(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    check_options(options)
     _check_bad_frames(options, blocks)
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.

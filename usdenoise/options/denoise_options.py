@@ -131,13 +131,6 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         # A band that ends at component 0 would keep nothing.
         least=1,
     )
-    local_cutoff: bool = option(
-        False,
-        "Take the components near the low cutoff out pixel by pixel, as far as they are tissue there. Use it "
-        "when vessels fade and haze remains.",
-        group=Group.CUTOFFS,
-    )
-    """This is for the filtered stack and its power: the blood map is made so in any case (docs/blood.md)."""
     refit: str = option(
         "all",
         "Fit the factors to all observed entries at the end (all), or use the sample alone as the paper does (none).",

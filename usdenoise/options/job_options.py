@@ -98,9 +98,6 @@ class Display(Options, group=Group.OUTPUTS):
         least=10,
         most=20,
     )
-    cutoff_figure: bool = option(
-        False, "Draw how the low cutoff was chosen. Use it when the report says unsure."
-    )
     color_map: str = option(
         COLOR_MAPS[0],
         f"Colours of power: {', '.join(COLOR_MAPS)}. In all but hot, equal steps in dB look equally large.",
@@ -115,15 +112,6 @@ class Display(Options, group=Group.OUTPUTS):
         choices=FORMATS,
         flag="--figure-format",
         metavar="LIST",
-    )
-    movie_speed: float = option(
-        1.0,
-        "How many times faster than in reality the film plays. Use 0.1 for slow motion.",
-        positive=True,
-        shown="1, real time",
-    )
-    frames_figure: bool = option(
-        False, "Draw curves over the frames above a carpet plot. Use it when frames look bad."
     )
 
     @property

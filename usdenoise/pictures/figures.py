@@ -17,12 +17,6 @@ from usdenoise.system.printable import printable
 DPI = 150
 """Dots per inch of a picture with few panels."""
 
-DARK = "dark"
-"""Format of a PNG for a page in the dark mode of its reader."""
-
-_DARK_INK, _DARK_GROUND = "#e6eaec", "#1d2327"
-"""Colours of text and of what is behind it there, those of style.css."""
-
 MARGIN_INCHES = 0.06
 """White margin around a figure."""
 
@@ -144,17 +138,13 @@ def encoded(figure: Any, kind: str = "png", *, crop: bool = True) -> bytes:
     figure : matplotlib.figure.Figure
         The figure.
     kind : str
-        One of FORMATS, or DARK; by default "png". A figure that was encoded as DARK stays so.
+        One of FORMATS; by default "png".
     crop : bool
         Whether the figure is made as large as what it shows, with a narrow margin; True by default. Otherwise it keeps
         its size.
     """
     from matplotlib import rc_context
 
-    ground = {}
-    if kind == DARK:
-        _darken(figure)
-        kind, ground = "png", {"facecolor": _DARK_GROUND}
     metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     buffer = io.BytesIO()
     with (
@@ -162,16 +152,5 @@ def encoded(figure: Any, kind: str = "png", *, crop: bool = True) -> bytes:
         rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}),
     ):
         cropped = {"bbox_inches": "tight", "pad_inches": MARGIN_INCHES} if crop else {}
-        figure.savefig(buffer, format=kind, metadata=metadata[kind], **cropped, **ground)
+        figure.savefig(buffer, format=kind, metadata=metadata[kind], **cropped)
     return buffer.getvalue()
-
-
-def _darken(figure: Any) -> None:
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_color(_DARK_INK)
-    for subplot in figure.axes:
-        subplot.tick_params(which="both", colors=_DARK_INK)
-        for spine in subplot.spines.values():
-            spine.set_edgecolor(_DARK_INK)

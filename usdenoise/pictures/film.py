@@ -42,7 +42,6 @@ def movie(
     *,
     times: Sequence[float] | NDArray[np.float64] | None = None,
     time_unit: str = "s",
-    speed: float = 1.0,
     dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     color_map: str = COLOR_MAPS[0],
@@ -66,8 +65,6 @@ def movie(
         Time of each image; by default none is shown.
     time_unit : str
         Unit of the times, "s" or "frames".
-    speed : float
-        How many times faster than in reality the film plays; 1 by default.
     dynamic_range_db : float or (float, float), optional
         Range as for :func:`usdenoise.pictures.doppler_pictures.power_doppler_picture`; by default the one that suits
         the whole sequence.
@@ -96,7 +93,7 @@ def movie(
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
     # A text that is empty now takes no room, and is set later.
     figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
-    rate = _images_a_second(times if time_unit == "s" else None, speed)
+    rate = _images_a_second(times if time_unit == "s" else None)
     rate = min(max(rate, _SLOWEST), MOST_A_SECOND[kind] * len(images))
     step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
     pictures = _pictures(figure, images[::step], texts[::step])
@@ -127,11 +124,11 @@ def _time(value: float, unit: str) -> str:
     return f"{value:.2f} s" if unit == "s" else f"frame {value:.0f}"
 
 
-def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None, speed: float) -> float:
+def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
     """Return the images a second at which a film of these times plays; the last window may be shorter."""
     if times is None or len(times) < 2:
         return IMAGES_A_SECOND
-    return speed / float(np.median(np.diff(times)))
+    return 1 / float(np.median(np.diff(times)))
 
 
 def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:

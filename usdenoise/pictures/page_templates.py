@@ -51,5 +51,4 @@ def _file_name(name: str) -> Any:
 
 
 def _data_address(picture: bytes) -> str:
-    kind = "gif" if picture.startswith(b"GIF") else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"

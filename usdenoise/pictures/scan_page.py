@@ -34,25 +34,17 @@ class Picture:
     title : str
         What it shows, in a few words.
     png : bytes
-        The encoded picture, or a film as GIF.
+        The encoded picture.
     text : str
         The picture in words, with its numbers, for who cannot see it.
     caption : str
         Text below the picture.
-    dark : bytes or None
-        The picture for a page in dark mode; None (the default) for the same one.
     """
 
     title: str
     png: bytes
     text: str
     caption: str
-    dark: bytes | None = None
-
-    @property
-    def is_film(self) -> bool:
-        """Whether it moves."""
-        return self.png.startswith(b"GIF")
 
     def within(self, most: int) -> "Picture":
         """Return the picture in at most a number of bytes, with fewer colours and then fewer pixels where it has to be.
@@ -60,12 +52,9 @@ class Picture:
         Parameters
         ----------
         most : int
-            Bytes that each PNG may have. A picture of fewer than 600 pixels across is not made smaller, nor is a film.
+            Bytes that each PNG may have. A picture of fewer than 600 pixels across is not made smaller.
         """
-        if self.is_film:
-            return self
-        dark = None if self.dark is None else _within(self.dark, most)
-        return replace(self, png=_within(self.png, most), dark=dark)
+        return replace(self, png=_within(self.png, most))
 
 
 def _within(png: bytes, most: int) -> bytes:
@@ -125,8 +114,6 @@ def scan_page(
         options["sampling"] = (
             f"{options['sampling']:g} of a pixel subset, {sampled_share(report)} of all entries"
         )
-    n_encoded = sum(1 + (picture.dark is not None) for picture in pictures if not picture.is_film)
-    room = _PICTURE_BYTES - sum(len(picture.png) for picture in pictures if picture.is_film)
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
@@ -134,7 +121,7 @@ def scan_page(
         remarks=[_sentence(remark) for remark in remarks],
         ranges=_figures(report),
         memory=_size(report["peak_memory_bytes"]),
-        pictures=[picture.within(room // max(1, n_encoded)) for picture in pictures],
+        pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,

@@ -153,7 +153,7 @@ def denoise(
         solved = time.perf_counter()
         tell("filter", n_steps - 1)
         frame_quality = frames.quality(estimate.model, band.low)
-        filtered = filter_rows(rows, estimate.model, band, grid, local_cutoff=chosen.local_cutoff)
+        filtered = filter_rows(rows, estimate.model, band, grid)
         quality = _judge(frames, estimate, band, filtered.residual_power, chosen)
         whole = filtered.kept if live is None else all_rows.put_back(filtered.kept, live)
 

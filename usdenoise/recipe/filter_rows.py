@@ -45,7 +45,6 @@ def filter_rows(
     band: Band,
     grid: Neighbourhood,
     *,
-    local_cutoff: bool = False,
     with_halves: bool = True,
 ) -> FilteredRows:
     """Keep a band of the components, and map the blood that is left.
@@ -60,8 +59,6 @@ def filter_rows(
         The part that is kept.
     grid : Neighbourhood
         Shape of the image.
-    local_cutoff : bool
-        Whether the stack has the cutoffs by place that the blood map has; by default False.
     with_halves : bool
         Whether blood maps of two halves of the frames are compared; by default True.
     """
@@ -69,5 +66,5 @@ def filter_rows(
     rest, residual_power, lags = remove_clutter(rows, model, band.low, projection.n_lags, cutoffs)
     blood = map_blood(lags, projection, grid, rows.executor, with_halves)
     model = interpolated(model, rows.excluded)
-    kept, power = keep_band(rest, model, band, residual_power, cutoffs if local_cutoff else None)
+    kept, power = keep_band(rest, model, band, residual_power)
     return FilteredRows(kept, power, residual_power, blood, model)

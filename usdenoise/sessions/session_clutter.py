@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection, blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.errors import OptionError
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.random_streams import RandomStream
@@ -85,18 +83,6 @@ class SessionClutter:
     def of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of the pixels that have a signal."""
         return values if self.grid.live is None else values[self.grid.live]
-
-
-def check_options(options: DenoiseOptions) -> None:
-    """Check that options are those that blocks of a session can have.
-
-    Raises
-    ------
-    OptionError
-        If they are not.
-    """
-    if options.local_cutoff:
-        raise OptionError("--local-cutoff is for one stack; leave it out, or leave out --window")
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
