@@ -51,16 +51,6 @@ def truncated_svd(M, rank):
     return U[:, :rank], s[:rank], Vh[:rank].conj().T
 
 
-def sensing_value_and_gradient(X, matrices, measurements):
-    """1/m sum_i (<A_i, X X^H> - y_i)^2 and its gradient, one measurement after the other."""
-    value, gradient = 0.0, np.zeros(X.shape, np.result_type(X, matrices))
-    for A, y in zip(matrices, measurements, strict=True):
-        error = np.trace(A.conj().T @ X @ X.conj().T).real - y
-        value += error**2
-        gradient = gradient + 2 * error * (A + A.conj().T) @ X
-    return value / len(measurements), gradient / len(measurements)
-
-
 def lag_sums(rows, n_lags, edges):
     """Sum of x[t + l] conj(x[t]) by half, row and lag; quarters 0 and 2 of the columns t are half 0."""
     n = rows.shape[1]

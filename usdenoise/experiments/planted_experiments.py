@@ -64,26 +64,15 @@ def gradient_descent(*, from_small: bool = False) -> Variant:
     return Variant("GD", "gd", from_small=from_small)
 
 
-def _noiseless(iterations: int, rivals: Sequence[Variant], *claims: Claim) -> Setting:
-    return Setting(
-        name="noiseless",
-        draw=draw_sensing,
-        problem={**ILL_CONDITIONED, "sigma": 0.0},
-        variants=[eta_decay(DECAY), *rivals],
-        step=STEP,
-        iterations=iterations,
-        claims=claims,
-    )
-
-
-def _noisy(
-    iterations: int, rivals: Sequence[Variant], *claims: Claim, seconds: float | None = None
+def _sensing(
+    sigma: float, iterations: int, rivals: Sequence[Variant], *claims: Claim, seconds: float | None = None
 ) -> Setting:
+    """Return the setting of an ill-conditioned matrix at a search rank that is too large."""
     return Setting(
-        name="noise 1e-6",
+        name="noise 1e-6" if sigma else "noiseless",
         draw=draw_sensing,
-        problem={**ILL_CONDITIONED, "sigma": SIGMA},
-        variants=[eta_decay(NOISY_DECAY), *rivals],
+        problem={**ILL_CONDITIONED, "sigma": sigma},
+        variants=[eta_decay(NOISY_DECAY if sigma else DECAY), *rivals],
         step=STEP,
         iterations=iterations,
         claims=claims,
@@ -96,14 +85,16 @@ _CONSTANT = [scaledgd(value) for value in LAMBDAS]
 AGAINST_SCALEDGD = PlantedExperiment(
     "Gaussian sensing against ScaledGD(lambda)",
     [
-        _noiseless(
+        _sensing(
+            0.0,
             300,
             _CONSTANT,
             Claim(MINE, TIME, CONVERGED, at_most=300),
             Claim("ScaledGD(lambda)", SLOPE, at_least=0.9, at_most=1.1),
             Claim(MINE, FINAL, BEST_OTHER, at_most=0.1),
         ),
-        _noisy(
+        _sensing(
+            SIGMA,
             300,
             _CONSTANT,
             Claim(MINE, TIME, FLOOR, at_most=MANY),
@@ -117,7 +108,8 @@ AGAINST_SCALEDGD = PlantedExperiment(
 AGAINST_PRECGD = PlantedExperiment(
     "Gaussian sensing against PrecGD with several proxies",
     [
-        _noiseless(
+        _sensing(
+            0.0,
             300,
             [precgd(proxy) for proxy in (0.0, 1e-6, 1e-4, 1e-2)],
             Claim(MINE, TIME, CONVERGED, at_most=300),
@@ -126,7 +118,8 @@ AGAINST_PRECGD = PlantedExperiment(
             Claim("PrecGD(0.0001)", FINAL, "PrecGD(0)", at_least=WORSE),
             Claim("PrecGD(0.01)", FINAL, "PrecGD(0)", at_least=WORSE),
         ),
-        _noisy(
+        _sensing(
+            SIGMA,
             300,
             [precgd(proxy) for proxy in (1e-7, 1e-6, 1e-5, 1e-4, 1e-2)],
             Claim(MINE, TIME, FLOOR, at_most=MANY),
@@ -145,7 +138,8 @@ _GD = gradient_descent(from_small=True)
 FROM_SMALL_START = PlantedExperiment(
     "Gaussian sensing, the other methods from a small start",
     [
-        _noiseless(
+        _sensing(
+            0.0,
             500,
             [_COARSE, _FINE, _GD],
             Claim("ScaledGD(0.01)", FINAL, MINE, at_least=WORSE),
@@ -153,7 +147,8 @@ FROM_SMALL_START = PlantedExperiment(
             Claim("GD", FINAL, MINE, at_least=WORSE),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
         ),
-        _noisy(
+        _sensing(
+            SIGMA,
             500,
             [_COARSE, _FINE, _GD],
             Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE),
@@ -189,7 +184,8 @@ HIGH_NOISE = PlantedExperiment(
 WALL_TIME = PlantedExperiment(
     "Gaussian sensing against wall time, start included",
     [
-        _noisy(
+        _sensing(
+            SIGMA,
             # More than fit into the half second, at 50 microseconds an iteration.
             10_000,
             [_COARSE, _GD],
