@@ -68,39 +68,25 @@ def bids_name(given: str, path: Path) -> BidsName:
         If the entities are not written as BIDS writes them, one is there twice, they have another order, or desc is among
         them, which belongs to the images.
     """
+    entities = given
     if given == "auto":
         # The last part of a name, such as iq, has no dash.
-        given = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
-        if not _ENTITIES.fullmatch(given):
-            raise OptionError(
-                f"the name of {path} does not begin as in BIDS, for example sub-01_task-rest_; give these entities to --bids"
-            )
-    if not _ENTITIES.fullmatch(given):
+        entities = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
+    keys = [pair.partition("-")[0] for pair in entities.split("_")]
+    if not _ENTITIES.fullmatch(entities) or len({*keys}) < len(keys) or "desc" in keys:
+        source = f"the name of {path}" if given == "auto" else f"'{given}'"
         raise OptionError(
-            f"'{given}' is no beginning of a name in BIDS; give --bids pairs of a key and a label, sub first, for example "
-            "sub-01_task-rest"
+            f"{source} does not begin with valid BIDS entities",
+            remedy="give {bids} pairs of a key and a label, sub first, each key once and without desc, "
+            "for example sub-01_task-rest",
         )
-    _check_entities(given)
-    return BidsName(given)
-
-
-def _check_entities(given: str) -> None:
-    """Check that every entity is there once, in the order of BIDS, and that desc is left to the names of the images."""
-    pairs = [pair.split("-") for pair in given.split("_")]
-    keys = [key for key, _ in pairs]
-    doubled = sorted({key for key in keys if keys.count(key) > 1})
-    if doubled:
-        raise OptionError(f"'{given}' has {', '.join(doubled)} more than once; give --bids each key once")
-    if "desc" in keys:
+    ordered = sorted((key for key in keys if key in _ORDER), key=_ORDER.index)
+    if ordered != [key for key in keys if key in _ORDER]:
         raise OptionError(
-            f"'{given}' has the key desc, which tells the images of a recording apart, as in desc-blood; give --bids the "
-            "other keys alone"
+            f"'{entities}' has its keys in another order than BIDS",
+            remedy=f"give {{bids}} the order {', '.join(ordered)}",
         )
-    known = iter(sorted((key for key in keys if key in _ORDER), key=_ORDER.index))
-    ordered = [next(known) if key in _ORDER else key for key in keys]
-    if ordered != keys:
-        name = "_".join(f"{key}-{dict(pairs)[key]}" for key in ordered)
-        raise OptionError(f"'{given}' has its keys in another order than BIDS; give --bids {name}")
+    return BidsName(entities)
 
 
 def is_recording_of_bids(path: Path) -> bool:
