@@ -73,10 +73,6 @@ class InputError(UsdenoiseError):
     """The acquisition, or the file that holds it, cannot be used as it is."""
 
 
-class NoStackError(InputError):
-    """The file holds arrays, and none of them is a stack."""
-
-
 class UnreadableError(InputError):
     """The operating system, or a package that is missing, does not let the acquisition be read now."""
 

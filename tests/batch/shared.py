@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -28,20 +27,6 @@ ARGUMENTS = {
 def write_scan(path: Path, seed: int = 0, shape: tuple[int, ...] = (24, 12, 10)) -> Path:
     """A stack, time first, about which nothing has to be assumed: three components over noise."""
     return write_stack(path, low_rank(shape, seed=seed), axes="tzxy"[: len(shape)], frame_rate_hz=500.0)
-
-
-class Told:
-    """A watcher of a batch that keeps what it is told: the name of the method and its arguments."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-
-    def __getattr__(self, method: str) -> Callable[..., None]:
-        return lambda *told: self.calls.append((method, told))
-
-    def told(self, method: str) -> list[tuple[Any, ...]]:
-        """Arguments of all calls of a method."""
-        return [told for name, told in self.calls if name == method]
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -116,17 +101,6 @@ def wait_for(condition: Callable[[], bool], patience_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> "re.Match[str]":
-    """Read stderr up to a line that holds the pattern."""
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line)
-        if found := re.search(pattern, line):
-            return found
-    raise AssertionError(f"no {pattern!r} in {''.join(seen)!r}")
 
 
 def files(folder: Path) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from tests.batch.shared import write_scan
 from tests.pictures.reports import EVIL, Page
 from usdenoise.batch import index_page
 from usdenoise.batch.index_page import IndexPage
-from usdenoise.batch.outliers import outliers
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.run_batch import run_batch
-from usdenoise.batch.table import Failure, Row, Status, scan_image
+from usdenoise.batch.table import Row, Status, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.tiff import tiff
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -31,7 +29,7 @@ from usdenoise.options.job_options import Display
 def row(scan: str, **values: Any) -> Row:
     usual: dict[str, Any] = {
         "status": Status.DONE, "seconds": 2.5, "low_cutoff": 14, "cutoff_certainty": "sure", "verdict": "long",
-        "blood_to_noise_db": 8.25, "reproducibility": 0.8, "noise_floor": 0.3, "signal_rms": 40.0,
+        "blood_to_noise_db": 8.25, "reproducibility": 0.8, "noise_floor": 0.3,
     }  # fmt: skip
     return Row(scan=scan, path=scan, folder=f"out/{scan}", **{**usual, **values})
 
@@ -73,7 +71,6 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
             "lost.h5",
             status=Status.FAILED,
             error="the file ends early",
-            failure=Failure.INPUT,
             low_cutoff=None,
         ),
     }
@@ -185,43 +182,6 @@ def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: P
     assert (tmp_path / "index.html" / "precious").exists()
 
 
-NIGHT = [
-    row(f"{k}.h5", low_cutoff=12 + k % 4, signal_rms=40.0 + k, noise_floor=0.3 + 0.01 * (k % 3))
-    for k in range(9)
-]
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"low_cutoff": 40}, ["40 components removed, 14 in the other scans"]),
-        ({"low_cutoff": 0}, ["0 components removed, 13 in the other scans"]),
-        ({"signal_rms": 440.0}, ["gain 20 dB above the other scans"]),
-        ({"noise_floor": 0.031}, ["noise 20 dB below the other scans"]),
-        ({"low_cutoff": 15, "signal_rms": 60.0, "noise_floor": 0.4}, []),
-        ({"low_cutoff": None, "signal_rms": None, "noise_floor": 0.0}, []),
-        ({"signal_rms": 1e-9, "noise_floor": 1e9},
-         ["gain 213 dB below the other scans", "noise 190 dB above the other scans"]),
-    ],
-)  # fmt: skip
-def test_scans_unlike_the_others_are_found(changes: Mapping[str, Any], says: list[str]) -> None:
-    found = outliers([*NIGHT, row("odd.h5", **changes)])
-    assert found["odd.h5"] == says
-    assert all(found[usual.scan] == [] for usual in NIGHT)
-
-
-def test_a_spread_that_is_usual_that_night_is_no_outlier() -> None:
-    rng = np.random.default_rng(0)
-    spread = [row(f"{k}.h5", signal_rms=float(10 ** (rng.normal() / 2))) for k in range(200)]
-    assert sum(bool(sentences) for sentences in outliers(spread).values()) <= 1
-    assert outliers([*spread, row("odd.h5", signal_rms=1e4)])["odd.h5"] != []
-
-
-def test_four_scans_are_too_few_to_say_which_is_unusual() -> None:
-    assert outliers([*NIGHT[:3], row("odd.h5", low_cutoff=90)])["odd.h5"] == []
-    assert outliers([*NIGHT[:4], row("odd.h5", low_cutoff=90)])["odd.h5"] != []
-
-
 def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_page, "INTERVAL_S", 0.0)
     monkeypatch.setattr(index_page, "SHARE", math.inf)
@@ -245,7 +205,6 @@ def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.M
     done = report.rows[0]
     made = json.loads((tmp_path / "out/a/a_report.json").read_text())
     assert done.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
-    assert done.signal_rms == pytest.approx(made["singular_values"][0] / math.sqrt(24 * 12 * 10))
     assert (done.noise_floor, done.reproducibility) == (made["noise_floor"], made["reproducibility"])
     again = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments)
     assert replace(again.rows[0], status=done.status, reason=done.reason) == done

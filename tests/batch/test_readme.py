@@ -73,10 +73,9 @@ def test_batch(folder: Path) -> None:
     assert set(results(["-dash", "two words"])) < set(files(folder / "out"))
     plan = bash(dry, folder)
     assert plan.returncode == 0
-    assert plan.stdout.splitlines() == [
-        "skip         good.mat  (complete)",
-        r"keep failed  line\nbreak.mat  (failed before; --retry-failed tries again)",
-    ]
+    assert [text.split()[:2] for text in plan.stdout.splitlines()] == [
+        ["skip", "good.mat"], ["run", r"line\nbreak.mat"],
+    ]  # fmt: skip
 
 
 def test_for(folder: Path) -> None:
@@ -101,7 +100,7 @@ def test_xargs(folder: Path) -> None:
 def test_jq(folder: Path) -> None:
     done = bash(line("usdenoise batch"), folder)
     assert done.returncode == 1
-    assert done.stdout.startswith("line\nbreak.mat: scans/line\nbreak.mat has unknown content")
+    assert re.match(r"line\nbreak.mat: .* has unknown content", done.stdout)
 
 
 def test_what_belongs_to_an_item_of_a_list_is_indented_as_mkdocs_wants_it() -> None:

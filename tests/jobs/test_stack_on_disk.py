@@ -20,7 +20,7 @@ import usdenoise
 from tests.batch.shared import finish, shell, start
 from tests.cli.shared import cli
 from tests.control_group import memory_group, run_in_group
-from tests.soak.scans import differences
+from tests.results import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError

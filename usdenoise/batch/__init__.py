@@ -1,4 +1,4 @@
-"""Many acquisitions: which scans and where, resuming, processes or Dask workers for them, the table and the page.
+"""Many acquisitions: which scans and where, resuming, processes here or on Dask workers, the table and the page.
 
 What is listed below may be imported from outside. `run_batch` is the way in.
 """
@@ -6,12 +6,11 @@ What is listed below may be imported from outside. `run_batch` is the way in.
 from usdenoise.batch.plan import Scan
 from usdenoise.batch.resume import Decision
 from usdenoise.batch.run_batch import BatchReport, Watcher, plan_batch, run_batch
-from usdenoise.batch.table import Failure, Row, Status
+from usdenoise.batch.table import Row, Status
 
 __all__ = [
     "BatchReport",
     "Decision",
-    "Failure",
     "Row",
     "Scan",
     "Status",

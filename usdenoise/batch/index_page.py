@@ -11,9 +11,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.batch.outliers import outliers
 from usdenoise.batch.plan import BatchFile, Scan
-from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_image
+from usdenoise.batch.table import WITH_RESULTS, Row, scan_image
 from usdenoise.errors import OutputError
 from usdenoise.formats.output_folder import OutputFolder
 from usdenoise.options.job_options import Display
@@ -92,7 +91,6 @@ class IndexPage:
                 self._images[scan] = None if found is None else small_image(*found)
         known = {scan: image for scan, image in self._images.items() if image is not None}
         scale = common_scale(list(known.values()), self._display)
-        unusual = outliers(list(rows.values()))
         entries = []
         for scan in self._scans:
             row, image = rows.get(scan), known.get(scan)
@@ -102,14 +100,13 @@ class IndexPage:
                 continue
             entries.append(
                 Entry(
-                    scan.name,
-                    row.status.value,
-                    self._address(scan),
-                    None if image is None else thumbnail_png(image, scale),
-                    image is None or scale.is_near(image),
-                    row.error or row.remark or (row.reason if row.status == Status.NO_STACK else ""),
-                    unusual[row.scan],
-                    vars(row),
+                    scan=scan.name,
+                    status=row.status.value,
+                    address=self._address(scan),
+                    thumbnail=None if image is None else thumbnail_png(image, scale),
+                    on_common_scale=image is None or scale.is_near(image),
+                    words=row.error or row.remark,
+                    row=vars(row),
                 )
             )
         page = batch_page(

@@ -20,7 +20,6 @@ class BatchFile(StrEnum):
     TABLE = "batch.csv"
     RECORD = "batch.json"
     INDEX = "index.html"
-    LOCK = ".usdenoise-batch.lock"
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,11 @@ class Scan:
         Path of the file below the deepest folder that holds all given paths.
     folder : Path
         Folder of the scan's results.
-    is_found : bool
-        Whether the file was found in a folder, and not named; False by default.
     """
 
     path: Path
     name: str
     folder: Path
-    is_found: bool = False
 
     @property
     def report(self) -> Path:
@@ -88,14 +84,12 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
         If a path holds a NUL character.
     """
     found: dict[str, Path] = {}
-    named = set()
     roots = []
     for path in paths:
         check_path(path)
         whole = os.path.abspath(path)
         search = os.path.isdir(path) and not is_zarr(path)
         roots.append(whole if search else os.path.dirname(whole))
-        named |= set() if search else {whole}
         for file in acquisition_files(path, output, patterns) if search else [path]:
             found.setdefault(os.path.abspath(file), file)
     if not found:
@@ -103,11 +97,11 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     root = os.path.commonpath(roots)
     # A folder that cannot be read is a scan itself, with a name like the others.
     root = os.path.dirname(root) if root in found else root
-    names = {os.path.relpath(whole, root): (path, whole not in named) for whole, path in found.items()}
+    names = {os.path.relpath(whole, root): path for whole, path in found.items()}
     ordered = sorted(names, key=natural_key)
     folders = _folders(ordered)
     return [
-        Scan(names[name][0], name, output / folder, names[name][1])
+        Scan(path=names[name], name=name, folder=output / folder)
         for name, folder in zip(ordered, folders, strict=True)
     ]
 

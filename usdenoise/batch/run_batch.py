@@ -1,36 +1,33 @@
 """The batch: decide about each scan, run those that need it, and write the table."""
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from usdenoise.batch.executors import ScanExecutor, ScansHere, ScansOnDask
-from usdenoise.batch.filter_scan import STARTS, failed
+from usdenoise.batch.executors import ScansHere, ScansOnDask
 from usdenoise.batch.index_page import IndexPage
-from usdenoise.batch.lock import locked
 from usdenoise.batch.plan import BatchFile, Scan, find_scans
-from usdenoise.batch.resume import Decision, decide, earlier_failures
-from usdenoise.batch.table import WITH_RESULTS, Row, Status, scan_row, write_tables
+from usdenoise.batch.resume import Decision, decide
+from usdenoise.batch.scan_process import GRACE_S, scan_words
+from usdenoise.batch.table import WITH_RESULTS, Row, Status, finished_row, scan_row, write_tables
 from usdenoise.errors import InputError
-from usdenoise.jobs.job import Job
+from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.processes import GRACE_S
+from usdenoise.system.lock import locked
 from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 
 _TICK_S = 0.5
-"""Longest time in s without a message to the watcher, or an update of the page."""
-
-_STOP_S = 2 * GRACE_S
-"""Longest time in s that Dask workers have to stop."""
+"""Longest time in s without an update of the page."""
 
 
 class Watcher(Protocol):
@@ -39,20 +36,16 @@ class Watcher(Protocol):
     def planned(self, decisions: Mapping[Scan, Decision]) -> None:
         """Take all scans, with the decision about each."""
 
-    def started(self, scan: Scan, pid: int | None) -> None:
-        """Take a scan whose process has started, and the process id."""
-
-    def progress(self, scan: Scan, text: str) -> None:
-        """Take the stage or the iteration that a scan has reached."""
+    def started(self, scan: Scan) -> None:
+        """Take a scan that is started."""
 
     def finished(self, row: Row) -> None:
-        """Take the row of a scan that is done, failed, or left out."""
+        """Take the row of a scan that is done, failed, or skipped."""
 
 
 class _Silence:
     def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
-    def started(self, scan: Scan, pid: int | None) -> None: ...
-    def progress(self, scan: Scan, text: str) -> None: ...
+    def started(self, scan: Scan) -> None: ...
     def finished(self, row: Row) -> None: ...
 
 
@@ -87,8 +80,8 @@ class BatchReport:
 
     @property
     def all_done(self) -> bool:
-        """Whether every scan has complete results; files without a stack in folders are no scans."""
-        return all(row.status in (*WITH_RESULTS, Status.NO_STACK) for row in self.rows)
+        """Whether every scan has complete results."""
+        return all(row.status in WITH_RESULTS for row in self.rows)
 
 
 def plan_batch(
@@ -98,13 +91,12 @@ def plan_batch(
     arguments: Mapping[str, Any] | None = None,
     patterns: Sequence[str] = (),
     overwrite: bool = False,
-    retry_failed: bool = False,
 ) -> dict[Scan, Decision]:
     """Decide what :func:`run_batch` would do with each scan, and why, without writing anything.
 
     Parameters
     ----------
-    paths, folder, arguments, patterns, overwrite, retry_failed
+    paths, folder, arguments, patterns, overwrite
         The same as for :func:`run_batch`.
 
     Returns
@@ -117,8 +109,15 @@ def plan_batch(
     InputError
         If there are no scans.
     """
-    scans = _scans(paths, Path(folder), patterns)
-    return _decide(scans, Path(folder), requested(**_complete(arguments)), overwrite, retry_failed)
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    scans = find_scans([Path(path) for path in paths], Path(folder), patterns)
+    if not scans:
+        raise InputError(
+            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}; name files, or give --pattern "
+            "the form of their names"
+        )
+    options = requested(**_complete(arguments))
+    return {scan: decide(scan, options, overwrite) for scan in scans}
 
 
 def run_batch(
@@ -130,12 +129,10 @@ def run_batch(
     jobs: int | None = None,
     dask: str | None = None,
     overwrite: bool = False,
-    retry_failed: bool = False,
-    stop_on_error: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
 ) -> BatchReport:
-    """Denoise many acquisitions, each in its own process, and skip those that have complete results.
+    """Denoise many acquisitions, each by a process of ``usdenoise run``, and skip those that have complete results.
 
     Parameters
     ----------
@@ -145,22 +142,18 @@ def run_batch(
         Folder of all results, which mirrors the tree of the input. index.html, batch.csv and batch.json
         are written to its top. index.html is kept up to date while the batch runs.
     arguments : mapping, optional
-        Keyword arguments of :func:`usdenoise.jobs.run_job.run` for every scan: options, display, output and
-        reading. The number of threads is divided among the processes. By default, those of `run_job.run`.
+        Keyword arguments of :func:`usdenoise.run` for every scan: options, display, output, reading and memory. The
+        number of threads is divided among the processes. By default, those of `usdenoise.run`.
     patterns : sequence of str
         Shell patterns for the names of files in folders. By default, the suffixes of the known formats decide.
     jobs : int, optional
-        Largest number of processes at a time. Fewer run where the memory is short. By default one for each processor, or
-        for each scan where there are fewer.
+        Largest number of processes at a time. Fewer run if the memory is short. By default one for each processor, or
+        for each scan if there are fewer.
     dask : str, optional
-        Dask workers for the scans in place of processes: a number of workers to start, or the address of a scheduler
+        Dask workers for the scans instead of this machine: a number of workers to start, or the address of a scheduler
         whose workers see the same files.
     overwrite : bool
         Whether to run scans that have complete results.
-    retry_failed : bool
-        Whether to run scans that failed before and would fail again.
-    stop_on_error : bool
-        Whether to start no more scans after the first failure.
     command : list of str, optional
         Command line of the batch, for the record.
     watcher : Watcher, optional
@@ -175,10 +168,8 @@ def run_batch(
     ------
     InputError
         If there are no scans.
-    OptionError
-        If the options do not fit each other, or a package that all scans need is missing.
     OutputError
-        If the folder cannot be written, or another batch holds it.
+        If the folder cannot be written, or another batch or session writes to it.
     KeyboardInterrupt
         If the batch is interrupted. Finished scans keep their results, and the table is written.
 
@@ -196,84 +187,40 @@ def run_batch(
     """
     began = time.monotonic()
     folder = Path(folder)
-    watcher = watcher or _Silence()
     complete = _complete(arguments)
-    asked = requested(**complete)
-    # The scans come first: without any, no folder may be made.
-    scans = _scans(paths, folder, patterns)
-    # What would fail in every scan is said once, and is no failure of a scan.
-    Job(scans[0].path, folder, command=command, **complete).check()
-    with locked(folder), ExitStack() as stack:
-        decisions = _decide(scans, folder, asked, overwrite, retry_failed)
-        # A scan that is skipped may have been killed as well, when its results were to be replaced.
-        for scan in decisions:
-            scan.clear()
-        watcher.planned(decisions)
+    # Without any scan, no folder is created.
+    decisions = plan_batch(paths, folder, arguments=arguments, patterns=patterns, overwrite=overwrite)
+    index = IndexPage(folder, list(decisions), command, complete["display"])
+    batch = _Batch(decisions, watcher or _Silence(), index)
+
+    def written() -> BatchReport:
+        names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}
+        output = {key: str(folder / name) for key, name in names.items()}
+        report = BatchReport(batch.all_rows(), time.monotonic() - began, output)
+        write_tables(folder, report.rows, report.summary, requested(**complete), command)
+        index.write(batch.rows)
+        return report
+
+    with locked(folder) as lock, ExitStack() as stack:
+        executor: ScansHere | ScansOnDask
         if dask is None:
-            jobs = jobs or _jobs(complete["options"], decisions)
-            share = {**complete, "options": _share(complete["options"], jobs)}
-            executor: ScanExecutor = ScansHere(jobs, share, command)
+            jobs, options = _divided(complete["options"], jobs, batch.n_waiting)
+            executor = ScansHere(stack.enter_context(ThreadPoolExecutor(jobs)), jobs, lock)
         else:
-            executor = ScansOnDask(stack.enter_context(dask_client(dask)), complete, command)
-        index = IndexPage(folder, list(decisions), command, complete["display"])
-        rows: dict[Scan, Row] = {}
-
-        def report() -> BatchReport:
-            left = {scan: scan_row(scan, Status.NOT_RUN, decisions[scan].reason) for scan in decisions}
-            output = {
-                "table": str(folder / BatchFile.TABLE),
-                "record": str(folder / BatchFile.RECORD),
-                "index": str(folder / BatchFile.INDEX),
-            }
-            return BatchReport(tuple({**left, **rows}.values()), time.monotonic() - began, output)
-
-        def keep_table() -> None:
-            so_far = report()
-            write_tables(folder, so_far.rows, so_far.summary, asked, command)
-            index.write(rows)
-
-        running: dict[Future[dict[str, Any]], tuple[Scan, float]] = {}
+            options = replace(complete["options"], threads=1)
+            executor = ScansOnDask(stack.enter_context(dask_client(dask)), lock)
         try:
-            _run(decisions, rows, running, executor, stop_on_error, watcher, index)
-        # Even after an interruption no process is left, and the table has the finished scans.
+            batch.run(executor, {**complete, "options": options})
         except BaseException as error:
             with uninterrupted():
-                executor.stop()
-                for future in wait(running, _STOP_S).done:
-                    scan = running[future][0]
-                    row = _row(scan, decisions[scan], future, executor, 0.0)
-                    if row.status == Status.DONE:
-                        rows[scan] = row
-                for scan in decisions:
-                    if scan not in rows:
-                        scan.clear()
-                keep_table()
-            done = sum(row.status in WITH_RESULTS for row in rows.values())
+                # This ends the processes.
+                lock.unlink(missing_ok=True)
+                batch.collect(requested(**complete))
+                written()
+            done = sum(row.status in WITH_RESULTS for row in batch.rows.values())
             error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
             raise
-        executor.stop()
-        keep_table()
-        return report()
-
-
-def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Sequence[str]) -> list[Scan]:
-    paths = [paths] if isinstance(paths, str | Path) else paths
-    scans = find_scans([Path(path) for path in paths], folder, patterns)
-    if not scans:
-        raise InputError(
-            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}; name files, or give --pattern "
-            "the form of their names"
-        )
-    return scans
-
-
-def _decide(
-    scans: Sequence[Scan], folder: Path, asked: Mapping[str, Any], overwrite: bool, retry_failed: bool
-) -> dict[Scan, Decision]:
-    failures = earlier_failures(folder, asked)
-    return {
-        scan: decide(scan, asked, failures, overwrite=overwrite, retry_failed=retry_failed) for scan in scans
-    }
+        return written()
 
 
 def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -282,64 +229,97 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**defaults, **(arguments or {})}
 
 
-def _jobs(options: DenoiseOptions, decisions: Mapping[Scan, Decision]) -> int:
-    """Return how many scans are worked on at a time: scans side by side are faster than threads in one scan."""
-    n_scans = sum(decision.row is None for decision in decisions.values())
-    return max(1, min(options.threads or available_threads(), n_scans))
+def _divided(options: DenoiseOptions, jobs: int | None, n_scans: int) -> tuple[int, DenoiseOptions]:
+    """Return the number of scans at a time, and the options of each with its share of the threads.
+
+    Scans side by side are faster than threads in one scan.
+    """
+    threads = options.threads or available_threads()
+    jobs = jobs or max(1, min(threads, n_scans))
+    return jobs, replace(options, threads=max(1, threads // jobs))
 
 
-def _share(options: DenoiseOptions, jobs: int) -> DenoiseOptions:
-    return replace(options, threads=max(1, (options.threads or available_threads()) // jobs))
+class _Batch:
+    """The scans of a batch: those that wait and run, and the rows of those that are finished."""
 
+    def __init__(self, decisions: Mapping[Scan, Decision], watcher: Watcher, index: IndexPage) -> None:
+        self.rows: dict[Scan, Row] = {}
+        self._decisions = decisions
+        self._watcher = watcher
+        self._index = index
+        self._waiting = deque(scan for scan, decision in decisions.items() if decision.row is None)
+        self._running: dict[Future[str | None], Scan] = {}
+        self._expected: dict[Scan, int] = {}
 
-def _run(
-    decisions: Mapping[Scan, Decision],
-    rows: dict[Scan, Row],
-    running: dict[Future[dict[str, Any]], tuple[Scan, float]],
-    executor: ScanExecutor,
-    stop_on_error: bool,
-    watcher: Watcher,
-    index: IndexPage,
-) -> None:
-    """Run the scans and fill `rows`; a scan that was not started has no row."""
+    @property
+    def n_waiting(self) -> int:
+        """Number of scans that are not started."""
+        return len(self._waiting)
 
-    def finish(scan: Scan, row: Row) -> None:
-        rows[scan] = row
-        watcher.finished(row)
+    def all_rows(self) -> tuple[Row, ...]:
+        """Return the rows of all scans, also of those that were not run."""
+        return tuple(
+            self.rows.get(scan) or scan_row(scan, Status.NOT_RUN, decision.reason)
+            for scan, decision in self._decisions.items()
+        )
 
-    def pass_on(scan: Scan, kind: str, value: Any) -> None:
-        if kind == STARTS:
-            watcher.started(scan, value)
-        else:
-            watcher.progress(scan, f"{kind} {value}")
+    def run(self, executor: ScansHere | ScansOnDask, arguments: Mapping[str, Any]) -> None:
+        """Run all scans without complete results."""
+        self._watcher.planned(self._decisions)
+        for scan, decision in self._decisions.items():
+            scan.clear()
+            if decision.row is not None:
+                self._finish(scan, decision.row)
+        while self._waiting or self._running:
+            while self._waiting and self._has_room(self._waiting[0], executor, arguments):
+                scan = self._waiting.popleft()
+                self._watcher.started(scan)
+                self._running[executor.submit(scan_words(scan, arguments))] = scan
+            for future in wait(self._running, _TICK_S, FIRST_COMPLETED).done:
+                scan = self._running.pop(future)
+                self._finish(scan, self._row(scan, future))
+            self._index.update(self.rows, self._running.values())
 
-    for scan, decision in decisions.items():
-        if decision.row is not None:
-            finish(scan, decision.row)
-    waiting = deque(scan for scan, decision in decisions.items() if decision.row is None)
-    while waiting or running:
-        if stop_on_error and any(row.status == Status.FAILED for row in rows.values()):
-            waiting.clear()
-        while waiting and len(running) < executor.slots:
-            scan = waiting.popleft()
-            running[executor.submit(scan)] = scan, time.monotonic()
-        done = wait(running, _TICK_S, FIRST_COMPLETED).done
-        # Every message about a finished scan has come by now.
-        while not executor.messages.empty():
-            pass_on(*executor.messages.get())
-        for future in done:
-            scan, began = running.pop(future)
-            finish(scan, _row(scan, decisions[scan], future, executor, time.monotonic() - began))
-        index.update(rows, {scan for scan, _ in running.values()})
+    def collect(self, options: Mapping[str, Any]) -> None:
+        """Add the rows of scans that had their results when the batch was interrupted."""
+        wait(self._running, 2 * GRACE_S)
+        for scan in self._running.values():
+            row = decide(scan, options).row
+            if row is None:
+                scan.clear()
+            else:
+                self.rows[scan] = replace(row, status=Status.DONE, reason=self._decisions[scan].reason)
 
+    def _has_room(self, scan: Scan, executor: ScansHere | ScansOnDask, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a processor and the memory for a scan are free. A scan that is alone may always start."""
+        if not self._running:
+            return True
+        if len(self._running) >= executor.slots:
+            return False
+        if math.isinf(executor.memory):
+            return True
+        for other in (scan, *self._running.values()):
+            if other not in self._expected:
+                needed = expected_bytes(other.path, arguments["reading"], arguments["options"].precision)
+                self._expected[other] = min(needed, arguments.get("memory") or needed)
+        taken = sum(self._expected[other] for other in self._running.values())
+        return taken + self._expected[scan] <= executor.memory
 
-def _row(
-    scan: Scan, decision: Decision, future: Future[dict[str, Any]], executor: ScanExecutor, seconds: float
-) -> Row:
-    """Return the row of a scan that has ended; of one that was lost, after its files are removed."""
-    try:
-        fields = future.result()
-    except (Exception, CancelledError) as error:
-        scan.clear()
-        fields = {**failed(*executor.loss(error)), "seconds": seconds}
-    return scan_row(scan, **{"reason": decision.reason, **fields})
+    def _row(self, scan: Scan, future: Future[str | None]) -> Row:
+        try:
+            failure = future.result()
+        except CancelledError:
+            # The connection to the Dask scheduler was lost.
+            raise
+        except Exception as error:
+            failure = (
+                f"the Dask worker could not run this scan ({type(error).__name__}: {error}); run the batch again, with "
+                "the same version of usdenoise on every worker"
+            )
+        return finished_row(scan, self._decisions[scan].reason, failure)
+
+    def _finish(self, scan: Scan, row: Row) -> None:
+        self.rows[scan] = row
+        if row.status == Status.FAILED:
+            scan.clear()
+        self._watcher.finished(row)

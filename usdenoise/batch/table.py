@@ -28,9 +28,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
     """The scan has complete results of an earlier batch."""
     FAILED = "failed"
-    """The scan was run, now or earlier, and has no results."""
-    NO_STACK = "no stack"
-    """The file was found in a folder, and holds no stack."""
+    """The scan was run and has no results."""
     NOT_RUN = "not run"
     """The batch ended before the scan was run."""
 
@@ -41,29 +39,6 @@ class Status(StrEnum):
 
 
 WITH_RESULTS = (Status.DONE, Status.SKIPPED)
-
-
-class Failure(StrEnum):
-    """Kind of failure of a scan."""
-
-    NONE = ""
-    """The scan did not fail."""
-    INPUT = "input"
-    """The file cannot be used as it is."""
-    UNREADABLE = "unreadable"
-    """The file is not there, or may not be read now."""
-    OPTIONS = "options"
-    """The options contradict each other or the file."""
-    DIVERGED = "diverged"
-    """The solver diverged."""
-    OUTPUT = "output"
-    """The results cannot be written."""
-    MEMORY = "memory"
-    """The memory was not enough."""
-    KILLED = "killed"
-    """The process ended without a message."""
-    UNEXPECTED = "unexpected"
-    """The program has an error."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +60,12 @@ class Row:
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
     peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
         The same as in the scan's own report.
-    signal_rms : float or None
-        Rms of the strongest component over the entries, in the units of the file. It follows the gain.
     bad_frames : int or None
-        Number of bad frames; None where they were not looked for.
+        Number of bad frames.
     remark : str
         What is doubtful about the results, in a few words; empty where nothing is.
     error : str
         Why the scan failed, in one sentence; empty if it did not fail.
-    failure : Failure
-        Kind of failure.
-    input_bytes, input_mtime_ns : int or None
-        Size in bytes and latest modification time in ns of the files of the input when the scan failed.
     """
 
     scan: str
@@ -117,38 +86,52 @@ class Row:
     blood_to_noise_db: float | None = None
     reproducibility: float | None = None
     noise_floor: float | None = None
-    signal_rms: float | None = None
     bad_frames: int | None = None
     remark: str = ""
     error: str = ""
-    failure: Failure = Failure.NONE
-    input_bytes: int | None = None
-    input_mtime_ns: int | None = None
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
     """Return the row of a scan, with the values of its other fields by name."""
-    return Row(scan.name, str(scan.path), str(scan.folder), status, reason, **values)
+    return Row(
+        scan=scan.name,
+        path=str(scan.path),
+        folder=str(scan.folder),
+        status=status,
+        reason=reason,
+        **values,
+    )
 
 
-def outcome(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row that come from the scan's report."""
+def finished_row(scan: Scan, reason: str, failure: str | None) -> Row:
+    """Return the row of a scan that was run, from its report or the sentence on why it failed."""
+    if failure is not None:
+        return scan_row(scan, Status.FAILED, reason, error=failure)
+    try:
+        return row_of_report(scan, json.loads(scan.report.read_bytes()), Status.DONE, reason)
+    except (OSError, ValueError) as error:
+        return scan_row(scan, Status.FAILED, reason, error=f"its report cannot be read ({error})")
+
+
+def row_of_report(scan: Scan, report: Mapping[str, Any], status: Status, reason: str) -> Row:
+    """Return the row of a scan with results."""
     copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
               "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
-    bad = report.get("bad_frames")
-    return {
+    return scan_row(
+        scan,
+        status,
+        reason,
         **{name: report[name] for name in copied},
-        "seconds": report["timings_s"]["total"],
-        "cutoff_certainty": report["cutoff"]["certainty"],
-        "blood_to_noise_db": report["blood"]["blood_to_noise_db"],
-        "signal_rms": report["singular_values"][0] / math.sqrt(_entries(report)),
-        "bad_frames": None if bad is None else len(bad),
-        "remark": _remark(report),
-    }
+        seconds=report["timings_s"]["total"],
+        cutoff_certainty=report["cutoff"]["certainty"],
+        blood_to_noise_db=report["blood"]["blood_to_noise_db"],
+        bad_frames=len(report["bad_frames"]),
+        remark=_remark(report),
+    )
 
 
 def _remark(report: Mapping[str, Any]) -> str:
-    n_bad = len(report.get("bad_frames") or ())
+    n_bad = len(report["bad_frames"])
     missing = (report["n_unobserved"] - report["frames"]["n_entries_left_out"]) / math.prod(
         report["input"]["shape"]
     )
@@ -162,20 +145,11 @@ def _remark(report: Mapping[str, Any]) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def _entries(report: Mapping[str, Any]) -> int:
-    """Return the number of entries of the matrix whose singular values the report has."""
-    source, sequence = report["input"], report.get("sequence")
-    shape = dict(zip(source["axes"], source["shape"], strict=True))
-    if sequence is not None:
-        shape["t"] = sequence["sampled_frames"]
-    return math.prod(shape.values())
-
-
 def write_tables(
     folder: Path,
     rows: Sequence[Row],
     summary: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     command: list[str] | None,
 ) -> None:
     """Write batch.csv and batch.json.
@@ -188,7 +162,7 @@ def write_tables(
         One row for each scan, in natural order.
     summary : mapping
         Numbers of scans by status, seconds, and paths of the batch's own files.
-    asked : mapping
+    options : mapping
         Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
     command : list of str or None
         Command line of the batch, for the record.
@@ -199,12 +173,11 @@ def write_tables(
         If a file cannot be written.
     """
     lines = [asdict(row) for row in rows]
-    columns = [field.name for field in fields(Row)]
-    text = csv_text(columns, lines)
+    text = csv_text([field.name for field in fields(Row)], lines)
     record = {
         "summary": dict(summary),
         "rows": lines,
-        "requested": dict(asked),
+        "requested": dict(options),
         "software": dict(software()),
         "command": command,
     }

@@ -80,7 +80,7 @@ def command(
 ) -> None:
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
-    Each one is filtered as by `usdenoise run`. The same command again resumes: it skips scans with complete
+    Each one is filtered by a process of `usdenoise run`. The same command again resumes: it skips scans with complete
     results, unless their input, the options or the version changed. The processors are divided among the scans
     that run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
@@ -100,7 +100,7 @@ def command(
                 print_json({"scan": scan.name, "path": str(scan.path), "folder": str(scan.folder),
                             "action": decision.action, "reason": decision.reason})  # fmt: skip
             else:
-                print_line(f"{decision.action:<11}  {scan.name}  ({decision.reason})")
+                print_line(f"{decision.action:<4}  {scan.name}  ({decision.reason})")
         return
     report = run_batch(
         paths,

@@ -37,16 +37,11 @@ class BatchView:
         self._total = len(decisions)
         self._console.begin("scans", self._total)
 
-    def started(self, scan: "Scan", pid: int | None) -> None:
-        """Show a scan, and with -v its process."""
-        self._console.say(f"start    {scan.name}  (process {pid})", DETAIL)
+    def started(self, scan: "Scan") -> None:
+        """Show a scan that runs."""
+        self._console.say(f"start     {scan.name}", DETAIL)
         self._console.begin("scan", None, scan.name)
         self._console.advance(0, _short(scan.name), scan.name)
-
-    def progress(self, scan: "Scan", text: str) -> None:
-        """Show the stage or iteration of a scan."""
-        self._console.say(f"{text:<8} {scan.name}", DETAIL)
-        self._console.advance(0, f"{_short(scan.name)}  {text}", scan.name)
 
     def finished(self, row: "Row") -> None:
         """Print the outcome of a scan, and the time that the others may take."""

@@ -161,6 +161,8 @@ def command(
     use_one_heap()
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
+    if bids == "none":
+        bids = None
     report = run(
         acquisition,
         output,

@@ -210,7 +210,7 @@ bids_option = flag_option(
     "--bids",
     metavar="ENTITIES",
     help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set. auto takes the name of the "
-    "acquisition; it is the default with --nifti in a BIDS data set. Requires --nifti.",
+    "acquisition; it is the default with --nifti in a BIDS data set, unless you give none. Requires --nifti.",
 )
 overwrite_option = flag_option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = flag_option(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from usdenoise.errors import InputError, NoStackError
+from usdenoise.errors import InputError
 from usdenoise.formats.contents import Contents, Stack
 from usdenoise.formats.stored import shape_text
 
@@ -32,8 +32,7 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
     Raises
     ------
     InputError
-        If there is no stack of the name `wanted`, if there is no candidate, or if several remain. It is a NoStackError
-        where the file holds other arrays only.
+        If there is no stack of the name `wanted`, if there is no candidate, or if several remain.
     """
     every = contents.every
     unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
@@ -53,7 +52,7 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
         raise InputError(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
     if not unasked:
         found = ", ".join(f"{name} ({what})" for name, what in list(every.items())[:8]) or "nothing"
-        raise (NoStackError if every else InputError)(
+        raise InputError(
             f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
             f"and the file holds {found}; check that this is the right file"
         )

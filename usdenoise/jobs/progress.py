@@ -1,11 +1,14 @@
 """Progress of a job: the methods that it calls while it runs."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from usdenoise.completion.solve import Iteration
-from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.stack.acquisition import Acquisition
+
+if TYPE_CHECKING:
+    # Only live sessions need them.
+    from usdenoise.jobs.live_files import LiveBlocks
+    from usdenoise.jobs.live_session import SessionUpdate
 
 
 class Watcher(Protocol):
@@ -26,7 +29,7 @@ class Watcher(Protocol):
     def blocks(self, done: int, total: int) -> None:
         """Note how many blocks of a session are done, of how many."""
 
-    def live(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
+    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
         """Note what is known after a block of a live session, and of the blocks that are still to come."""
 
 
@@ -48,5 +51,5 @@ class Silence:
     def blocks(self, done: int, total: int) -> None:
         """Do nothing."""
 
-    def live(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
+    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
         """Do nothing."""

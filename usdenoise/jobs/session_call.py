@@ -37,6 +37,7 @@ from usdenoise.recipe.result import LONG_NAMES
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
+from usdenoise.system.lock import locked
 from usdenoise.system.provenance import record, to_json
 
 
@@ -397,7 +398,8 @@ def run_session(
             patterns,
             asked.until_idle_s,
         )
-        remarks = follow(blocks, stem, root, display, watcher)
+        with locked(job.folder):
+            remarks = follow(blocks, stem, root, display, watcher)
         # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)
     elif asked.until_idle_s is not None or regions:
@@ -420,7 +422,8 @@ def run_session(
         paths=tuple(files),
         notes=tuple(remarks),
     )
-    return carry_out(job, overwrite, watcher)
+    with locked(job.folder):
+        return carry_out(job, overwrite, watcher)
 
 
 def _check_apart(place: Path, output: Path) -> None:

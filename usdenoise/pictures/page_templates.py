@@ -26,6 +26,11 @@ def template(name: str) -> Any:
     jinja2.Template
         The template. An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
     """
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Any:
     # A job imports it beside other work.
     import jinja2
 
@@ -40,7 +45,7 @@ def template(name: str) -> Any:
     )
     environment.filters["data_address"] = _data_address
     environment.filters["file_name"] = _file_name
-    return environment.get_template(name)
+    return environment
 
 
 def _file_name(name: str) -> Any:

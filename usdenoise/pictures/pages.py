@@ -34,8 +34,6 @@ class Entry:
         Whether the thumbnail has the scale of the others.
     words : str
         The verdict, or why the scan failed or was not run.
-    unusual : sequence of str
-        Sentences on what differs from the other scans.
     row : mapping
         Fields of the row of the scan; empty (the default) until it has one. The table shows low_cutoff, cutoff_certainty,
         blood_to_noise_db, reproducibility, bad_frames and seconds, where they are known.
@@ -47,14 +45,12 @@ class Entry:
     thumbnail: bytes | None = None
     on_common_scale: bool = True
     words: str = ""
-    unusual: Sequence[str] = ()
     row: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
-        is_unsure = self.row.get("cutoff_certainty") == "unsure"
-        return self.status == "failed" or is_unsure or bool(self.unusual)
+        return self.status == "failed" or self.row.get("cutoff_certainty") == "unsure"
 
 
 def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:

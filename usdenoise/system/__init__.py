@@ -1,4 +1,4 @@
-"""What the operating system and the interpreter are asked: signals, processes, threads, memory, provenance.
+"""What the operating system and the interpreter are asked: signals, locks, threads, memory, provenance.
 
-Every file may be imported from outside, but server_process, which only the server of processes imports.
+Every file may be imported from outside.
 """

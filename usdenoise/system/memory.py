@@ -40,12 +40,6 @@ def available_bytes(root: Path = Path("/")) -> float:
     return min(system, _group_bytes(root))
 
 
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process in bytes, 0 where the system does not say."""
-    columns = _text(Path(f"/proc/{pid}/statm")).split()
-    return int(columns[1]) * resource.getpagesize() if columns else 0
-
-
 def peak_memory_bytes() -> int:
     """Return the largest resident size of this process so far in bytes, 0 where the system does not say."""
     # getrusage starts at the size of the process that started this one; VmHWM does not.

@@ -1,0 +1,54 @@
+"""Comparison of two folders of results."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+import zarr
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """What differs between two folders of results: names of files, bytes of pictures, and arrays."""
+    names = [_names(folder) for folder in (one, other)]
+    found = [f"{name} is in one folder only" for name in sorted(names[0] ^ names[1])]
+    found += [
+        f"the bytes of {name} differ"
+        for name in sorted(names[0] & names[1])
+        if name.endswith((".png", ".tif")) and (one / name).read_bytes() != (other / name).read_bytes()
+    ]
+    a, b = dict(_arrays(one)), dict(_arrays(other))
+    found += [f"{name} is in one folder only" for name in sorted(set(a) ^ set(b))]
+    found += [
+        f"the numbers of {name} differ"
+        for name in sorted(set(a) & set(b))
+        if a[name].dtype != b[name].dtype or a[name].tobytes() != b[name].tobytes()
+    ]
+    return found
+
+
+def _names(folder: Path) -> set[str]:
+    """Names of all files, hidden ones too, except those in Zarr groups."""
+    names = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {str(name) for name in names if not any(part.endswith(".zarr") for part in name.parts)}
+
+
+def _arrays(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """All arrays of all results, by the names of their files and their own."""
+    for path in folder.rglob("*_denoised.*"):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".h5":
+            with h5py.File(path) as file:
+                yield from ((f"{name}:{key}", file[key][()]) for key in file)
+        elif path.suffix == ".mat":
+            content = scipy.io.loadmat(path)
+            yield from (
+                (f"{name}:{key}", np.asarray(value))
+                for key, value in content.items()
+                if not key.startswith("__") and key != "usdenoise_provenance"
+            )
+        elif path.suffix == ".zarr":
+            group = zarr.open_group(path, mode="r")
+            yield from ((f"{name}:{key}", np.asarray(array[...])) for key, array in group.arrays())
