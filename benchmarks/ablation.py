@@ -4,14 +4,13 @@
 
 Phantoms of 64 x 64 pixels and 200 frames, tissue 40 and 60 dB over blood, blood 6 dB over noise, complete and with a tenth
 of the entries missing in blocks of 8 pixels and 20 frames. The cutoff is the one with which the full SVD of the
-complete stack fits the truth best. The stages are the start from a few pixels alone, the posterior sweep after it, and
-the eta-decay iterations after that, each without and with the refit. A case has no figures where the sample does not
+complete stack fits the truth best. The stages are the start from a few pixels alone, and the eta-decay
+iterations after it, each without and with the refit. A case has no figures where the sample does not
 determine the components that are removed. That the last stage is the default run is asserted
 before anything is compared.
 """
 
 import itertools
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -19,25 +18,12 @@ from benchmarks.quality import mixed, terms
 from benchmarks.shared import command_line, oracle, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
-from usdenoise.components import sample_fit
 from usdenoise.errors import OptionError
 
 SHAPE = (64, 64, 200)
 CLUTTER_DB, BLOOD_TO_NOISE_DB = (40, 60), 6
 SAMPLING = (0.5, 0.2, 0.1, 0.05)
-STAGES = {"start": (False, 0), "+ sweep": (True, 0), "+ eta-decay": (True, None)}
-
-
-@contextmanager
-def sweep(wanted):
-    """Run with or without the posterior sweep."""
-    kept = sample_fit.posterior_sweep
-    if not wanted:
-        sample_fit.posterior_sweep = lambda problem, right, variances, noise: (right, variances, None, 0)
-    try:
-        yield
-    finally:
-        sample_fit.posterior_sweep = kept
+STAGES = {"start": {"iterations": 0}, "+ eta-decay": {}}
 
 
 def with_holes(stack, seed):
@@ -51,13 +37,11 @@ def with_holes(stack, seed):
 
 
 def run(stack, truth, cutoff, sampling, stage, refit):
-    swept, iterations = STAGES[stage]
-    given = {} if iterations is None else {"iterations": iterations}
-    with sweep(swept):
-        try:
-            result = denoise(stack, axes="zxt", sampling=sampling, low_cutoff=cutoff, refit=refit, **given)
-        except OptionError:
-            return None
+    given = {"sampling": sampling, "low_cutoff": cutoff, "refit": refit, **STAGES[stage]}
+    try:
+        result = denoise(stack, axes="zxt", **given)
+    except OptionError:
+        return None
     ratio = result.fit_quality.held_out_ratio
     return {
         "held-out ratio": np.nan if ratio is None else ratio,
