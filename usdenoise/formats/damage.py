@@ -8,6 +8,20 @@ from pathlib import Path
 from usdenoise.errors import InputError, UnreadableError, UsdenoiseError, is_out_of_memory
 
 
+def check_kind(path: Path) -> None:
+    """Check that a path is no pipe, socket or device, which could be waited for without end.
+
+    Raises
+    ------
+    InputError
+        If it is one. A path that does not exist passes.
+    """
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(
+            f"{path} is a pipe, a socket or a device; write its content to a file, and give that"
+        )
+
+
 @contextmanager
 def guard(path: Path, what: str) -> Iterator[None]:
     """Turn any error that a library raises on a damaged file into an InputError.

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, UnreadableError, check_path
 from usdenoise.formats.contents import Opener
-from usdenoise.formats.damage import readable
-from usdenoise.formats.input_files import check_kind
+from usdenoise.formats.damage import check_kind, readable
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.damage import guard
-from usdenoise.formats.input_files import check_kind
+from usdenoise.formats.damage import check_kind, guard
 from usdenoise.formats.stored import shape_text
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"

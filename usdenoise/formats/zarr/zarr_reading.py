@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.formats.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.formats.input_files import entries
 from usdenoise.formats.stored import Index, StoredArray
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
@@ -102,7 +101,7 @@ def _stored(array: Any) -> StoredArray:
 def _check_stored(path: Path, name: str, array: Any) -> None:
     # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because the header
     # may claim millions of chunks.
-    n_files = sum(file.is_file() for file in entries(path / array.path))
+    n_files = sum(file.is_file() for file in (path / array.path).rglob("*"))
     sides = zip(array.shape, array.shards or array.chunks, strict=True)
     n_chunks = math.prod(-(-n // chunk) for n, chunk in sides)
     missing = max(n_chunks - n_files, 0) or array.nchunks - array.nchunks_initialized
