@@ -140,9 +140,9 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
     np.testing.assert_allclose(xarray.load_dataset(tmp_path / "series.nc")["x"], 0.2 * np.arange(6))
     labelled = denoise(named("time", "z", "x"), frame_rate=250.0, **OPTIONS).acquisition
     assert labelled.frame_rate_hz == 250.0
-    with pytest.raises(OptionError, match="frame_rate -5 is not known; give frame_rate a positive number"):
+    with pytest.raises(OptionError, match="frame_rate"):
         denoise(values, axes="tzx", frame_rate=-5)
-    with pytest.raises(InputError, match="3 pixel pitches do not fit the 2 spatial axes zx"):
+    with pytest.raises(InputError, match="3 pixel pitches"):
         denoise(values, axes="tzx", spacing=(1, 2, 3))
     with pytest.raises(OptionError, match="the acquisition has scales of its own; leave out frame_rate"):
         denoise(scaled, frame_rate=100.0)
