@@ -112,6 +112,17 @@ class BlocksOfStack:
         )
 
 
+@dataclass(frozen=True)
+class _BlockFile:
+    """A file of blocks: its frames, the time of the first one, and its windows; or why it cannot be read."""
+
+    n_frames: int = 0
+    own_start: float | None = None
+    offset: float = 0.0
+    windows: Sequence[Window] = (Window(0, 0, False),)
+    problem: str = ""
+
+
 class BlocksOfFiles:
     """The blocks of one or several files, of which one is open at a time; a context.
 
@@ -150,50 +161,68 @@ class BlocksOfFiles:
         skips: bool,
     ) -> None:
         self._reading, self._precision = reading, precision
+        self._window, self._stride = window, stride
         self._files, self._opened, self._at = ExitStack(), list(paths), -1
+        self._known: Acquisition | None = None
         self.source: Input
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
         self.skips = skips
-        owns: list[float | None] = []
-        lengths: list[int] = []
-        known: Acquisition | None = None
-        for number, path in enumerate(paths):
-            problem, n_frames, own, offset, parts = "", 0, None, 0.0, [Window(0, 0, False)]
-            try:
-                source = self._source(number)
-                first = source.read(0, 2)
-                known = known or first
-                check_alike(first, known, path)
-                n_frames, own, offset = source.n_frames, own_start(first), source.time_of_first_frame
-                rate, step = known.frame_rate_hz, source.frames.step
-                self.frame_time = 1 / rate if rate else float(step)
-                whole = [Window(0, n_frames, True)]
-                parts = whole if window is None else windows_of(n_frames, window, stride)
-                self.states[str(path)] = source.state
-            except (InputError, OptionError) as error:
-                if len(paths) == 1:
-                    raise
-                sentence = error.command_line_text
-                if path.name not in sentence:
-                    sentence = f"{path}: {sentence}"
-                if not skips:
-                    gap = "" if sentence.endswith(_MEND) else OR_SKIP
-                    raise type(error)(sentence + gap) from error
-                problem, n_frames = sentence.removesuffix(f"; {_MEND}"), 0
-            owns.append(own)
-            lengths.append(n_frames)
-            self.blocks += [Block(path.name, number, part, offset + part.start, problem) for part in parts]
-        if known is None:
+        files = [self._look_into(number) for number in range(len(paths))]
+        for number, (path, file) in enumerate(zip(paths, files, strict=True)):
+            self.blocks += [
+                Block(path.name, number, part, file.offset + part.start, file.problem)
+                for part in file.windows
+            ]
+        if self._known is None:
             raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
-        self.first, self.n_frames = known, sum(lengths)
-        if interval is not None and known.frame_rate_hz is None:
+        self.first: Acquisition = self._known
+        self.n_frames: int = sum(file.n_frames for file in files)
+        self._set_times(files, interval)
+        self._check_order()
+
+    def _look_into(self, number: int) -> _BlockFile:
+        """Return what is known of a file from its first frames; of one that cannot be read and is a gap, why."""
+        path = self._opened[number]
+        try:
+            source = self._source(number)
+            first = source.read(0, 2)
+            self._known = self._known or first
+            check_alike(first, self._known, path)
+            rate, step = self._known.frame_rate_hz, source.frames.step
+            self.frame_time = 1 / rate if rate else float(step)
+            whole = [Window(0, source.n_frames, True)]
+            windows = (
+                whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
+            )
+            self.states[str(path)] = source.state
+            return _BlockFile(
+                n_frames=source.n_frames,
+                own_start=own_start(first),
+                offset=source.time_of_first_frame,
+                windows=windows,
+            )
+        except (InputError, OptionError) as error:
+            if len(self._opened) == 1:
+                raise
+            sentence = error.command_line_text
+            if path.name not in sentence:
+                sentence = f"{path}: {sentence}"
+            if not self.skips:
+                gap = "" if sentence.endswith(_MEND) else OR_SKIP
+                raise type(error)(sentence + gap) from error
+            return _BlockFile(problem=sentence.removesuffix(f"; {_MEND}"))
+
+    def _set_times(self, files: Sequence[_BlockFile], interval: float | None) -> None:
+        """Set the time of the first frame of each block."""
+        if interval is not None and self.first.frame_rate_hz is None:
             raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
-        starts = start_times(owns, lengths, self.frame_time, interval)
+        lengths, is_one_file = [file.n_frames for file in files], len(files) == 1
+        starts = start_times([file.own_start for file in files], lengths, self.frame_time, interval)
         usual = float(np.median([n for n in lengths if n]))
-        step = stride or window or usual
-        seconds = (step if len(paths) == 1 else usual) * self.frame_time
+        step = (self._stride or self._window or usual) if is_one_file else usual
+        seconds = step * self.frame_time
         if interval is not None and interval < (1 - _NEAR) * seconds:
             raise OptionError(
                 f"blocks of {seconds:g} s cannot begin every {interval:g} s; raise --block-interval"
@@ -201,9 +230,11 @@ class BlocksOfFiles:
         for place, block in enumerate(self.blocks):
             # A gap has no frames, and its time is the middle of those that it would have.
             begin = starts[block.file] + (usual / 2 if block.problem else block.start) * self.frame_time
-            if interval is not None and len(paths) == 1:
+            if interval is not None and is_one_file:
                 begin = place * interval
             self.blocks[place] = replace(block, start=float(begin))
+
+    def _check_order(self) -> None:
         times = [block.start for block in self.blocks]
         if times != sorted(times):
             later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])

@@ -285,15 +285,6 @@ def _measured(
 ) -> Iterator[int]:
     """Filter and store all blocks, several small ones at a time, and yield the number of each in order."""
     threads = options.threads or available_threads()
-
-    def filtered(number: int, stack: Acquisition) -> tuple[FilteredBlock | None, str]:
-        own = _own_options(options, blocks, number)
-        try:
-            return filter_block(stack, clutter, own), ""
-        # Too few frames of it are good, or it is zero everywhere.
-        except (InputError, OptionError) as error:
-            return None, error.command_line_text
-
     waiting: deque[tuple[int, Future[tuple[FilteredBlock | None, str]] | None]] = deque()
 
     def next_one() -> int:
@@ -314,9 +305,7 @@ def _measured(
         for number in range(len(blocks.blocks)):
             while len(waiting) >= n_held:
                 yield next_one()
-            if store.has(number) and (
-                is_done is None or is_done(number) or "frames" not in store.record(number)
-            ):
+            if _is_measured(store, number, is_done):
                 waiting.append((number, None))
                 continue
             stack = _read(blocks, number)
@@ -326,13 +315,32 @@ def _measured(
                 continue
             # One for each thread, and one that is read meanwhile.
             n_held = min(max(1, ON_ONE_THREAD // stack.iq.size), threads + 1)
-            waiting.append((number, pool.submit(filtered, number, stack)))
+            waiting.append(
+                (number, pool.submit(_filtered, stack, clutter, _own_options(options, blocks, number)))
+            )
             del stack
         while waiting:
             yield next_one()
     finally:
         # Whoever interrupts does not wait for the blocks that are being filtered.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_measured(store: SpectraStore, number: int, is_done: Callable[[int], bool] | None) -> bool:
+    """Return whether a block is in the store, and what else is made of it is there."""
+    if not store.has(number):
+        return False
+    return is_done is None or is_done(number) or "frames" not in store.record(number)
+
+
+def _filtered(
+    stack: Acquisition, clutter: SessionClutter, options: DenoiseOptions
+) -> tuple[FilteredBlock | None, str]:
+    """Return a filtered block; or None, and why: too few of its frames are good, or it is zero everywhere."""
+    try:
+        return filter_block(stack, clutter, options), ""
+    except (InputError, OptionError) as error:
+        return None, error.command_line_text
 
 
 def _stored(

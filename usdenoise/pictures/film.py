@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.pictures.figures import any_letters, power_scale
 from usdenoise.pictures.panels import front_view, panel_figure
 from usdenoise.system.printable import printable
@@ -42,11 +41,9 @@ def movie(
     *,
     times: Sequence[float] | NDArray[np.float64] | None = None,
     time_unit: str = "s",
-    dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
-    color_map: str = COLOR_MAPS[0],
-    quantity: str = "power Doppler",
     title: str = "",
+    **scale_settings: Any,
 ) -> bytes:
     """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
 
@@ -65,11 +62,11 @@ def movie(
         Time of each image; by default none is shown.
     time_unit : str
         Unit of the times, "s" or "frames".
-    dynamic_range_db : float or (float, float), optional
-        Range as for :func:`usdenoise.pictures.doppler_pictures.power_doppler_picture`; by default the one that suits
-        the whole sequence.
-    spacing_mm, color_map, quantity, title
+    spacing_mm, title
         As for :func:`usdenoise.pictures.doppler_pictures.power_doppler_picture`.
+    **scale_settings
+        Range, colours and quantity of :func:`usdenoise.pictures.figures.power_scale`; by default the range suits the
+        whole sequence.
 
     Returns
     -------
@@ -85,7 +82,7 @@ def movie(
     title = printable(title)
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
-    scale = power_scale(images, dynamic_range_db, color_map, quantity)
+    scale = power_scale(images, **scale_settings)
     # No power at all would be white, as what is not known is.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
@@ -98,7 +95,7 @@ def movie(
     step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
     pictures = _pictures(figure, images[::step], texts[::step])
     with any_letters():
-        return _gif(pictures, rate / step, color_map) if kind == "gif" else _mp4(pictures, rate / step)
+        return _gif(pictures, rate / step, scale.color_map) if kind == "gif" else _mp4(pictures, rate / step)
 
 
 def check_available(kind: str) -> None:
