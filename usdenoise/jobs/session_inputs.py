@@ -150,6 +150,9 @@ class BlocksOfFiles:
         If the window is longer than a file.
     """
 
+    _known: Acquisition | None = None
+    """The first frames of the first file that can be read."""
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -163,7 +166,6 @@ class BlocksOfFiles:
         self._reading, self._precision = reading, precision
         self._window, self._stride = window, stride
         self._files, self._opened, self._at = ExitStack(), list(paths), -1
-        self._known: Acquisition | None = None
         self.source: Input
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
