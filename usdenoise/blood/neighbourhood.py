@@ -84,7 +84,10 @@ class Neighbourhood:
         """
         sums, weights = (
             gaussian_filter(image, sigma, mode="constant", truncate=REACH, axes=range(self.n_axes))
-            for image in (self.everywhere(values).reshape(*self.shape, -1), self.mask[..., None].astype(float))
+            for image in (
+                self.everywhere(values).reshape(*self.shape, -1),
+                self.mask[..., None].astype(float),
+            )
         )
         averages = sums / np.maximum(weights, _LEAST_WEIGHT)
         return self._of_live(averages.reshape(-1, *values.shape[1:]))

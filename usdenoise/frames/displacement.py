@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.phase_correlation import PhaseCorrelation
+from usdenoise.frames.registration import TINY, image_spectra, shifts
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.rows import Rows
 
-LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 64, 3: 24}
-"""Pixels along an axis of the middle part that is looked at, by the number of spatial axes."""
-
-LARGEST_GATHERED_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 16}
-"""The same where the rows have to be gathered first, in all frames."""
+LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
+"""Pixels along an axis of the middle part that is registered, by the number of spatial axes."""
 
 FRAMES_A_BLOCK, FRAMES_READ = 64, 2048
 """Frames that are transformed together, and that are read together where the rows are in a file."""
@@ -28,8 +25,7 @@ def displacements(
 ) -> NDArray[np.float64]:
     """Return the displacement of each frame against a mean frame, in pixels.
 
-    The peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975) of the
-    envelopes, in the middle of the image and under a Hann window.
+    The envelopes are registered in the middle of the image, under a Hann window.
 
     Parameters
     ----------
@@ -45,9 +41,7 @@ def displacements(
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    part = (
-        _middle(shape, LARGEST_IMAGE[len(shape)], live) if rows.is_in_memory else gathered_middle(shape, live)
-    )
+    part = middle_part(shape, live)
     image, executor = rows.crop(shape, part), rows.executor
     size, n_frames = image.shape[:-1], image.shape[-1]
     axes = tuple(range(len(size)))
@@ -56,15 +50,14 @@ def displacements(
         window = window * axis.astype(np.float32)
     counted = np.ones(size, bool) if live is None else live[part]
     window[~counted] = 0
-    correlation = PhaseCorrelation.for_size(size)
 
     def spectra(values: NDArray[Any]) -> NDArray[Any]:
         envelope = _envelope(values)
         envelope -= envelope.mean(axis=axes) if live is None else envelope[counted].mean(axis=0)
         envelope *= window[..., None]
         # All frames count alike in the reference, a damaged one of many times the power too.
-        envelope /= np.maximum(np.sqrt(np.sum(envelope**2, axis=axes)), np.finfo(np.float32).tiny)
-        return correlation.spectra(envelope)
+        envelope /= np.maximum(np.sqrt(np.sum(envelope**2, axis=axes)), TINY)
+        return image_spectra(envelope)
 
     def each(function: Callable[[NDArray[Any]], NDArray[Any]], step: int) -> list[NDArray[Any]]:
         """Return what a function makes of every step-th frame, a block at a time."""
@@ -81,21 +74,16 @@ def displacements(
     if step < 2:
         made = each(spectra, 1)
         mean = np.sum([spectrum.sum(axis=-1) for spectrum in made], axis=0)
-        found = list(executor.map(lambda spectrum: correlation.displacements(spectrum, mean), made))
+        found = list(executor.map(lambda spectrum: shifts(spectrum, mean, size), made))
     else:
         mean = np.sum(each(lambda values: spectra(values).sum(axis=-1), step), axis=0)
-        found = each(lambda values: correlation.displacements(spectra(values), mean), 1)
+        found = each(lambda values: shifts(spectra(values), mean, size), 1)
     return np.concatenate(found)
 
 
-def gathered_middle(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
-    """Return the part of an image that is looked at where its rows have to be gathered."""
-    return _middle(shape, LARGEST_GATHERED_IMAGE[len(shape)], live)
-
-
-def _middle(shape: tuple[int, ...], most: int, live: NDArray[np.bool_] | None) -> tuple[slice, ...]:
-    """Return the middle of the smallest part that holds all live pixels."""
-    parts = []
+def middle_part(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
+    """Return the middle, at most LARGEST_IMAGE pixels along an axis, of the smallest part with all signal pixels."""
+    parts, most = [], LARGEST_IMAGE[len(shape)]
     for axis, n in enumerate(shape):
         others = tuple(other for other in range(len(shape)) if other != axis)
         along = np.arange(n) if live is None else np.flatnonzero(live.any(axis=others))

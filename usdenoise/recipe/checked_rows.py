@@ -10,7 +10,7 @@ from usdenoise.components.pixel_subset import RANK_LIMIT, SUBSET_PIXELS
 from usdenoise.components.sample_fit import sampled_pixel_count
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.bad_frames import SAMPLE_PIXELS
-from usdenoise.frames.displacement import gathered_middle
+from usdenoise.frames.displacement import middle_part
 from usdenoise.frames.frame_check import CURVE_PIXELS
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -103,7 +103,7 @@ def _rows_to_gather(stack: Acquisition, options: DenoiseOptions) -> list[NDArray
         spread_rows(n_pixels, COARSE_PIXELS) if n_pixels >= 2 * COARSE_PIXELS else numbers[:0],
         RandomStream.PIXEL_SUBSET.generator(options.seed).permutation(n_pixels)[:SUBSET_PIXELS],
         sampled[: sampled_pixel_count(rank, options.sampling)],
-        numbers.reshape(shape)[gathered_middle(shape)].ravel(),
+        numbers.reshape(shape)[middle_part(shape)].ravel(),
         *(spread_rows(n_pixels, count) for count in (SAMPLE_PIXELS, CURVE_PIXELS)),
     ]
     return [np.sort(rows) for rows in wanted]

@@ -1,0 +1,44 @@
+"""Shifts of images, against a phase correlation of one image at a time."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from usdenoise.frames.registration import PEAK_SIGMA, image_spectra, shifts
+
+
+def smooth_images(size, n_images, seed=0):
+    rng = np.random.default_rng(seed)
+    images = rng.standard_normal((*size, n_images))
+    return ndimage.gaussian_filter(images, (*[1.0] * len(size), 0)).astype(np.float32)
+
+
+def textbook(image, reference):
+    """The peak of the phase correlation of two images, with the transform of a Gaussian as its weight."""
+    size = image.shape
+    cross = np.fft.fftn(image.astype(float)) * np.fft.fftn(reference.astype(float)).conj()
+    squares = sum(f**2 for f in np.meshgrid(*map(np.fft.fftfreq, size), indexing="ij"))
+    correlation = np.fft.ifftn(cross / np.abs(cross) * np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares)).real
+    best = np.unravel_index(np.argmax(correlation), size)
+    places = []
+    for axis, n in enumerate(size):
+        line = np.moveaxis(correlation, axis, 0)[(slice(None), *np.delete(best, axis))]
+        low, peak, high = np.log(line[[best[axis] - 1, best[axis], (best[axis] + 1) % n]])
+        place = best[axis] + 0.5 * (low - high) / (low - 2 * peak + high)
+        places.append(place - n * (place > n / 2))
+    return places
+
+
+@pytest.mark.parametrize("size", [(16,), (100,), (15, 16), (40, 37), (24, 20, 18)])
+def test_shifts_are_those_of_the_textbook(size):
+    images = smooth_images(size, 5)
+    # Turned around the edges, as the transform takes them to be.
+    shift = (5, -3, 2)[: len(size)]
+    images[..., 1:] = np.roll(images[..., :1], shift, axis=tuple(range(len(size))))
+    images += 0.1 * smooth_images(size, 5, seed=1)
+    spectra = image_spectra(images)
+    found = shifts(spectra, spectra[..., 0], size)
+    expected = [textbook(images[..., k], images[..., 0]) for k in range(5)]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    if len(size) > 1:
+        assert np.abs(found[1:] - shift).max() < 0.2
