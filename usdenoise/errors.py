@@ -1,20 +1,12 @@
-"""The exceptions that the package raises on purpose, each with a sentence that names the cause and the way out.
+"""The exceptions that the package raises on purpose: each has the problem and the remedy as data.
 
-Sentences name parameters as the caller does. They are written with the flags of the command line, which shows them as
-they are; ``str(error)`` shows the names of Python: "raise --rank" on the command line is "raise rank" in Python.
+An error names options by the names of their parameters. The command line words it with flags.
 """
 
 import difflib
 import errno
-import re
 from collections.abc import Iterable, Mapping
-
-_FLAG = re.compile(r"usdenoise \w+ --[a-z-]+|(?<![^\s(])(--[a-z][a-z-]*)| with (-o)\b")
-"""A flag. One that follows a command, as in "usdenoise run --no-html", is part of a command line to type. In
-"another folder with -o" the flag is left out, since functions call that parameter by different names."""
-
-PYTHON_NAMES = {"--output": "folder"}
-"""Parameters of Python by their flags. The option classes add theirs; other parameters are called as their flags."""
+from typing import Self
 
 
 class _ParameterNames(dict[str, str]):
@@ -53,20 +45,31 @@ class UsdenoiseError(Exception):
     def __init__(self, problem: str, *, option: str | None = None, remedy: str | None = None) -> None:
         super().__init__(problem)
         self.problem, self.option, self.remedy = problem, option, remedy
-
-    def worded(self, names: Mapping[str, str] = PARAMETERS) -> str:
-        """Return the sentence, with the names of options in `names`."""
-        subject = "" if self.option is None else f"{names[self.option]} "
-        remedy = "" if self.remedy is None else f"; {self.remedy.format_map(names)}"
-        return f"{subject}{self.problem}{remedy}"
+        self._place = ""
 
     @property
-    def command_line_text(self) -> str:
-        """The sentence with the flags of the command line."""
-        return self.worded()
+    def cause(self) -> str:
+        """The sentence without the remedy."""
+        return self._beginning(PARAMETERS)
+
+    def worded(self, names: Mapping[str, str]) -> str:
+        """Return the sentence, with the names of options in `names`."""
+        remedy = "" if self.remedy is None else f"; {self.remedy.format_map(names)}"
+        return f"{self._beginning(names)}{remedy}"
+
+    def at(self, place: str, alternative: str) -> Self:
+        """Return the error of one of several inputs: it begins with its name, and has one more remedy."""
+        remedies = [alternative] if self.remedy is None else [self.remedy, alternative]
+        error = type(self)(self.problem, option=self.option, remedy=", ".join(remedies))
+        error._place = "" if place in self.cause else f"{place}: "
+        return error
+
+    def _beginning(self, names: Mapping[str, str]) -> str:
+        subject = "" if self.option is None else f"{names[self.option]} "
+        return f"{self._place}{subject}{self.problem}"
 
     def __str__(self) -> str:
-        return with_python_names(self.worded())
+        return self.worded(PARAMETERS)
 
 
 class InputError(UsdenoiseError):
@@ -89,7 +92,7 @@ class DivergedError(UsdenoiseError):
     """The solver left the finite numbers."""
 
 
-OUT_OF_MEMORY = "the memory is not enough for this stack; take fewer frames with --frames"
+OUT_OF_MEMORY = "the memory is not enough for this stack; read fewer frames"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -106,9 +109,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
-def command_line_text(error: BaseException) -> str:
-    """Return the sentence of an exception with the flags of the command line."""
-    return error.command_line_text if isinstance(error, UsdenoiseError) else str(error)
+def cause_of(error: BaseException) -> str:
+    """Return what an error says without a remedy."""
+    return error.cause if isinstance(error, UsdenoiseError) else str(error)
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
@@ -148,17 +151,6 @@ def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:
         )
 
 
-def with_python_names(text: str) -> str:
-    """Return a text in which the flags of the command line are replaced by the names of Python."""
-    return _FLAG.sub(_python_name, text)
-
-
 def in_python(template: str) -> str:
     """Return a template with options as placeholders in the words of Python."""
     return template.format_map(PARAMETERS)
-
-
-def _python_name(found: re.Match[str]) -> str:
-    if found[1] is None:
-        return "" if found[2] else found[0]
-    return PYTHON_NAMES.get(found[1], found[1].removeprefix("--").replace("-", "_"))

@@ -44,12 +44,18 @@ def sections(text: str) -> dict[str, list[str]]:
     return found
 
 
+def shown_options(name: str) -> list[click.Option]:
+    return [
+        option for option in command(name).params if isinstance(option, click.Option) and not option.hidden
+    ]
+
+
 EXAMPLES = [line for name in COMMANDS for line, _ in command(name).examples]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_below_its_heading(name: str) -> None:
-    options = [option for option in command(name).params if isinstance(option, click.Option)]
+    options = shown_options(name)
     shown = sections(page(name))
     for option in options:
         assert isinstance(option, GroupedOption), option.name
@@ -59,9 +65,7 @@ def test_every_option_is_below_its_heading(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "session", "batch"])
 def test_a_command_has_few_options(name: str) -> None:
-    assert (
-        len([option for option in command(name).params if isinstance(option, click.Option)]) <= MOST_OPTIONS
-    )
+    assert len(shown_options(name)) <= MOST_OPTIONS
 
 
 def test_the_keys_of_the_estimator_are_listed_with_their_defaults() -> None:
@@ -79,7 +83,8 @@ def test_the_keys_of_the_estimator_are_listed_with_their_defaults() -> None:
 def test_texts_begin_next_to_their_options_and_fit(name: str, columns: int) -> None:
     text = page(name, columns=columns)
     assert max(map(len, text.splitlines())) <= columns
-    options = [line for line in text.splitlines() if line.startswith(("  -", "      --"))]
+    below_headings = [line for heading, lines in sections(text).items() if heading for line in lines]
+    options = [line for line in below_headings if line.startswith("  -")]
     starts = {len(line) - len(line.lstrip()[line.lstrip().index("  ") :].lstrip()) for line in options}
     assert len(starts) == 1
     assert starts.pop() <= 32

@@ -71,7 +71,7 @@ def test_quiet_prints_nothing(flag: str, stack: Path, tmp_path: Path) -> None:
 def test_assumptions_are_notes_on_stderr(tmp_path: Path) -> None:
     path = write(tmp_path / "x.h5")
     loud = cli("run", path, "-o", tmp_path / "a", *QUICK)
-    assert re.fullmatch("note: the axes of 'iq' .* taken as tzx; --axes overrides that\n", loud.stderr)
+    assert re.fullmatch("note: the axes of 'iq' .* taken as tzx.*\n", loud.stderr)
     assert cli("run", path, "-o", tmp_path / "b", *QUICK, "-q").stderr == ""
     assert cli("run", path, "-o", tmp_path / "c", *QUICK, "--axes", "tzx").stderr == ""
 

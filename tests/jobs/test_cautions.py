@@ -22,7 +22,7 @@ FRAMES = report()["frames"]
         ({"fit": "not-fitted", "estimate": "poor fit"}, ["poor fit"]),
         ({"start_caution": "too few samples"}, ["too few samples"]),
         ({"cutoff": {**report()["cutoff"], "certainty": "unsure"}},
-         ["the low cutoff 2 is unsure; look at the picture, or set --low-cutoff"]),
+         ["the low cutoff 2 is unsure; look at the picture, or set the low cutoff"]),
         ({"notes": ["s of the input did not come along"]}, ["s of the input did not come along"]),
     ],
 )  # fmt: skip

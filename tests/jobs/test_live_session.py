@@ -137,8 +137,6 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
     live.add(made.blocks[0])
     with pytest.raises(InputError, match=r"the block has other pixels than the first file"):
         live.add(made.blocks[0][:, :5])
-    with pytest.raises(OptionError, match="local_cutoff is for one stack"):
-        Session(local_cutoff=True)
     with pytest.raises(OptionError, match=r"region 'a' is a mask of \(3, 3\)"):
         Session(axes="tzx", regions={"a": np.ones((3, 3), bool)}).add(made.blocks[0])
     for name in (WHOLE_IMAGE, "whole_image", "power", "left/right"):

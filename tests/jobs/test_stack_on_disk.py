@@ -130,7 +130,7 @@ def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    says = r"takes 8 GiB, more than the memory, and .* has no room for it \(No space left on device\); choose a folder on"
+    says = r"takes 8 GiB, more than the memory, and .* has no room for it \(No space left on device\); choose"
     with pytest.raises(OutputError, match=says):
         RawFile.create(tmp_path, 8 << 30, is_dropped=False)
     assert list(tmp_path.iterdir()) == []

@@ -242,7 +242,7 @@ def test_frames_that_go_back_in_time_are_refused(order: Any) -> None:
     data = named("time", "z", "x", time=TIMES)
     turned = data.isel(time=order)
     with pytest.raises(
-        InputError, match=r"the times of the frames go back: frame \d+ is at .*; pass array.sortby"
+        InputError, match=r"the times of the frames go back: frame \d+ is at .*; sort the array"
     ):
         denoise(turned, **OPTIONS)
     with pytest.raises(InputError, match="go back"):

@@ -122,8 +122,8 @@ def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
     n_frames = matrix.shape[1]
     if not -1 <= order < n_frames - 1:
         raise OptionError(
-            f"polynomial order {order} must be in [-1, {n_frames - 2}] with {n_frames} frames; "
-            "change --low-cutoff"
+            f"polynomial order {order} must be in [-1, {n_frames - 2}] with {n_frames} frames",
+            remedy="change {low_cutoff}",
         )
     legendre = np.polynomial.legendre.legvander(np.linspace(-1, 1, n_frames), max(order, 0))
     basis = np.linalg.qr(legendre)[0][:, : order + 1].astype(matrix.dtype)

@@ -113,8 +113,8 @@ def plan_batch(
     scans = find_scans([Path(path) for path in paths], Path(folder), patterns)
     if not scans:
         raise InputError(
-            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}; name files, or give --pattern "
-            "the form of their names"
+            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}",
+            remedy="name files, or give {patterns} the form of their names",
         )
     options = requested(**_complete(arguments))
     return {scan: decide(scan, options, overwrite) for scan in scans}

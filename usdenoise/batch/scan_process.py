@@ -112,9 +112,7 @@ def _failure(code: int, errors: str) -> str | None:
     if code == 0:
         return None
     if code < 0:
-        hint = (
-            "; run the batch again, with fewer --jobs if memory is short" if code == -signal.SIGKILL else ""
-        )
+        hint = "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
         return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
     lines = errors.split("\n")
     last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")

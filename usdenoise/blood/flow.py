@@ -306,7 +306,8 @@ def _by_pixel(
     """
     if not np.iscomplexobj(iq):
         raise OptionError(
-            f"{what} needs complex IQ, and this stack is real; leave it out of --products, or give the IQ"
+            f"{what} needs complex IQ, and this stack is real",
+            remedy="leave it out of {products}, or give the IQ",
         )
     if isinstance(iq, FileStack):
         order = [*(other for other in range(iq.ndim) if other != axis), axis]

@@ -9,9 +9,9 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns
+from usdenoise.cli.flag_names import FLAGS
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.option_types import PathType
-from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -38,17 +38,18 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     from usdenoise.formats import describe
 
     description = describe(file, **shared.given(ReadOptions, reading))
-    metadata = description.metadata
+    metadata, problem = description.metadata, description.problem
     found = {
         "values": metadata.values,
         "sources": metadata.sources,
         "attributes": sorted(metadata.attributes),
     }
     # Attributes of HDF5 may be references, which cannot be copied.
-    report = {**asdict(replace(description, metadata=replace(metadata, attributes={}))), "metadata": found}
+    plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
+    report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": found}
     Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
-    if description.problem is not None:
-        raise InputError(description.problem)
+    if problem is not None:
+        raise problem
 
 
 def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:

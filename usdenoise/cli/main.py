@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from usdenoise import __version__
-from usdenoise.cli.flags import FLAGS
+from usdenoise.cli.flag_names import FLAGS
 from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
 from usdenoise.options.declaration import Group

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.flags import FLAGS
+from usdenoise.cli.flag_names import FLAGS
 from usdenoise.cli.option_groups import flag_option, with_default
 from usdenoise.cli.option_types import KeyType, PathType, type_of
 from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
@@ -29,7 +29,7 @@ def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
     return apply
 
 
-def flags_of(options: type[Options], *names: str) -> Decorator[Any]:
+def flags_of(options: type[Options], *names: str, hidden: bool = False) -> Decorator[Any]:
     """Return the decorator that adds the flags of an option class to a command.
 
     Parameters
@@ -38,9 +38,11 @@ def flags_of(options: type[Options], *names: str) -> Decorator[Any]:
         The option class.
     *names : str
         Names of the options; by default all that are not keys of a flag.
+    hidden : bool
+        Whether the help page leaves them out; by default False.
     """
     chosen = [options.declared[name] for name in names or options.declared]
-    return _stack([_flag_of(declared) for declared in chosen if declared.group not in KEY_FLAGS])
+    return _stack([_flag_of(declared, hidden) for declared in chosen if declared.group not in KEY_FLAGS])
 
 
 def keys_of(
@@ -77,11 +79,12 @@ def keys_of(
     )
 
 
-def _flag_of(declared: Option) -> Decorator[Any]:
+def _flag_of(declared: Option, hidden: bool) -> Decorator[Any]:
     """Return the decorator of an option. Its value is None unless given, so that a preset can tell."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
     help_text = declared.help.format_map(FLAGS)
-    made = functools.partial(flag_option, declared.group, declared.flag, name, default=None, help=help_text)
+    settings = {"default": None, "help": help_text, "hidden": hidden}
+    made = functools.partial(flag_option, declared.group, declared.flag, name, **settings)
     if isinstance(declared.default, bool):
         return made(is_flag=True)
     shown = declared.default_text or False

@@ -191,7 +191,7 @@ class Pixels:
         """Return an option that must be a number for this filter."""
         value: str | int = getattr(self.options, name)
         if isinstance(value, str):
-            raise OptionError(f"{name} must be a number for this method; give --{name.replace('_', '-')} N")
+            raise OptionError("must be a number for this method", option=name)
         return value
 
 

@@ -25,7 +25,6 @@ from usdenoise.errors import (
     OptionError,
     UsdenoiseError,
     check_names,
-    command_line_text,
     is_out_of_memory,
 )
 from usdenoise.formats.phantom_file import Truth
@@ -217,9 +216,9 @@ class _Runner:
                 warnings.simplefilter("ignore")
                 filtered = row.run(self._acquisition, options)
         except DivergedError as error:
-            return _Outcome("diverged", command_line_text(error))
+            return _Outcome("diverged", str(error))
         except UsdenoiseError as error:
-            return _Outcome("failed", command_line_text(error))
+            return _Outcome("failed", str(error))
         except Exception as error:
             text = OUT_OF_MEMORY if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
             return _Outcome("failed", text)
@@ -290,6 +289,6 @@ def _check_regions(
 ) -> None:
     """Check, before any method runs, that both regions or none are given, and that they fit."""
     if (signal is None) != (background is None):
-        raise OptionError("a contrast needs both regions; give --signal and --background")
+        raise OptionError("a contrast needs both regions", remedy="give {signal} and {background}")
     if signal is not None and background is not None:
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)

@@ -20,7 +20,8 @@ def check_rank_fits(shape: tuple[int, int], rank: int) -> None:
     """
     if rank > min(shape):
         raise OptionError(
-            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}; lower --rank or widen --frames"
+            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}",
+            remedy="lower {rank} or widen {frames}",
         )
 
 
@@ -46,14 +47,11 @@ def check_rank(shape: tuple[int, int], rank: int, n_fitted: int) -> None:
     check_rank_fits(shape, rank)
     if not determines(shape, rank, n_fitted):
         possible = highest_rank(shape, n_fitted)
-        advice = (
-            f"lower --rank to {possible} or raise --sampling"
-            if possible
-            else "raise --sampling, no rank is determined by so few"
-        )
         raise OptionError(
-            f"{n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}; "
-            + advice
+            f"{n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}",
+            remedy=f"lower {{rank}} to {possible} or raise {{sampling}}"
+            if possible
+            else "raise {sampling}, no rank is determined by so few",
         )
 
 

@@ -98,8 +98,9 @@ class Solution:
         """
         if self.stop_reason is StopReason.DIVERGED:
             raise DivergedError(
-                f"the solver diverged at iteration {len(self.trace)} with step {self.step:.3g}: the iterate is not "
-                "finite; give a smaller --step, or more --damping"
+                f"the solver diverged at iteration {len(self.trace)} with step {self.step:.3g}: the "
+                "iterate is not finite",
+                remedy="give a smaller {step}, or more {damping}",
             )
 
 

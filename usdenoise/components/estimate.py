@@ -127,7 +127,7 @@ def _full_svd(rows: Rows, subset: PixelSubset, options: DenoiseOptions, only_clu
     check_rank_fits(shape, rank)
     if n_missing := math.prod(shape) - n_observed:
         raise InputError(
-            f"the SVD needs every entry, and {n_missing} are NaN or infinite; use --method eta-decay"
+            f"the SVD needs every entry, and {n_missing} are NaN or infinite", remedy="use {method} eta-decay"
         )
     model = truncated_svd(rows.take(slice(None)).values, rank, rows.executor)
     return Estimate(model, model.singular_values, rows, subset.noise_rms, n_observed, None, None)

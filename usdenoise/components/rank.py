@@ -5,7 +5,6 @@ import numpy as np
 from usdenoise.completion.identifiability import highest_rank
 from usdenoise.components.pixel_subset import COMPONENTS_BEYOND_NOISE, PixelSubset
 from usdenoise.errors import OptionError
-from usdenoise.options.declaration import flag
 from usdenoise.options.denoise_options import DenoiseOptions
 
 MORE_LIKE_TISSUE, COMPONENTS_BEYOND_TISSUE = 2, 8
@@ -48,8 +47,10 @@ def choose_rank(
     possible = min(shape) if options.method == "svd" else highest_rank(shape, n_samples)
     if needed[name] > possible:
         raise OptionError(
-            f"{name} {getattr(options, name)} needs rank {needed[name]}, and {n_samples} samples of {shape[0]} pixels "
-            f"x {shape[1]} frames determine at most rank {possible}; lower {flag(name)} or raise --sampling"
+            f"{getattr(options, name)} needs rank {needed[name]}, and {n_samples} samples of "
+            f"{shape[0]} pixels x {shape[1]} frames determine at most rank {possible}",
+            option=name,
+            remedy=f"lower {{{name}}} or raise {{sampling}}",
         )
     return needed[name]
 

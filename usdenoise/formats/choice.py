@@ -45,8 +45,9 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
             return linked
         if name in every:
             raise InputError(
-                f"'{wanted}' in {path} is {every[name]}, but a stack is numeric with 3 axes "
-                "(2-D + time) or 4 (3-D + time); pick another one with --dataset"
+                f"'{wanted}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
+                "or 4 (3-D + time)",
+                remedy="pick another one with {dataset}",
             )
         listing = ", ".join(stack.name for stack in unasked) or "none"
         raise InputError(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
@@ -62,7 +63,7 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
         if len(group) == 1:
             return group[0]
     listing = ", ".join(f"{stack.name} {shape_text(stack.array.shape)}" for stack in unasked)
-    raise InputError(f"{path} holds several stacks: {listing}; pick one with --dataset")
+    raise InputError(f"{path} holds several stacks: {listing}", remedy="pick one with {dataset}")
 
 
 def check_not_power(stack: Stack, path: str) -> None:
@@ -96,6 +97,7 @@ def check_not_power(stack: Stack, path: str) -> None:
         positive = positive or bool(values.any())
     if positive:
         raise InputError(
-            f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, with no phase "
-            "left to filter by; give the beamformed IQ, or name it with --dataset to filter it all the same"
+            f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
+            "with no phase left to filter by",
+            remedy="give the beamformed IQ, or name it with {dataset} to filter it all the same",
         )

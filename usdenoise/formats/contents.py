@@ -162,8 +162,8 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     if len(array.shape) in (4, 5, 6) and array.dtype.kind != "c" and len(ends) == 1:
         place = "first" if ends == [0] else "last"
         note = (
-            f"the {place} axis of '{name}' ({shape_text(array.shape)}) is taken as I and Q; --axes with "
-            f"{len(array.shape)} letters overrides that"
+            f"the {place} axis of '{name}' ({shape_text(array.shape)}) is taken as I and Q; set the axes to "
+            f"{len(array.shape)} letters if it is not"
         )
         certain = len(array.shape) > 4
         readings += [

@@ -66,15 +66,21 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     wanted = frames if frames is not None else slice(None)
     if wanted.step is not None and wanted.step < 1:
         raise InputError(
-            f"the step {wanted.step} of --frames must be positive; give 1 or more, or leave it out"
+            f"has the step {wanted.step}, which must be positive",
+            option="frames",
+            remedy="give a step of 1 or more, or leave it out",
         )
     start, stop, step = wanted.indices(n_frames)
     if len(range(start, stop, step)) < 2:
+        if frames is None:
+            raise InputError(
+                f"the stack holds {n_frames} frame, and a clutter filter needs at least two",
+                remedy="check {axes}",
+            )
         raise InputError(
-            f"--frames leaves {len(range(start, stop, step))} of {n_frames} frames, and a clutter filter needs "
-            "at least two; widen --frames"
-            if frames is not None
-            else f"the stack holds {n_frames} frame, and a clutter filter needs at least two; check --axes"
+            f"leaves {len(range(start, stop, step))} of {n_frames} frames, and a clutter filter needs at least two",
+            option="frames",
+            remedy="widen {frames}",
         )
     return slice(start, stop, step)
 

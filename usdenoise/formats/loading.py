@@ -27,8 +27,8 @@ class FileDescription:
         All datasets or variables that could be the stack.
     chosen : Candidate or None
         The one that would be read; None if `problem` says why none would be.
-    problem : str or None
-        Error message of reading the file; None if it can be read.
+    problem : InputError or None
+        Why the file cannot be read; None if it can be.
     metadata : Metadata
         Axes and scales of the chosen one.
     """
@@ -37,7 +37,7 @@ class FileDescription:
     container: str
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
-    problem: str | None
+    problem: InputError | None
     metadata: Metadata
 
 
@@ -131,7 +131,7 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
     Returns
     -------
     FileDescription
-        The possible stacks and the chosen one. Where none can be chosen, its `problem` says why.
+        The possible stacks and the chosen one. If none can be chosen, its `problem` is the error.
 
     Raises
     ------
@@ -139,12 +139,13 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
         If the file is missing, damaged or of an unknown format.
     """
     path, how = Path(path), reading_options(options)
-    metadata, chosen, problem = Metadata(), None, None
+    metadata, chosen = Metadata(), None
+    problem: InputError | None = None
     with open_contents(path, how) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
         try:
             stack, metadata = pick(contents, path, how)
             chosen = stack.candidate
         except InputError as error:
-            problem = error.command_line_text
+            problem = error
         return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)

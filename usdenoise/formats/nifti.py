@@ -109,7 +109,7 @@ def import_nibabel() -> Any:
         return import_module("nibabel")
     except ImportError as error:
         raise OptionError(
-            "NIfTI needs the package nibabel; run pip install nibabel, or leave out --nifti"
+            "NIfTI needs the package nibabel", remedy="run pip install nibabel, or leave out {nifti}"
         ) from error
 
 

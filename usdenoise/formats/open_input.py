@@ -140,8 +140,8 @@ def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metad
         frames = frame_slice(how.frames, stack.array.shape[axes.index("t")])
         check_order(
             times.values[frames],
-            "write the file again in the order of time (in xarray: sortby), choose frames with --frames, or give "
-            "--frame-rate if the frames are in order and their times wrong",
+            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
+            "the frames are in order and their times wrong",
         )
     if how.dataset is None:
         check_not_power(stack, str(path))
@@ -337,15 +337,13 @@ class Input:
         if sources["axes"] in ("assumed", "the data"):
             why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; --axes overrides that"
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; set the axes if they are not"
             )
         if self.metadata.has_uneven_times:
-            assumptions.append(
-                "the times of the frames are uneven, so the frame rate is not known; --frame-rate gives it"
-            )
+            assumptions.append("the times of the frames are uneven, so the frame rate is not known")
         if "assumed" in sources.get("spacing_mm", ""):
             assumptions.append(
-                f"the pixel pitch is from the {sources['spacing_mm']}; --spacing overrides that"
+                f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
         return tuple(assumptions)
 

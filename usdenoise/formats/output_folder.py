@@ -66,7 +66,8 @@ class OutputFolder:
         except OSError as error:
             self._remove_new_folders()
             raise OutputError(
-                f"the folder {self.folder} cannot be written ({error.strerror}); choose another one with -o"
+                f"the folder {self.folder} cannot be written ({error.strerror})",
+                remedy="choose another output folder",
             ) from error
         return self
 
@@ -131,11 +132,13 @@ class OutputFolder:
         if not os.path.lexists(final):
             return
         if not self.overwrite:
-            raise OutputError(f"{final} exists; give --overwrite to replace it, or another folder with -o")
+            raise OutputError(
+                f"{final} exists", remedy="give {overwrite} to replace it, or another output folder"
+            )
         if final.is_dir() and not final.is_symlink() and not is_our_group(final):
             raise OutputError(
-                f"{final} is a folder that usdenoise did not write, so it is not replaced; move it away, or choose "
-                "another folder with -o"
+                f"{final} is a folder that usdenoise did not write, so it is not replaced",
+                remedy="move it away, or choose another output folder",
             )
 
     def _temporary_path(self, name: str) -> Path:
@@ -160,8 +163,8 @@ class OutputFolder:
                 self._remove_new_folders()
         if isinstance(error, OSError):
             raise OutputError(
-                f"the results could not be written to {self.folder} ({error.strerror or error}); "
-                "free some space or choose another folder with -o"
+                f"the results could not be written to {self.folder} ({error.strerror or error})",
+                remedy="free some space or choose another output folder",
             ) from error
 
 

@@ -70,7 +70,9 @@ def _drawn(
     if len(numbers) != wanted or not all(math.isfinite(number) for number in numbers):
         raise OptionError(f"region '{text}' needs {wanted} numbers for {axes} images; give {FORMS}")
     if metric and any(letter not in spacing_mm for letter in axes):
-        raise OptionError(f"region '{text}' is in mm, but the pixel pitch is not known; give --spacing")
+        raise OptionError(
+            f"region '{text}' is in mm, but the pixel pitch is not known", remedy="give {spacing_mm}"
+        )
     pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
     # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0

@@ -43,7 +43,8 @@ class SpectraStore:
         is_empty = folder.is_dir() and not any(folder.iterdir())
         if os.path.lexists(folder) and not self.is_in(folder) and not is_empty:
             raise OutputError(
-                f"{folder} is not a folder of spectra, so it is not replaced; move it away, or choose another folder with -o"
+                f"{folder} is not a folder of spectra, so it is not replaced",
+                remedy="move it away, or choose another output folder",
             )
         remove(folder)
         folder.mkdir(parents=True)

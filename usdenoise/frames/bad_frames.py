@@ -104,10 +104,10 @@ class Treatment(Enum):
     """What is done with bad frames; the value is the sentence, with the figures left open."""
 
     LEFT_OUT = "{share} are left out ({counts})"
-    KEPT = "{share} look bad ({counts}) and are kept; leave them out with --bad-frames auto"
+    KEPT = "{share} look bad ({counts}) and are kept, as requested; automatic bad frames exclude them"
     TOO_MANY = (
-        "the scan is bad as a whole: {share} look bad ({counts}), more than a fifth, so none is left out; read a better "
-        "part with --frames, or list frames with --bad-frames"
+        "the scan is bad as a whole: {share} look bad ({counts}), more than a fifth, so none is excluded; read a better "
+        "range of frames, or list the bad frames"
     )
 
 
@@ -154,9 +154,9 @@ class FrameSearch:
     def advice(self) -> str | None:
         """What helps the fit, if the frames are what is wrong; None if not."""
         if self.bad and self.treatment is Treatment.KEPT:
-            return "leave the bad frames out with --bad-frames auto"
+            return "exclude the bad frames"
         if self.bad and self.treatment is Treatment.TOO_MANY:
-            return "read a better part with --frames"
+            return "read a better range of frames"
         return self.movement.advice
 
 
@@ -251,11 +251,11 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
     for frame in given:
         if not 0 <= frame < n_frames:
             raise OptionError(
-                f"bad frame {frame} is not among the frames 0 to {n_frames - 1}; change --bad-frames"
+                f"bad frame {frame} is not among the frames 0 to {n_frames - 1}", remedy="change {bad_frames}"
             )
     if n_frames - len(set(given)) < 2:
         raise OptionError(
-            f"{len(set(given))} bad frames of {n_frames} leave fewer than two; change --bad-frames"
+            f"{len(set(given))} bad frames of {n_frames} leave fewer than two", remedy="change {bad_frames}"
         )
     return given
 

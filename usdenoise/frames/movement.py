@@ -47,8 +47,8 @@ class Movement:
         if self.steps:
             places = ", ".join(map(str, self.steps))
             return (
-                f"the image steps by {self.step_pixels:.1f} pixels at frame {places}: filter the parts one by one with "
-                "--frames"
+                f"the image steps by {self.step_pixels:.1f} pixels at frame {places}: filter the frames before and "
+                "after it one by one"
             )
         if self.range_pixels > MOVES:
             return (

@@ -29,13 +29,13 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
     if frames["sentence"]:
         sentences.append(frames["sentence"])
     if len(report.get("sequence", {}).get("blocks", [0, 0])) == 1:
-        sentences.append("the session is a single block; name more files, or cut a long one with --window")
+        sentences.append("the session is a single block; name more files, or set a window to cut a long one")
     if not Verdict.from_code(report["fit"]).is_good:
         sentences.append(report["estimate"])
     if report["start_caution"]:
         sentences.append(report["start_caution"])
     if report["cutoff"]["certainty"] == CutoffCertainty.UNSURE:
         sentences.append(
-            f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set --low-cutoff"
+            f"the low cutoff {report['low_cutoff']} is unsure; look at the picture, or set the low cutoff"
         )
     return [*sentences, *report["notes"]]

@@ -102,7 +102,7 @@ class Job:
         """
         output = self.output
         if self.bids is not None and not output.nifti:
-            raise OptionError("the names of BIDS are for NIfTI files: give --nifti with --bids")
+            raise OptionError("the names of BIDS are for NIfTI files", remedy="give {nifti} with {bids}")
         if output.nifti:
             import_nibabel()
         if self.is_session and self.session_options.movie is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import InputError, OptionError, UsdenoiseError, command_line_text
+from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
 from usdenoise.formats.acquisition_files import is_wanted, natural_key
 from usdenoise.formats.file_state import file_state
 from usdenoise.formats.known_formats import is_zarr
@@ -182,7 +182,7 @@ class LiveBlocks:
                 with open_input(path, self._reading, self._precision) as source:
                     block = self._session.begin(source.read(0, source.n_frames), path.name)
             except (UsdenoiseError, OSError) as error:
-                candidate.why = command_line_text(error)
+                candidate.why = cause_of(error)
                 if now - candidate.since > GIVE_UP_S:
                     if isinstance(error, OptionError) and not self._n_done:
                         raise

@@ -331,7 +331,7 @@ class Session:
             block, clutter = begun.filtered.result()
         except UsdenoiseError as error:
             self._motion.append(0.0)
-            return self._update(begun.name, error.command_line_text)
+            return self._update(begun.name, error.cause)
         self._take_over(clutter)
         motion = block.frames.movement.range_pixels
         why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""

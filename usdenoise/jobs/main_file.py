@@ -148,10 +148,13 @@ def check_stack_names(job: Job, overwrite: bool) -> None:
     for path, place in zip(job.paths, places, strict=True):
         if places.count(place) > 1:
             raise OptionError(
-                f"the filtered blocks of {path} and of another file would both be {place}; rename one, or leave out --stacks"
+                f"the filtered blocks of {path} and of another file would both be {place}",
+                remedy="rename one, or leave out {stacks}",
             )
         if os.path.lexists(place) and not overwrite:
-            raise OutputError(f"{place} exists; give --overwrite to replace it, or another folder with -o")
+            raise OutputError(
+                f"{place} exists", remedy="give {overwrite} to replace it, or another output folder"
+            )
 
 
 def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:

@@ -83,19 +83,23 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
         return None
     if source.is_read_whole:
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the kind "
-            f"{source.container} cannot be read in parts; save it as HDF5, MATLAB 7.3 or Zarr, or raise --memory"
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the "
+            f"kind {source.container} cannot be read in parts",
+            remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
     stored = source.stack.array
     chunk = _array_bytes(stored.chunks or (), stored.dtype, job.options.precision)
     if job.dask is None and _CHUNKS * chunk > max(most, _IDLE_BYTES):
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {_CHUNKS} of its chunks of "
-            f"{chunk / 2**20:.0f} MiB are held at a time; save it in smaller chunks, or raise --memory"
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {_CHUNKS} of "
+            f"its chunks of {chunk / 2**20:.0f} MiB are held at a time",
+            remedy="save it in smaller chunks, or raise {memory}",
         )
     if job.options.method == "svd":
         raise OptionError(
-            f"--method svd needs the whole stack in memory, and {source.path} does not fit into {most / 2**20:.0f} MiB; "
-            "choose another method, or raise --memory"
+            f"svd needs the whole stack in memory, and {source.path} does not fit into "
+            f"{most / 2**20:.0f} MiB",
+            option="method",
+            remedy="choose another method, or raise {memory}",
         )
     return Disk(job.folder, int(most), is_cached=_bytes_of(source, job) <= available)

@@ -314,7 +314,9 @@ def block_files(
     found: list[Path] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
         if not isinstance(path, str | Path):
-            raise OptionError("blocks in memory are one stack: join the arrays along time, and give --window")
+            raise OptionError(
+                "blocks in memory must be one stack", remedy="join the arrays along time, and give {window}"
+            )
         check_path(path)
         place = Path(path)
         if place.is_dir() and not is_zarr(place):
@@ -324,7 +326,7 @@ def block_files(
         else:
             found.append(place)
     if not found:
-        raise InputError("there is no block file; name files or a folder, or give --pattern")
+        raise InputError("there is no block file", remedy="name files or a folder, or give {patterns}")
     return found
 
 
@@ -380,7 +382,7 @@ def run_session(
         place = _only_folder(paths)
         stem = place.absolute().name
         if asked.window is not None:
-            raise OptionError("a file is a block in a live session; leave out --window")
+            raise OptionError("a file is a block in a live session", remedy="leave out {window}")
         # What would stop the session at its end stops it now.
         _check_apart(place, root)
         name = None if bids in (None, "auto") else bids_name(bids, place)
@@ -428,7 +430,9 @@ def run_session(
 
 def _check_apart(place: Path, output: Path) -> None:
     if place.resolve() == output.resolve():
-        raise OptionError(f"the results would be among the blocks in {place}; choose another folder with -o")
+        raise OptionError(
+            f"the results would be among the blocks in {place}", remedy="choose another output folder"
+        )
 
 
 def _only_folder(paths: Sequence[Any]) -> Path:

@@ -18,10 +18,8 @@ from usdenoise.stack.acquisition import Acquisition
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the window before."""
 
-OR_SKIP = "; or make it a gap with --skip-bad-files"
+OR_SKIP = "or make it a gap with {skip_bad_files}"
 """What may be done with a file that cannot be read."""
-
-_MEND = "leave it out, or make it a gap with --skip-bad-files"
 
 _NEAR = 1e-6
 """Relative difference of frame rates and pixel pitches up to which they are the same."""
@@ -208,18 +206,19 @@ class BlocksOfFiles:
         except (InputError, OptionError) as error:
             if len(self._opened) == 1:
                 raise
-            sentence = error.command_line_text
-            if path.name not in sentence:
-                sentence = f"{path}: {sentence}"
+            located = error.at(path.name, OR_SKIP)
             if not self.skips:
-                gap = "" if sentence.endswith(_MEND) else OR_SKIP
-                raise type(error)(sentence + gap) from error
-            return _BlockFile(problem=sentence.removesuffix(f"; {_MEND}"))
+                raise located from error
+            return _BlockFile(problem=located.cause)
 
     def _set_times(self, files: Sequence[_BlockFile], interval: float | None) -> None:
         """Set the time of the first frame of each block."""
         if interval is not None and self.first.frame_rate_hz is None:
-            raise OptionError("--block-interval is in s, and the frame rate is not known; give --frame-rate")
+            raise OptionError(
+                "is in s, and the frame rate is not known",
+                option="block_interval_s",
+                remedy="give {frame_rate_hz}",
+            )
         lengths, is_one_file = [file.n_frames for file in files], len(files) == 1
         starts = start_times([file.own_start for file in files], lengths, self.frame_time, interval)
         usual = float(np.median([n for n in lengths if n]))
@@ -227,7 +226,8 @@ class BlocksOfFiles:
         seconds = step * self.frame_time
         if interval is not None and interval < (1 - _NEAR) * seconds:
             raise OptionError(
-                f"blocks of {seconds:g} s cannot begin every {interval:g} s; raise --block-interval"
+                f"blocks of {seconds:g} s cannot begin every {interval:g} s",
+                remedy="raise {block_interval_s}",
             )
         for place, block in enumerate(self.blocks):
             # A gap has no frames, and its time is the middle of those that it would have.
@@ -241,8 +241,8 @@ class BlocksOfFiles:
         if times != sorted(times):
             later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
             raise InputError(
-                f"{self.blocks[later].name} begins before the file in front of it; name the files in the order of time, "
-                "or give --block-interval"
+                f"{self.blocks[later].name} begins before the file in front of it",
+                remedy="name the files in the order of time, or give {block_interval_s}",
             )
 
     def __enter__(self) -> Self:
@@ -330,7 +330,9 @@ def check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
     }
     for what, (own, wanted) in about.items():
         if own != wanted:
-            raise InputError(f"{path} has other {what} than the first file: {own}, not {wanted}; {_MEND}")
+            raise InputError(
+                f"{path} has other {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+            )
     scales = {"frame rate": (stack.frame_rate_hz, first.frame_rate_hz)}
     scales |= {
         f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), first.spacing_mm.get(letter))
@@ -338,4 +340,6 @@ def check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
     }
     for what, (own, wanted) in scales.items():
         if (own is None) != (wanted is None) or abs((own or 0) - (wanted or 0)) > _NEAR * abs(wanted or 0):
-            raise InputError(f"{path} has another {what} than the first file: {own}, not {wanted}; {_MEND}")
+            raise InputError(
+                f"{path} has another {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+            )

@@ -340,7 +340,7 @@ def _filtered(
     try:
         return filter_block(stack, clutter, options), ""
     except (InputError, OptionError) as error:
-        return None, error.command_line_text
+        return None, error.cause
 
 
 def _stored(
@@ -474,19 +474,20 @@ def _read(blocks: Blocks, number: int) -> Acquisition | None:
 def _make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
     if blocks.skips:
-        blocks.blocks[number] = replace(blocks.blocks[number], problem=error.command_line_text)
+        blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)
     elif blocks.blocks[0].file == blocks.blocks[-1].file:
         # A stack in memory has no file to skip.
         raise error
     else:
-        raise InputError(error.command_line_text + OR_SKIP) from error
+        raise error.at(blocks.blocks[number].name, OR_SKIP) from error
 
 
 def _check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:
     n_frames = max(block.window.stop for block in blocks.blocks)
     if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
         raise OptionError(
-            f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}; change --bad-frames"
+            f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}",
+            remedy="change {bad_frames}",
         )
 
 

@@ -47,10 +47,15 @@ def dask_client(where: str) -> Iterator[Any]:
     """
     if not where.strip() or (where.isdecimal() and not int(where)):
         raise OptionError(
-            f"--dask is '{where}', and must be a number of workers from 1 on, or the address of a scheduler"
+            f"is '{where}', and must be a number of workers from 1 on, or the address of a scheduler",
+            option="dask",
         )
     if find_spec("distributed") is None:
-        raise OptionError("--dask needs the packages dask and distributed; run pip install 'usdenoise[dask]'")
+        raise OptionError(
+            "needs the packages dask and distributed",
+            option="dask",
+            remedy="run pip install 'usdenoise[dask]'",
+        )
     from distributed.comm import CommClosedError
 
     client = None
@@ -95,8 +100,8 @@ def _connected(where: str, stack: ExitStack) -> Any:
     # Another server, such as the page of a scheduler, is understood as a message of any size.
     except (OSError, ValueError, TypeError, MemoryError) as error:
         raise OptionError(
-            f"no Dask scheduler with workers answers at {where}; start one with dask scheduler and dask worker, or give "
-            "--dask a number of workers"
+            f"no Dask scheduler with workers answers at {where}",
+            remedy="start one with dask scheduler and dask worker, or give {dask} a number of workers",
         ) from error
 
 
@@ -112,16 +117,18 @@ def _wait_for_workers(client: Any, where: str, told: Sequence[int]) -> None:
             is_late = time.monotonic() > deadline
         if any(worker.status.name == "failed" for worker in started.values()):
             raise OptionError(
-                "a Dask worker was ended at its start, as the system does when memory runs out; give --dask fewer workers"
+                "a Dask worker was ended at its start, as the system does when memory runs out",
+                remedy="give {dask} fewer workers",
             )
         if is_late and is_ours:
             raise OptionError(
-                f"the {where} Dask workers did not all start within {WORKERS_S} s; give --dask fewer workers"
+                f"the {where} Dask workers did not all start within {WORKERS_S} s",
+                remedy="give {dask} fewer workers",
             )
         if is_late:
             raise OptionError(
-                f"the Dask scheduler at {where} has no workers; start one with dask worker {where}, or give --dask a "
-                "number of workers"
+                f"the Dask scheduler at {where} has no workers",
+                remedy="start one with the program dask worker, or give {dask} a number of workers",
             )
 
 
@@ -134,8 +141,10 @@ def _local_cluster(n_workers: int) -> Iterator[Any]:
     share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
     if share < _WORKER_BYTES:
         raise OptionError(
-            f"--dask {n_workers} leaves {share >> 20} MiB of memory for each worker, and one takes about "
-            f"{_WORKER_BYTES >> 20} MiB without its part of the stack; give --dask fewer workers"
+            f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and one takes about "
+            f"{_WORKER_BYTES >> 20} MiB without its part of the stack",
+            option="dask",
+            remedy="give {dask} fewer workers",
         )
     # Workers inherit the mask of the thread that starts them, which the cluster starts.
     with blocked_in_children([signal.SIGINT]):

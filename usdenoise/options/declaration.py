@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, Field, dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, get_args
 
-from usdenoise.errors import PYTHON_NAMES, OptionError, in_python
+from usdenoise.errors import OptionError, in_python
 from usdenoise.options.kinds import KINDS, NAMES, Kind
 
 _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
@@ -204,7 +204,6 @@ class Options:
             for name, value in vars(cls).items()
             if isinstance(value, Field)
         }
-        PYTHON_NAMES.update((entry.flag, entry.name) for entry in cls.declared.values())
         # The fields document themselves, so that help() shows the same as the command line.
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes\n----------\n" + "\n".join(
             f"{entry.name} : {entry.python_form}; by default {entry.default!r}\n"

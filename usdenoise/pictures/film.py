@@ -113,7 +113,8 @@ def check_available(kind: str) -> None:
     """
     if kind == "mp4" and find_spec("imageio_ffmpeg") is None:
         raise OptionError(
-            "an MP4 needs the package imageio-ffmpeg; run pip install imageio-ffmpeg, or give --movie gif"
+            "an MP4 needs the package imageio-ffmpeg",
+            remedy="run pip install imageio-ffmpeg, or give {movie} gif",
         )
 
 

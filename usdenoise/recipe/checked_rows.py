@@ -116,7 +116,7 @@ def _check_scale(rows: Rows, energy: NDArray[np.float64], name: str) -> None:
         return
     largest = rows.largest_part()
     if largest == 0:
-        raise InputError(f"'{name}' is zero everywhere; check --dataset and --frames")
+        raise InputError(f"'{name}' is zero everywhere", remedy="check {dataset} and {frames}")
     if not SCALES[0] <= largest <= SCALES[1]:
         raise InputError(
             f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "

@@ -267,8 +267,9 @@ def _as_scales(frame_rate: float | None, spacing: Any) -> dict[str, Any]:
     try:
         checked = ReadOptions(frame_rate_hz=frame_rate, spacing_mm=spacing)
     except OptionError as error:
-        text = str(error).replace("frame_rate_hz", "frame_rate").replace("spacing_mm", "spacing")
-        raise OptionError(text) from None
+        # They have no units in this call.
+        option = "spacing" if error.option == "spacing_mm" else "frame_rate"
+        raise OptionError(error.problem, option=option, remedy=error.remedy) from None
     return {"frame_rate_hz": checked.frame_rate_hz, "spacing_mm": checked.spacing_mm}
 
 

@@ -64,7 +64,7 @@ def cut_into_windows(
     step = length if stride is None else stride
     if n_frames < length:
         raise OptionError(
-            f"window {length} is longer than the {n_frames} frames of the stack; lower --window"
+            f"window {length} is longer than the {n_frames} frames of the stack", remedy="lower {window}"
         )
     windows = [Window(start, start + length, True) for start in range(0, n_frames - length + 1, step)]
     last = windows[-1]

@@ -29,13 +29,13 @@ def check_axes(axes: str, shape: tuple[int, ...]) -> None:
     letters = set(axes)
     if len(letters) != len(axes) or not letters <= set(SPATIAL_LETTERS + "t") or "t" not in letters:
         raise InputError(
-            f"axes '{axes}' must be distinct letters of z, x, y and t, with t among them; "
-            "give --axes in the file's own order, for example tzx"
+            f"axes '{axes}' must be distinct letters of z, x, y and t, with t among them",
+            remedy="give {axes} in the file's own order, for example tzx",
         )
     if len(axes) != len(shape):
         raise InputError(
-            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {words_of_shape(shape)}; "
-            "give --axes one letter for each axis"
+            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {words_of_shape(shape)}",
+            remedy="give {axes} one letter for each axis",
         )
 
 
@@ -48,11 +48,14 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
         If the data are not numeric, have another number of axes, or are empty, or their shape is not known.
     """
     if dtype.kind not in "fciu":
-        raise InputError(f"'{name}' holds {dtype} values, not numbers; pick the stack with --dataset")
+        raise InputError(
+            f"'{name}' holds {dtype} values, not numbers", remedy="pick the stack with {dataset}"
+        )
     if len(shape) not in (3, 4):
         raise InputError(
             f"'{name}' is {len(shape)}-D {words_of_shape(shape)}, but a stack has 3 axes (2-D + time) "
-            "or 4 (3-D + time); pick another one with --dataset"
+            "or 4 (3-D + time)",
+            remedy="pick another one with {dataset}",
         )
     if any(np.isnan(n) for n in shape):
         raise InputError(
@@ -130,8 +133,8 @@ class Acquisition(GriddedStack):
         check_axes(self.axes, self.iq.shape)
         if self.n_frames < 2:
             raise InputError(
-                f"'{self.name}' holds one frame, and a clutter filter needs at least two; "
-                "check --frames and --axes"
+                f"'{self.name}' holds one frame, and a clutter filter needs at least two",
+                remedy="check {frames} and {axes}",
             )
 
     def __repr__(self) -> str:

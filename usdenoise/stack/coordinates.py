@@ -38,7 +38,7 @@ class Coordinate:
         return Coordinate(self.values[part], numbers, self.attributes)
 
 
-def check_order(times: NDArray[Any], mend: str) -> None:
+def check_order(times: NDArray[Any], remedy: str) -> None:
     """Check that the times of frames do not go back: Doppler shifts have the sign of the order of the frames.
 
     Equal times and NaN say nothing of the order, and pass.
@@ -47,8 +47,8 @@ def check_order(times: NDArray[Any], mend: str) -> None:
     ----------
     times : (n_frames,) array
         Times of the frames, in any unit.
-    mend : str
-        What the user can do, for the message.
+    remedy : str
+        What the user can do, with options as placeholders.
 
     Raises
     ------
@@ -62,7 +62,8 @@ def check_order(times: NDArray[Any], mend: str) -> None:
         before, frame = known[back[0]], known[back[0] + 1]
         raise InputError(
             f"the times of the frames go back: frame {frame} is at {times[frame]:.7g}, and frame {before} before it at "
-            f"{times[before]:.7g}; {mend}"
+            f"{times[before]:.7g}",
+            remedy=remedy,
         )
 
 

@@ -57,7 +57,7 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
     if (times := labels.get(time)) is not None and times.values is not None:
         check_order(
             times.values,
-            f"pass array.sortby('{time}'), or array.drop_vars('{time}') if the frames are in order and their times wrong",
+            "sort the array by its times, or drop them with drop_vars if the frames are in order and their times wrong",
         )
     return about
 

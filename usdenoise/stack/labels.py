@@ -193,8 +193,8 @@ def _axes(
     other = letters.translate(str.maketrans("zy", "yz"))
     return AmbiguousAxes(
         letters,
-        f"the dimensions {', '.join(lengths)} do not say which one is depth; give --axes {letters} if it is y, or "
-        f"--axes {other} if it is z",
+        f"the dimensions {', '.join(lengths)} do not say which one is depth; set the axes to {letters} if it is y, or "
+        f"to {other} if it is z",
     )
 
 
@@ -206,7 +206,7 @@ def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str:
     return AmbiguousAxes(
         letters,
         "the matrix voxel_to_world turns the dimension j, which is depth, away from y of the world, so the stack "
-        f"was resampled, and depth is not known; give --axes {letters} if j is depth all the same",
+        f"was resampled, and depth is not known; set the axes to {letters} if j is depth all the same",
     )
 
 

@@ -208,8 +208,8 @@ def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] 
         return dict(zip(spatial, pitches, strict=True))
     if is_option:
         raise InputError(
-            f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}; "
-            "give --spacing one number, or one for each axis"
+            f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}",
+            remedy="give {spacing_mm} one number, or one for each axis",
         )
     return None
 

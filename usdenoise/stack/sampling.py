@@ -122,7 +122,9 @@ def draw_entries(
         If the fraction is outside (0, 1].
     """
     if not 0 < fraction <= 1:
-        raise OptionError(f"sampling {fraction:g} is outside (0, 1]; give --sampling the fraction to keep")
+        raise OptionError(
+            f"sampling {fraction:g} is outside (0, 1]", remedy="give {sampling} the fraction to keep"
+        )
     n_rows, n_frames = shape
     starts = np.arange(0, n_rows, TILE_ROWS)
     sizes = _tile_sizes(starts, shape, observed)

@@ -41,14 +41,15 @@ def locked(folder: Path) -> Iterator[Path]:
         file = path.open("a")
     except OSError as error:
         raise OutputError(
-            f"the folder {folder} cannot be made or written ({error.strerror}); choose another one with -o"
+            f"the folder {folder} cannot be made or written ({error.strerror})",
+            remedy="choose another output folder",
         ) from error
     with file:
         # The previous holder may have removed the file after it was opened here.
         if not _lock(file.fileno()) or os.fstat(file.fileno()).st_nlink == 0:
             raise OutputError(
-                f"another batch or session is writing to the folder {folder}; wait until it has ended, or choose "
-                "another folder with -o"
+                f"another batch or session is writing to the folder {folder}",
+                remedy="wait until it has ended, or choose another output folder",
             )
         try:
             yield path

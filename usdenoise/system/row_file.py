@@ -64,8 +64,9 @@ class RawFile:
                 _take_room(file, size)
             except OSError as error:
                 raise OutputError(
-                    f"the stack takes {size / 2**30:.3g} GiB, more than the memory, and {folder} has no room for it "
-                    f"({error.strerror}); choose a folder on another disk with -o, or raise --memory"
+                    f"the stack takes {size / 2**30:.3g} GiB, more than the memory, and {folder} has no "
+                    f"room for it ({error.strerror})",
+                    remedy="choose an output folder on another disk, or raise {memory}",
                 ) from error
             made = cls(os.dup(file.fileno()), is_dropped)
         finalize(made, os.close, made.descriptor)

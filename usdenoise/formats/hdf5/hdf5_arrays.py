@@ -52,5 +52,5 @@ def member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
         return ()
     return (
         f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are taken as the real and the "
-        "imaginary part; if they are not, pick another dataset with --dataset",
+        "imaginary part; if they are not, pick another dataset",
     )

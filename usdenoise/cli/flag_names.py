@@ -16,5 +16,7 @@ class _Flags(dict[str, str]):
 _CLASSES = (PhantomSettings, SessionOptions, ReadOptions, DenoiseOptions, Output, Display)
 
 FLAGS: Mapping[str, str] = _Flags(
-    (declared.name, declared.flag) for options in _CLASSES for declared in options.declared.values()
+    {declared.name: declared.flag for options in _CLASSES for declared in options.declared.values()}
+    | {"frame_rate": "--frame-rate", "spacing": "--spacing", "patterns": "--pattern", "regions": "--region"}
 )
+"""Flags by the names of their parameters."""

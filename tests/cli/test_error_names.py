@@ -1,0 +1,61 @@
+"""Errors name options as data: no error has a flag in its text, and every placeholder of a remedy is an option."""
+
+import ast
+from pathlib import Path
+from string import Formatter
+
+import click
+import pytest
+
+from usdenoise.cli import main
+from usdenoise.cli.flag_names import FLAGS
+from usdenoise.cli.main import COMMANDS
+
+PACKAGE = Path(__file__).parents[2] / "usdenoise"
+
+
+def texts(call: ast.Call) -> list[str]:
+    """All constant texts in a call."""
+    return [
+        node.value
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+CALLS = [
+    (path, node)
+    for path in PACKAGE.rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("InputError", "OptionError", "OutputError", "DivergedError")
+]  # fmt: skip
+
+
+def test_no_error_has_a_flag_in_its_text() -> None:
+    assert len(CALLS) > 100
+    found = [
+        text for path, call in CALLS for text in texts(call) if " --" in f" {text}" or " -o" in f" {text}"
+    ]
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def known_flags() -> set[str]:
+    """Flags of all commands."""
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in COMMANDS]
+    parameters = [parameter for command in commands if command is not None for parameter in command.params]
+    return {flag for parameter in parameters for flag in parameter.opts}
+
+
+def test_placeholders_are_options_of_a_command(known_flags: set[str]) -> None:
+    remedies = [
+        (path, keyword.value.value)
+        for path, call in CALLS
+        for keyword in call.keywords
+        if keyword.arg == "remedy" and isinstance(keyword.value, ast.Constant)
+    ]
+    assert len(remedies) > 50
+    for path, remedy in remedies:
+        for _, name, _, _ in Formatter().parse(remedy):
+            assert name is None or FLAGS[name].split(" ")[0] in known_flags, (path, name)
