@@ -120,7 +120,7 @@ def plan_batch(
     return {scan: decide(scan, options, overwrite) for scan in scans}
 
 
-def run_batch(
+def run_batch(  # noqa: PLR0913
     paths: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,

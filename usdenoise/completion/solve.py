@@ -137,7 +137,7 @@ class _Course:
 
 # An overflow makes the objective infinite, which ends the loop with a reason of its own.
 @np.errstate(over="ignore", invalid="ignore")
-def solve(
+def solve(  # noqa: PLR0913
     problem: Problem,
     start: Factors,
     *,

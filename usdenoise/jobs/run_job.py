@@ -33,7 +33,7 @@ ZARR = "zarr"
 """Key of the series as Zarr, beside the main file."""
 
 
-def run(
+def run(  # noqa: PLR0913
     path: str | Path,
     folder: str | Path | None = None,
     *,

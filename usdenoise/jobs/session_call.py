@@ -181,7 +181,7 @@ def session(
 ) -> SessionResult: ...
 
 
-def session(
+def session(  # noqa: PLR0913
     source: str | Path | list[Any] | tuple[Any, ...] | Acquisition | NDArray[Any],
     window: int | None = None,
     stride: int | None = None,
@@ -330,7 +330,7 @@ def block_files(
     return found
 
 
-def run_session(
+def run_session(  # noqa: PLR0913
     paths: Sequence[str | Path],
     folder: str | Path,
     *,

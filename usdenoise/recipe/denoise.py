@@ -25,7 +25,7 @@ from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.recipe.checked_rows import checked_rows
 from usdenoise.recipe.filter_rows import filter_rows
-from usdenoise.recipe.fit_quality import FitQuality, judge_fit
+from usdenoise.recipe.fit_quality import FitQuality, judge_fit, start_caution
 from usdenoise.recipe.live_pixels import live_pixels
 from usdenoise.recipe.result import DenoiseResult, LabelledResult
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
@@ -36,7 +36,7 @@ from usdenoise.stack.metadata import with_options
 from usdenoise.stack.rows import Rows
 
 
-def denoise(
+def denoise(  # noqa: PLR0913
     acquisition: Acquisition | NDArray[Any],
     *,
     axes: str | None = None,
@@ -315,7 +315,7 @@ def _judge(
         left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
     else:
         left_over = energy - np.sum(singular_values**2)
-    return judge_fit(
+    quality = judge_fit(
         held_out_rmse=estimate.held_out_rmse,
         residual_energy=float(left_over),
         energy=energy,
@@ -323,6 +323,9 @@ def _judge(
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
         gained_energy=estimate.gained_energy,
-        start=options.init if estimate.solution is not None else "pixels",
         advice=frames.search.advice,
     )
+    if estimate.samples_per_pixel is None:
+        return quality
+    doubt = start_caution(options.init, estimate.samples_per_pixel / len(singular_values))
+    return replace(quality, start_caution=doubt)

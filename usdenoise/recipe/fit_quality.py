@@ -89,7 +89,6 @@ def judge_fit(
     samples_per_pixel: float | None,
     gained_energy: float | None,
     energy: float,
-    start: str = "pixels",
     advice: str | None = None,
 ) -> FitQuality:
     """Judge an estimate from a sample.
@@ -110,8 +109,6 @@ def judge_fit(
         Energy that the last pass of the refit gained; None without a refit.
     energy : float
         Sum of |M|^2 over the stack, whose rounding errors are no gain.
-    start : str
-        Start of the iterations.
     advice : str, optional
         What helps where the fit is poor; by default a larger sample.
     """
@@ -134,17 +131,19 @@ def judge_fit(
     sentence = verdict.value.format(
         ratio=ratio, per_pixel=samples_per_pixel, rank=rank, gain=gain, advice=advice or more
     )
-    return FitQuality(
-        residual_rms=residual_rms,
-        allowed_rmse=allowed,
-        held_out_ratio=ratio,
-        verdict=verdict,
-        sentence=sentence,
-        start_caution=_start_caution(start, samples_per_pixel / rank),
-    )
+    return FitQuality(residual_rms, allowed, ratio, verdict, sentence)
 
 
-def _start_caution(start: str, samples_per_component: float) -> str:
+def start_caution(start: str, samples_per_component: float) -> str:
+    """Return why iterations cannot be expected to converge from their start, as in :class:`FitQuality`.
+
+    Parameters
+    ----------
+    start : str
+        Start of the iterations.
+    samples_per_component : float
+        Sampled entries of an average sampled pixel over the rank.
+    """
     if start == "pixels" or samples_per_component >= WELL_POSED:
         return ""
     return (
