@@ -55,7 +55,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     code, printed, shown = on_a_terminal("run", scan, "-o", tmp_path / "out", "--rank", 3)
     assert code == 0
     assert "wrote" in printed
-    for word in ("load", "about", "s left", "write"):
+    for word in ("load", "solve", "write"):
         assert word in shown, word
     assert "pass" not in shown
     code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", *QUICK, "-q")

@@ -55,7 +55,7 @@ class BatchView:
         self._console.say(f"{row.status:<8}  {count}  {row.scan}  {_outcome(row)}".rstrip(), level)
         # Skipped scans take no time.
         skipped = self._counts["skipped"]
-        left = self._clock.left_at_this_pace(over - skipped, self._total - skipped)
+        left = self._clock.left(over - skipped, self._total - skipped)
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
         self._console.advance(over, "; ".join(filter(None, (f"{count}: {counts}", left))))
 

@@ -117,7 +117,7 @@ def _progress(console: Console) -> Callable[[str, int, int], None]:
     def start(name: str, ended: int, total: int) -> None:
         if ended == 0:
             console.begin("compare", total)
-        left = clock.left_at_this_pace(ended, total)
+        left = clock.left(ended, total)
         text = f"{name}, {ended + 1} of {total}" + (f", {left}" if left else "")
         console.advance(ended, text)
         console.say(text)

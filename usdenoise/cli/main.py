@@ -16,9 +16,9 @@ from usdenoise.system.printable import printable
 from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
 
 COMMANDS = {
-    "run": "Denoise or clutter-filter one acquisition.",
-    "session": "Many blocks of one scan: one time series.",
-    "batch": "Denoise many acquisitions; the same command resumes.",
+    "run": "Filter one acquisition: remove clutter, map the blood.",
+    "session": "Filter many blocks, and make one time series of them.",
+    "batch": "Filter many acquisitions; the same command resumes.",
     "compare": "Run several methods on one acquisition, side by side.",
     "info": "Show what is in a file, and how it would be read.",
     "simulate": "Simulate a phantom with known truth.",
@@ -42,6 +42,11 @@ class LazyGroup(click.Group, GroupedCommand):
             return None
         command: click.Command = import_module(f"usdenoise.cli.{name}").command
         return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the options."""
+        self.format_commands(ctx, formatter)
+        GroupedCommand.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -86,7 +91,8 @@ def _forget_streams() -> None:
     cls=LazyGroup,
     context_settings={"max_content_width": 100},
     examples=[
-        ("usdenoise run scan.h5", "Filter one acquisition; the results go to scan-usdenoise"),
+        ("usdenoise info scan.h5", "Show how a file will be read"),
+        ("usdenoise run scan.h5", "Filter it; the results go to scan-usdenoise"),
         ("usdenoise run --help", "Show the options and more examples of a command"),
     ],
 )
@@ -100,6 +106,6 @@ def _forget_streams() -> None:
 def main() -> None:
     """Clutter filtering and denoising of ultrafast Doppler stacks.
 
-    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed with a
-    sentence that says why, 2 wrong usage, 3 the solver diverged.
+    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed with an
+    error message, 2 wrong usage, 3 the solver diverged.
     """

@@ -12,7 +12,7 @@ from usdenoise.cli.console import DETAIL, Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.option_types import PathType
 from usdenoise.cli.run_summary import show_summary
-from usdenoise.cli.time_left import Clock, expected_seconds
+from usdenoise.cli.time_left import Clock
 from usdenoise.options import DenoiseOptions, Display, Output
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class _Passes:
 class Narrator:
     """A watcher of a job that shows its progress on the console."""
 
-    def __init__(self, console: Console, iterations: int, path: Path) -> None:
+    def __init__(self, console: Console, iterations: int) -> None:
         self._console = console
         self._iterations = iterations
-        self._clock, self._expected = Clock(), expected_seconds(path)
+        self._clock = Clock()
         self._reads = False
         self._state: object = ""
         self._said: set[str] = set()
@@ -47,7 +47,6 @@ class Narrator:
     def stage(self, name: str) -> None:
         """Begin a stage."""
         self._console.begin(name, self._iterations if name == "solve" else None, state=self._state)
-        self._console.advance(0, self._clock.left_of(self._expected))
 
     def read(self, done: int, total: int) -> None:
         """Show the bytes that are read."""
@@ -70,7 +69,7 @@ class Narrator:
         """Show the blocks that are done."""
         if done == 1:
             self._console.begin("blocks", total)
-        self._console.advance(done, f"{done} of {total}  {self._clock.left_at_this_pace(done, total)}")
+        self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
     def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
         """Show what is known after a block of a live session: in a line, or where a bar can be shown in its place."""
@@ -98,10 +97,7 @@ class Narrator:
         """Show an iteration."""
         error = "-" if line.held_out_rmse is None else f"{line.held_out_rmse:.4g}"
         damping = "-" if line.damping is None else f"{line.damping:.2e}"
-        left = self._clock.left_of(self._expected)
-        self._console.advance(
-            line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}  {left}"
-        )
+        self._console.advance(line.iteration, f"{line.iteration}/{self._iterations}  held-out {error}")
         self._console.say(
             f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
             f"  damping {damping}  halvings {line.halvings}",
@@ -172,6 +168,6 @@ def command(
         bids=bids,
         overwrite=overwrite,
         command=typed_command(),
-        watcher=Narrator(console, arguments["options"].iterations, acquisition),
+        watcher=Narrator(console, arguments["options"].iterations),
     )
     show_summary(console, report)

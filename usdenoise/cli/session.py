@@ -102,6 +102,6 @@ def command(
         session_options=SessionOptions(**shared.given(SessionOptions, values)),
         overwrite=overwrite,
         command=typed_command(),
-        watcher=Narrator(console, arguments["options"].iterations, paths[0]),
+        watcher=Narrator(console, arguments["options"].iterations),
     )
     show_summary(console, report)

@@ -42,9 +42,10 @@ class SessionOptions(Options, group=Group.SESSION):
         shown="from the files",
     )
     skip_bad_files: bool = option(
-        False, "Leave a gap in the series for a file that cannot be read or is unlike the others."
+        False,
+        "Mark a file that cannot be read, or is unlike the others, as a missing block, instead of failing.",
     )
-    stacks: bool = option(False, "Write every filtered block too, for localisation for example.")
+    stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
     movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     live: bool = option(
@@ -53,7 +54,7 @@ class SessionOptions(Options, group=Group.SESSION):
         "usdenoise-end in the folder ends it; then the series is made from all blocks.",
     )
     until_idle_s: float | None = option(
-        None, "End a live session when no file has come for so long.", metavar="S", positive=True
+        None, "End a live session after S seconds without a new file.", metavar="S", positive=True
     )
 
     def check(self) -> None:
