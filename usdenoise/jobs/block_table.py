@@ -5,13 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.system.provenance import to_json
 
 _DESCRIPTIONS = {
-    "time": ("Middle of the block, from the first frame of the session", ""),
+    "time": ("Middle of the block, from the first frame of the session", None),
     "components": ("Components that were removed as clutter", None),
     "motion": ("Largest displacement of the image from its usual place in the block", "pixels"),
     "leftover": (
@@ -47,9 +45,6 @@ def block_columns(series: Series) -> dict[str, NDArray[Any]]:
 
 def write_block_table(series: Series, results: Results) -> None:
     """Write the table of the blocks, and its description as a BIDS sidecar has it."""
-    described = {}
-    for name, (text, unit) in _DESCRIPTIONS.items():
-        unit = series.time_unit if unit == "" else unit
-        described[name] = {"Description": text, **({} if unit is None else {"Units": unit})}
-    results.place("blocks_tsv").write_text(tsv_text(block_columns(series)))
-    results.place("blocks_json").write_text(to_json(described, indent=2) + "\n")
+    descriptions = dict(_DESCRIPTIONS)
+    descriptions["time"] = (_DESCRIPTIONS["time"][0], series.time_unit)
+    results.write_table("blocks", block_columns(series), descriptions)

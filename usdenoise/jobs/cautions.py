@@ -24,7 +24,7 @@ def cautions(report: Mapping[str, Any]) -> list[str]:
         )
     if report["n_silent"]:
         sentences.append(
-            f"{report['n_silent']} pixels have no signal; they count nowhere, and are 0 in all results"
+            f"{report['n_silent']} pixels have no signal; they are excluded from all computations and set to 0 in the output"
         )
     if frames["sentence"]:
         sentences.append(frames["sentence"])

@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_UNIT
-from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
 from usdenoise.recipe.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
-from usdenoise.system.provenance import to_json
 
 FRAME_FILES = {"frames_tsv": "frames.tsv", "frames_json": "frames.json"}
 """Keys of the table and its description among the files of a job, and the ends of their names."""
@@ -55,10 +53,4 @@ def frame_columns(result: DenoiseResult) -> dict[str, NDArray[Any]]:
 
 def write_frame_table(series: Series, results: Results) -> None:
     """Write the table of the frames, and its description as a BIDS sidecar has it."""
-    columns = frame_columns(series.result)
-    described = {}
-    for name in columns:
-        text, unit = _DESCRIPTIONS[name]
-        described[name] = {"Description": text, **({} if unit is None else {"Units": unit})}
-    results.place("frames_tsv").write_text(tsv_text(columns))
-    results.place("frames_json").write_text(to_json(described, indent=2) + "\n")
+    results.write_table("frames", frame_columns(series.result), _DESCRIPTIONS)

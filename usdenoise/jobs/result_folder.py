@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.output_folder import OutputFolder
+from usdenoise.formats.tables import tsv_text
 from usdenoise.jobs.job import Job
 from usdenoise.system.provenance import to_json
 
@@ -60,6 +63,20 @@ class Results:
         self.pictures[key] = picture
         if key in self._places:
             self._places[key].write_bytes(picture)
+
+    def write_table(
+        self,
+        name: str,
+        columns: Mapping[str, NDArray[Any]],
+        descriptions: Mapping[str, tuple[str, str | None]],
+    ) -> None:
+        """Write a table as TSV, and the description and the unit of each column as a BIDS sidecar has them."""
+        described = {}
+        for column in columns:
+            text, unit = descriptions[column]
+            described[column] = {"Description": text, **({} if unit is None else {"Units": unit})}
+        self.place(f"{name}_tsv").write_text(tsv_text(columns))
+        self.place(f"{name}_json").write_text(to_json(described, indent=2) + "\n")
 
     @property
     def names(self) -> dict[str, str]:
