@@ -8,7 +8,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 
 def gaussian_weights(offsets, sigma):
     """Weights of pixels by their offsets, 0 beyond four standard deviations along an axis."""
-    near = (np.abs(offsets) <= np.floor(4 * sigma + 0.5)).all(axis=1)
+    near = (np.abs(offsets) <= np.ceil(4 * sigma)).all(axis=1)
     return np.exp(-0.5 * np.sum(offsets**2, axis=1) / sigma**2) * near
 
 

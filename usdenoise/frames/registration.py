@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 PEAK_SIGMA = 1.5
@@ -16,8 +15,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
     """Return the Fourier transforms of real images, (pixels along each axis..., n_images), along all axes but the last."""
-    spectra: NDArray[np.complex64] = scipy.fft.rfftn(images, axes=_axes(images))
-    return spectra
+    return np.fft.rfftn(images, axes=_axes(images)).astype(np.complex64, copy=False)
 
 
 def shifts(
@@ -43,7 +41,7 @@ def shifts(
     """
     cross = spectra * reference.conj()[..., None]
     cross *= _peak_spectrum(size)[..., None] / np.maximum(np.abs(cross), TINY)
-    correlation = scipy.fft.irfftn(cross, size, axes=_axes(cross))
+    correlation = np.fft.irfftn(cross, size, axes=_axes(cross)).astype(np.float32, copy=False)
     return _peaks(np.moveaxis(correlation, -1, 0))
 
 
@@ -52,7 +50,7 @@ def _axes(images: NDArray[Any]) -> tuple[int, ...]:
 
 
 def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
-    frequencies = [*map(scipy.fft.fftfreq, size[:-1]), scipy.fft.rfftfreq(size[-1])]
+    frequencies = [*map(np.fft.fftfreq, size[:-1]), np.fft.rfftfreq(size[-1])]
     squares = sum(along**2 for along in np.ix_(*frequencies))
     spectrum: NDArray[np.float32] = np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares).astype(np.float32)
     return spectrum
