@@ -271,9 +271,7 @@ def test_a_scheduler_without_workers_is_said_and_can_be_left(scans, tmp_path, mo
                 usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
         assert time.monotonic() - began < workers.WORKERS_S / 2
         monkeypatch.setattr(workers, "WORKERS_S", 1)
-        with pytest.raises(
-            OptionError, match=f"scheduler at {where} has no workers; start one with dask worker {where}"
-        ):
+        with pytest.raises(OptionError, match=f"scheduler at {where} has no workers"):
             usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
     assert list(tmp_path.iterdir()) == []
 

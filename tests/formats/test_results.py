@@ -343,7 +343,7 @@ def test_an_existing_result_is_refused_and_left_alone(tmp_path: Path) -> None:
     out.mkdir()
     for name in RESULTS:
         (out / name).write_text("precious")
-        says = rf"{name} exists; give overwrite to replace it, or another folder$"
+        says = rf"{name} exists; give overwrite to replace it, or another"
         with pytest.raises(OutputError, match=says):
             run(path)
         assert os.listdir(out) == [name]

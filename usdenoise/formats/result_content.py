@@ -42,8 +42,6 @@ class ResultFile:
         numbers the windows, and the array "time" has their times.
     with_stack : bool
         Whether the stack itself is stored; True by default.
-    compression : str
-        "none", the default, or "gzip".
     source : Path or None
         The input. The other variables of a MATLAB file come along into a MATLAB file. None (the default) has none.
     called : str or None
@@ -56,7 +54,6 @@ class ResultFile:
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     axes: Mapping[str, str] = field(default_factory=dict)
     with_stack: bool = True
-    compression: str = "none"
     source: Path | None = None
     called: str | None = None
 

@@ -63,7 +63,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         variables = _matlab_variables(content)
         is_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
         source = content.source if is_matlab else None
-        lost = write_matlab(path, variables, content.compression != "none", source, in_input)
+        lost = write_matlab(path, variables, source, in_input)
         if lost:
             notes.append(
                 f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input did not come "
@@ -119,24 +119,17 @@ def _with_singles(values: Any, singles: Collection[int]) -> Any:
 def _write_hdf5(path: Path, content: ResultFile) -> None:
     stack, dtype = content.stack, content.dtype
     chunks = chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize)
-    packed: dict[str, Any] = (
-        {}
-        if content.compression == "none"
-        else {"compression": "gzip", "compression_opts": 4, "shuffle": True}
-    )
     with create_file(path) as file:
         if content.with_stack:
-            dataset = file.create_dataset(
-                stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks, **packed
-            )
+            dataset = file.create_dataset(stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks)
             write_values(dataset, stack.iq)
             dataset.attrs.update(content.stack_attributes)
         for name, values in content.arrays.items():
             array = np.asarray(values)
-            # A mask is mostly zeros, so it is compressed even where other arrays are not.
+            # A mask is mostly zeros, so it is compressed.
             mask = array.dtype.kind not in "fc" and array.ndim > 1
-            options = {"compression": "gzip", "shuffle": True} if mask else packed if array.ndim > 1 else {}
-            dataset = file.create_dataset(name, data=array, **options)
+            packed = {"compression": "gzip", "shuffle": True} if mask else {}
+            dataset = file.create_dataset(name, data=array, **packed)
             dataset.attrs.update({**content.described(name), **_axes_of(content, name)})
         for name, attributes in content.attributes.items():
             if isinstance(file[name], h5py.Group):

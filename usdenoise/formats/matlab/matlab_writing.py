@@ -32,7 +32,6 @@ _LONGEST_NAME = 63
 def write_matlab(
     path: Path,
     variables: Mapping[str, Any],
-    compress: bool = False,
     source: Path | None = None,
     replaced: Collection[str] = (),
 ) -> list[str]:
@@ -48,8 +47,6 @@ def write_matlab(
         The file to write.
     variables : mapping
         Name -> array, or text.
-    compress : bool, default False
-        Whether the variables are compressed.
     source : Path, optional
         A MATLAB file whose variables are copied.
     replaced : collection of str
@@ -63,13 +60,13 @@ def write_matlab(
     named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
     replaced = {*replaced, *named}
     if source is not None and h5py.is_hdf5(source):
-        return write_v73(path, named, compress, source, replaced)
+        return write_v73(path, named, source, replaced)
     others = [] if source is None else other_variables_of_v5(source, replaced)
     if _is_too_large_for_v5(named):
-        write_v73(path, named, compress)
+        write_v73(path, named)
         return others
     if source is None:
-        _write_v5(path, named, compress)
+        _write_v5(path, named)
         return []
     lost: list[str] = []
     for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
@@ -77,7 +74,7 @@ def write_matlab(
         fields, lost_fields = other_fields(source, struct_name, replaced)
         named |= fields
         lost += lost_fields
-    _write_v5(path, named, compress)
+    _write_v5(path, named)
     return lost + append_variables_of_v5(path, source, others)
 
 
@@ -89,7 +86,7 @@ def _is_too_large_for_v5(named: Mapping[str, Any]) -> bool:
     return is_lazy or max(sizes.values()) > V5_LIMIT_BYTES
 
 
-def _write_v5(path: Path, named: Mapping[str, Any], compress: bool) -> None:
+def _write_v5(path: Path, named: Mapping[str, Any]) -> None:
     from scipy.io import savemat
 
     nested: dict[str, Any] = {}
@@ -100,15 +97,12 @@ def _write_v5(path: Path, named: Mapping[str, Any], compress: bool) -> None:
             place = place.setdefault(struct_name, {})
         place[last] = value
     # The file is written under a temporary name, to which savemat would add .mat.
-    savemat(
-        str(path), nested, appendmat=False, oned_as="column", do_compression=compress, long_field_names=True
-    )
+    savemat(str(path), nested, appendmat=False, oned_as="column", long_field_names=True)
 
 
 def write_v73(
     path: Path,
     variables: Mapping[str, Any],
-    compress: bool = False,
     source: Path | None = None,
     replaced: Collection[str] = (),
 ) -> list[str]:
@@ -120,8 +114,6 @@ def write_v73(
         The file to write.
     variables : mapping
         Name -> array or text. Each part of a name must be a name that MATLAB allows.
-    compress : bool, default False
-        Whether arrays of three axes or more are compressed.
     source : Path, optional
         A file of version 7.3 whose variables are copied.
     replaced : collection of str
@@ -135,7 +127,7 @@ def write_v73(
     lost: list[str] = []
     with create_file(path, user_block_bytes=512) as file:
         for name, value in variables.items():
-            dataset = _write_variable(file, name, value, compress)
+            dataset = _write_variable(file, name, value)
             group = dataset.parent
             while group != file["/"]:
                 group.attrs["MATLAB_class"] = np.bytes_("struct")
@@ -149,21 +141,21 @@ def write_v73(
     return lost
 
 
-def _write_variable(file: h5py.File, name: str, value: Any, compress: bool) -> h5py.Dataset:
+def _write_variable(file: h5py.File, name: str, value: Any) -> h5py.Dataset:
     if isinstance(value, str):
         codes = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
         dataset = file.create_dataset(name, data=codes)
         dataset.attrs["MATLAB_int_decode"] = np.int32(2)
         kind = "char"
     else:
-        dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None], compress)
+        dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None])
         member = value.real.dtype
         kind = {"f4": "single", "f8": "double"}.get(member.str[1:], member.name)
     dataset.attrs["MATLAB_class"] = np.bytes_(kind)
     return dataset
 
 
-def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: bool) -> h5py.Dataset:
+def _write_reversed(file: h5py.File, name: str, value: NDArray[Any]) -> h5py.Dataset:
     reverse = value.transpose()
     member = value.real.dtype
     dtype = np.dtype([("real", member), ("imag", member)]) if np.iscomplexobj(value) else member
@@ -173,7 +165,6 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any], compress: b
         shape=reverse.shape,
         dtype=dtype,
         chunks=chunk_shape(reverse.shape, axes[::-1], dtype.itemsize) if value.ndim > 2 else None,
-        compression="gzip" if compress and value.ndim > 2 else None,
     )
     write_values(dataset, reverse)
     return dataset

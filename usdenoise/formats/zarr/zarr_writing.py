@@ -37,7 +37,7 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     root = zarr.open_group(str(path), mode="w")
     create = partial(
         root.create_array,
-        compressors=zarr.codecs.GzipCodec(level=4) if content.compression == "gzip" else None,
+        compressors=None,
         # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
         config={"write_empty_chunks": True},
     )
