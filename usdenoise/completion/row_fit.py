@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from usdenoise.completion.problem import CompletionProblem
 
 MAX_STEPS = 200
-"""Largest number of conjugate gradient steps of a row block; usually the tolerance ends them after ten to twenty. With blocks of
-missing entries and tissue 60 dB over blood there are up to a hundred: ended at 40 steps, the correlation of the power Doppler
-with the true blood power fell by up to 0.03 (python -m benchmarks.ablation)."""
+"""Largest number of conjugate gradient steps of a row block; usually the tolerance ends them after ten to twenty. Blocks of
+missing entries and tissue 60 dB over blood take up to a hundred: ended at 40 steps, the power Doppler's correlation with
+the true blood power fell by up to 0.03 (python -m benchmarks.ablation)."""
 
 TOLERANCE = 1e-4
 """The steps end when the error left is this share of the posterior's variance, averaged over the rows of a block. With 1e-2,
