@@ -1,5 +1,6 @@
 """A scan as a process of ``usdenoise run``: its outcome is its report, its exit code, and its last error line."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,14 +21,16 @@ _POLL_S = 0.2
 """Seconds between two checks whether the batch has ended."""
 
 _PROGRAM = """
-import ctypes, signal
+import ctypes, os, signal, sys
 set_death_signal = 1
 getattr(ctypes.CDLL(None), "prctl", lambda *words: None)(set_death_signal, signal.SIGTERM)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit("the batch has ended")
 from usdenoise.__main__ import main
 main()
 """
-"""The program ``usdenoise``, which Linux ends when the thread that started it ends, also when the batch is killed. A
-function between fork and exec could deadlock with the threads of BLAS."""
+"""The program ``usdenoise``, which Linux ends when the thread that started it ends, also when the batch is killed: before
+that is set, another parent shows it. A function between fork and exec could deadlock with the threads of BLAS."""
 
 
 def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
@@ -71,7 +74,7 @@ def run_scan(words: Sequence[str], lock: Path) -> str | None:
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, "run", *words],
+                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
