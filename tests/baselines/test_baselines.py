@@ -10,7 +10,7 @@ from usdenoise.baselines.robust_pca import threshold_singular_values
 from usdenoise.baselines.temporal_filters import end_of_clutter
 from usdenoise.completion.starts import gaussian
 from usdenoise.components.svd import truncated_svd
-from usdenoise.errors import DivergedError, OptionError
+from usdenoise.errors import DivergedError
 from usdenoise.linalg.executor import ThreadExecutor
 
 
@@ -43,40 +43,21 @@ def test_the_svds_remove_what_numpys_removes(matrix, executor, method, low, scal
     assert model.rank == 20
 
 
-def test_rsvd_is_right_for_complex_columns_and_needs_its_power_iterations(executor):
+def test_rsvd_is_right_for_complex_columns_and_a_weak_component(executor):
     rng = np.random.default_rng(2)
     data = gaussian(rng, (400, 90), np.complex128)
     data += 3 * gaussian(rng, (400, 3), np.complex128) @ gaussian(rng, (3, 90), np.complex128)
     exact = np.linalg.svd(data)[1][:3]
-
-    def error(power_iterations):
-        rng = np.random.default_rng(0)
-        model = randomized_svd(data, 3, executor, rng, oversampling=2, power_iterations=power_iterations)
-        return np.abs(model.singular_values - exact).max() / exact[0]
-
-    assert error(6) < 1e-6 < error(0)
+    model = randomized_svd(data, 3, executor, np.random.default_rng(0))
+    assert model.singular_values == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
 def test_highpass_is_scipys_forward_and_backward_filter(executor, dtype):
     data = gaussian(np.random.default_rng(0), (30, 200), dtype)
     expected = sosfiltfilt(butter(4, 60.0, "highpass", fs=500.0, output="sos"), data, axis=1)
-    highpass(data, executor, 60.0 / 500.0, 4)
+    highpass(data, executor, 60.0 / 500.0)
     assert np.abs(data - expected).max() < 1e-5 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize(
-    ("frames", "cutoff", "order"), [(40, 0.5, 4), (40, 0.0, 4), (40, 0.1, 0), (15, 0.1, 4)]
-)
-def test_highpass_refuses(executor, frames, cutoff, order):
-    with pytest.raises(OptionError):
-        highpass(np.zeros((3, frames), np.complex64), executor, cutoff, order)
-
-
-def test_highpass_takes_the_shortest_ensemble_that_scipy_takes(executor):
-    data = gaussian(np.random.default_rng(0), (3, 16), np.complex64)
-    highpass(data, executor, 0.1, 4)
-    assert np.isfinite(data).all()
 
 
 @pytest.mark.parametrize("order", [0, 3, 60])
@@ -98,12 +79,6 @@ def test_polynomial_removes_polynomials_and_of_order_minus_one_nothing(executor)
     assert np.array_equal(out, data)
     polynomial(out, executor, 2)
     assert np.abs(out).max() < 1e-9 * np.abs(data).max()
-
-
-@pytest.mark.parametrize("order", [-2, 49])
-def test_polynomial_refuses(executor, order):
-    with pytest.raises(OptionError):
-        polynomial(np.zeros((3, 50), np.complex64), executor, order)
 
 
 @pytest.mark.parametrize("edge", [0.05, 0.2])
@@ -129,32 +104,17 @@ def planted(dtype, shape=(200, 120), rank=5, fraction=0.05):
 @pytest.mark.parametrize("tall", [True, False])
 def test_rpca_recovers_a_planted_low_rank_and_a_sparse_part(executor, dtype, scale, tall):
     low, sparse = (scale * (part if tall else part.T) for part in planted(dtype))
-    parts = robust_pca(np.ascontiguousarray(low + sparse), executor, tolerance=1e-8)
-    a, b_h = parts.low_rank.band(0, parts.low_rank.rank)
-    assert parts.converged
-    assert parts.low_rank.rank == 5
-    assert np.linalg.norm(a @ b_h - low) < 1e-5 * np.linalg.norm(low)
-
-
-def test_rpca_recovers_from_a_part_of_the_entries(executor):
-    low, sparse = planted(np.complex128)
-    seen = np.random.default_rng(1).random(low.shape) < 0.8
-    parts = robust_pca(
-        np.where(seen, low + sparse, 0),
-        executor,
-        observed=np.packbits(seen, axis=1, bitorder="little"),
-        tolerance=1e-8,
-    )
-    a, b_h = parts.low_rank.band(0, parts.low_rank.rank)
-    assert np.linalg.norm(a @ b_h - low) < 1e-5 * np.linalg.norm(low)
+    model, iterations, mismatch = robust_pca(np.ascontiguousarray(low + sparse), executor)
+    a, b_h = model.band(0, model.rank)
+    assert mismatch <= 1e-6
+    assert iterations < 100
+    assert model.rank == 5
+    assert np.linalg.norm(a @ b_h - low) < 1e-4 * np.linalg.norm(low)
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_rpca_says_when_it_did_not_converge_and_when_an_iterate_is_not_finite(executor):
+def test_rpca_refuses_an_iterate_that_is_not_finite(executor):
     low, sparse = planted(np.float64)
-    parts = robust_pca(low + sparse, executor, iterations=3)
-    assert (parts.iterations, parts.converged) == (3, False)
-    assert parts.mismatch > 1e-6
     with pytest.raises(DivergedError):
         robust_pca((1e37 * (low + sparse)).astype(np.float32), executor)
 

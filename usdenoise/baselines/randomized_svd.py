@@ -11,20 +11,18 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import orthonormal
 from usdenoise.linalg.row_blocks import block_rows
 
+OVERSAMPLING = 20
+"""Number of columns of the test matrix beyond the rank."""
 
-def randomized_svd(
-    matrix: NDArray[Any],
-    rank: int,
-    executor: Executor,
-    rng: np.random.Generator,
-    *,
-    oversampling: int = 20,
-    power_iterations: int = 6,
-) -> LowRank:
+POWER_ITERATIONS = 6
+"""Number of products with M^H M. Each one reads the matrix once."""
+
+
+def randomized_svd(matrix: NDArray[Any], rank: int, executor: Executor, rng: np.random.Generator) -> LowRank:
     """Return the leading singular triplets of a matrix, by a randomized range finder with power iterations.
 
     The result approximates the L of the given rank that minimises |M - L|_F [1]_. The range finder works on the frames:
-    from a Gaussian Q with rank + oversampling columns, every power iteration sets
+    from a Gaussian Q with rank + 20 columns, every power iteration sets
 
         Q <- orth(M^H M Q),
 
@@ -42,10 +40,6 @@ def randomized_svd(
         Maps over the row blocks.
     rng : numpy.random.Generator
         Draws the Gaussian test matrix, which is complex where the matrix is.
-    oversampling : int
-        Number of columns of the test matrix beyond the rank.
-    power_iterations : int
-        Number of products with M^H M. Each one reads the matrix once.
 
     Returns
     -------
@@ -56,13 +50,13 @@ def randomized_svd(
     .. [1] N. Halko, P. G. Martinsson and J. A. Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011.
     """
     n_frames = matrix.shape[1]
-    columns = min(rank + oversampling, *matrix.shape)
+    columns = min(rank + OVERSAMPLING, *matrix.shape)
     test = rng.standard_normal((n_frames, columns))
     if np.iscomplexobj(matrix):
         test = test + 1j * rng.standard_normal((n_frames, columns))
     blocks = block_rows(matrix.shape)
     right = orthonormal(test).astype(matrix.dtype)
-    for _ in range(power_iterations):
+    for _ in range(POWER_ITERATIONS):
         product = normal_product(lambda rows: matrix[rows], blocks, right, executor)
         right = orthonormal(product).astype(matrix.dtype)
     left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, blocks)))

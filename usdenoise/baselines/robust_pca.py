@@ -1,7 +1,6 @@
 """Robust PCA: low-rank tissue plus sparse blood, by principal component pursuit."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.orthonormal_bases import eigenvectors
 from usdenoise.linalg.row_blocks import block_rows
-from usdenoise.stack.bit_mask import unpack
 
 FIRST_PENALTY, HIGHEST_PENALTY = 1.25, 1.25e7
 """First and highest penalty, times the largest singular value of the matrix, as in the published code of Lin, Chen
@@ -29,41 +27,17 @@ TINY = 1e-30
 NOT_FINITE = "an iterate of robust PCA is not finite; use double precision"
 
 
-@dataclass(frozen=True)
-class RobustPca:
-    """Low-rank part L of a matrix M, which is the sum of L and a sparse part.
+TOLERANCE = 1e-6
+"""Mismatch |M - L - S| / |M| at which the iteration ends."""
 
-    Attributes
-    ----------
-    low_rank : LowRank
-        The low-rank part, with the components that remain after the last threshold of the singular values.
-    iterations : int
-        Number of iterations done.
-    mismatch : float
-        Relative Frobenius norm |M - L - S| / |M| after the last iteration.
-    converged : bool
-        Whether the mismatch is at most the tolerance.
-    """
-
-    low_rank: LowRank
-    iterations: int
-    mismatch: float
-    converged: bool
+MOST_ITERATIONS = 100
 
 
-def robust_pca(
-    matrix: NDArray[Any],
-    executor: Executor,
-    *,
-    observed: NDArray[np.uint8] | None = None,
-    weight: float | None = None,
-    tolerance: float = 1e-6,
-    iterations: int = 100,
-) -> RobustPca:
+def robust_pca(matrix: NDArray[Any], executor: Executor) -> tuple[LowRank, int, float]:
     """Split a matrix into a low-rank and a sparse part, by principal component pursuit.
 
-    It minimises |L|_* + weight |S|_1 subject to L + S = M on the observed entries [1]_, by inexact augmented Lagrange
-    multipliers [2]_. With the dual Y and the penalty mu, one iteration is
+    It minimises |L|_* + weight |S|_1 subject to L + S = M, with weight = 1 / sqrt(max(n_pixels, n_frames)) [1]_, by inexact
+    augmented Lagrange multipliers [2]_. With the dual Y and the penalty mu, one iteration is
 
         S <- shrink(M - L + Y / mu, weight / mu)
         L <- threshold(M - S + Y / mu, 1 / mu)
@@ -71,26 +45,23 @@ def robust_pca(
         mu <- min(1.6 mu, highest).
 
     Here shrink(x, t) = x max(1 - t / |x|, 0) reduces the modulus of each entry by t and keeps its phase, and
-    `threshold` does the same to the singular values. Unobserved entries of S are not shrunk.
+    `threshold` does the same to the singular values.
 
     Parameters
     ----------
     matrix : (n_pixels, n_frames) array
-        The matrix M, 0 at unobserved entries.
+        The matrix M, finite everywhere.
     executor : Executor
         Maps over the row blocks.
-    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the observed entries; None when all are observed.
-    weight : float, optional
-        Weight of the sparse part; by default 1 / sqrt(max(n_pixels, n_frames)).
-    tolerance : float
-        The iteration ends when the mismatch |M - L - S| / |M| is at most this.
-    iterations : int
-        Largest number of iterations.
 
     Returns
     -------
-    RobustPca
+    low_rank : LowRank
+        The low-rank part L, with the components that remain after the last threshold of the singular values.
+    iterations : int
+        Number of iterations.
+    mismatch : float
+        Relative Frobenius norm |M - L - S| / |M| after the last iteration.
 
     Raises
     ------
@@ -103,23 +74,18 @@ def robust_pca(
     .. [2] Z. Lin, M. Chen and Y. Ma, "The augmented Lagrange multiplier method for exact recovery of corrupted low-rank
        matrices", arXiv:1009.5055, 2010.
     """
-    weight = 1 / math.sqrt(max(matrix.shape)) if weight is None else weight
+    weight = 1 / math.sqrt(max(matrix.shape))
     norm = float(np.linalg.norm(matrix))
     if not math.isfinite(norm):
         raise DivergedError(NOT_FINITE)
-    missing = None if observed is None else ~unpack(observed, matrix.shape[1])
     largest = float(truncated_svd(matrix, 1, executor).singular_values[0])
     # With this scale Y is feasible for the dual problem, as Lin, Chen and Ma start.
     dual = matrix / matrix.real.dtype.type(max(largest, np.abs(matrix).max() / weight))
     low = np.zeros_like(matrix)
     model = LowRank(matrix[:, :0], np.zeros(0), np.zeros((matrix.shape[1], 0), matrix.dtype))
     penalty, mismatch, number = FIRST_PENALTY / largest, math.inf, 0
-    while number < iterations and mismatch > tolerance:
-        target = matrix - low + dual / penalty
-        sparse = shrunk(target, weight / penalty)
-        if missing is not None:
-            # S is not penalised at missing entries: it takes any value there, and L is not pulled towards 0.
-            sparse[missing] = target[missing]
+    while number < MOST_ITERATIONS and mismatch > TOLERANCE:
+        sparse = shrunk(matrix - low + dual / penalty, weight / penalty)
         model = threshold_singular_values(matrix - sparse + dual / penalty, 1 / penalty, executor)
         left, right_h = model.band(0, model.rank)
         low = left @ right_h
@@ -130,7 +96,7 @@ def robust_pca(
             raise DivergedError(NOT_FINITE)
         number += 1
         penalty = min(GROWTH * penalty, HIGHEST_PENALTY / largest)
-    return RobustPca(low_rank=model, iterations=number, mismatch=mismatch, converged=mismatch <= tolerance)
+    return model, number, mismatch
 
 
 def shrunk(values: NDArray[Any], threshold: float) -> NDArray[Any]:
@@ -143,8 +109,8 @@ def shrunk(values: NDArray[Any], threshold: float) -> NDArray[Any]:
 def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: Executor) -> LowRank:
     """Subtract `threshold` from the singular values of a matrix, and keep the components above it.
 
-    This is the proximal map of the nuclear norm: the L that minimises |L - M|_F^2 / 2 + threshold |L|_*. A matrix with
-    fewer pixels than frames is factorised directly, any other one through the Gram matrix of its frames.
+    This is the proximal map of the nuclear norm: the L that minimises |L - M|_F^2 / 2 + threshold |L|_*. The
+    components are eigenvectors of the Gram matrix of the frames.
 
     Parameters
     ----------
@@ -160,15 +126,6 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
     DivergedError
         If the Gram matrix of the frames is not finite.
     """
-    if matrix.shape[0] < matrix.shape[1]:
-        left, singular, right_h = np.linalg.svd(matrix, full_matrices=False)
-        right = right_h.conj().T
-        kept = singular > threshold
-        return LowRank(
-            left[:, kept],
-            singular[kept].astype(np.float64) - threshold,
-            np.ascontiguousarray(right[:, kept]),
-        )
     gram = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
     if not np.isfinite(gram).all():
         raise DivergedError(NOT_FINITE)

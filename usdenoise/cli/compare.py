@@ -1,6 +1,5 @@
 """``usdenoise compare``."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from usdenoise.cli.console import Console, columns, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.option_types import PathType
-from usdenoise.cli.time_left import Clock
 from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
 
@@ -97,7 +95,7 @@ def command(
         display=Display(**shared.given(Display, values)),
         overwrite=overwrite,
         command=typed_command(),
-        on_start=_progress(console),
+        on_start=console.say,
         **shared.given(DenoiseOptions, values),
     )
     rows = report["rows"]
@@ -108,18 +106,3 @@ def command(
     console.show(report, lambda: [*columns(*table_of(rows)), "", *two_columns(written)])
     if bad:
         click.get_current_context().exit(FAILED)
-
-
-def _progress(console: Console) -> Callable[[str, int, int], None]:
-    """Return a function that shows the method that begins, its number, and the remaining time."""
-    clock = Clock()
-
-    def start(name: str, ended: int, total: int) -> None:
-        if ended == 0:
-            console.begin("compare", total)
-        left = clock.left(ended, total)
-        text = f"{name}, {ended + 1} of {total}" + (f", {left}" if left else "")
-        console.advance(ended, text)
-        console.say(text)
-
-    return start

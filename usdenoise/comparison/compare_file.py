@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.comparison.clutter_filters import SHARED
 from usdenoise.comparison.compare_methods import Comparison, compare
-from usdenoise.comparison.figures_of_merit import BLOOD_MAP, PICTURES, POWER_DOPPLER, table_of
+from usdenoise.comparison.figures_of_merit import POWER_DOPPLER, table_of
 from usdenoise.errors import check_path
 from usdenoise.formats.file_state import files_of_report, size_on_disk
 from usdenoise.formats.open_input import open_input
@@ -22,18 +22,16 @@ from usdenoise.jobs.report import record_of_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display
 from usdenoise.pictures.figures import shortened, suitable_range_db
-from usdenoise.pictures.montage import convergence_png, montage_png
+from usdenoise.pictures.montage import montage_png
 from usdenoise.pictures.pages import comparison_page
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
-FILES = ("comparison.csv", "comparison.png", "convergence.png", "comparison.html", "comparison.json")
+FILES = ("comparison.csv", "comparison.png", "comparison.html", "comparison.json")
 """The files; the last is the report."""
 
 MOST_COLUMNS = 5
 """Most images in a line of the montage."""
-
-LabelledImage = tuple[str, NDArray[Any]]
 
 
 def compare_file(
@@ -47,7 +45,7 @@ def compare_file(
     command: list[str] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
-    """Compare methods on an acquisition file and write comparison.csv, .json, .png, .html and convergence.png.
+    """Compare methods on an acquisition file and write comparison.csv, .json, .png and .html.
 
     Parameters
     ----------
@@ -97,57 +95,41 @@ def compare_file(
         source_record = record_of_stack(path, acquisition, acquisition.iq.shape, digest.result())
         truth = read_truth(path, acquisition)
         outcome = compare(acquisition, truth=truth, **masks, **given)
-        pictures = {
-            "comparison.png": _montage(outcome, acquisition, path.stem, display),
-            "convergence.png": _convergence(outcome),
-        }
-        written = [name for name in FILES if pictures.get(name, b"") is not None]
-        report = {
-            "rows": [
-                {**row, "curve": [list(point) for point in curve]}
-                for row, curve in zip(outcome.rows, outcome.curves, strict=True)
-            ],
+        montage = _montage(outcome, acquisition, path.stem, display)
+        if montage is None:
+            outputs.release("comparison.png")
+        else:
+            places["comparison.png"].write_bytes(montage)
+        report: dict[str, Any] = {
+            "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
             "settings": {name: given.get(name, DenoiseOptions.declared[name].default) for name in SHARED},
             "regions": dict(regions or {}),
             "input": source_record,
-            "output": {name: str(folder / name) for name in written},
+            "output": {final.name: str(folder / final.name) for final in outputs.finals},
             "software": dict(software()),
             "command": command,
         }
         places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
-        places["comparison.html"].write_text(_page(outcome, path.stem, pictures), "utf-8")
-        for name, picture in pictures.items():
-            if picture is None:
-                outputs.release(name)
-            else:
-                places[name].write_bytes(picture)
-        report["output_bytes"] = {name: size_on_disk(places[name]) for name in written[:-1]}
+        places["comparison.html"].write_text(_page(outcome, path.stem, montage), "utf-8")
+        report["output_bytes"] = {name: size_on_disk(places[name]) for name in list(report["output"])[:-1]}
         places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit(files_of_report(outputs.finals[-1]))
     return report
 
 
-def _page(outcome: Comparison, stem: str, pictures: Mapping[str, bytes | None]) -> str:
-    titles = {"comparison.png": "Power Doppler and blood map", "convergence.png": "Convergence"}
-    drawn = {titles[name]: picture for name, picture in pictures.items() if picture is not None}
+def _page(outcome: Comparison, stem: str, montage: bytes | None) -> str:
     notes = [
         ", ".join(part for part in (row["method"], row["message"] or row["note"], row["citation"]) if part)
         for row in outcome.rows
         if row["picture"] == POWER_DOPPLER
     ]
-    return comparison_page(stem, _removed(outcome), drawn, table_of(outcome.rows), notes)
+    return comparison_page(stem, _removed(outcome), montage, table_of(outcome.rows), notes)
 
 
 def _removed(outcome: Comparison) -> str:
     removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
     return f"the low-rank methods remove {removed} clutter components"
-
-
-def _convergence(outcome: Comparison) -> bytes | None:
-    """Return a PNG of the convergence curves, None if no method has one."""
-    curves = {row["method"]: curve for row, curve in zip(outcome.rows, outcome.curves, strict=True) if curve}
-    return convergence_png(curves) if curves else None
 
 
 def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: Display) -> bytes | None:
@@ -172,19 +154,15 @@ def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: 
     )
 
 
-def _grid(outcome: Comparison, peak: float) -> list[list[LabelledImage | None]]:
+def _grid(outcome: Comparison, peak: float) -> list[list[tuple[str, NDArray[Any]]]]:
     """Return the images in dB with their labels: a line of power Doppler images above the line of their blood maps."""
-    cells: dict[str, list[LabelledImage | None]] = {picture: [] for picture in PICTURES}
-    for row, image in zip(outcome.rows, outcome.images, strict=True):
-        if image is not None:
-            label = f"{row['method']}, {BLOOD_MAP}" if row["picture"] == BLOOD_MAP else row["method"]
-            cells[row["picture"]].append((label, decibels(image, reference=peak)))
-    n_methods = len(cells[POWER_DOPPLER])
-    n_lines = -(-n_methods // MOST_COLUMNS)
-    width = -(-n_methods // n_lines)
+    cells = [
+        (f"{row['method']}, {row['picture']}", decibels(image, reference=peak))
+        for row, image in zip(outcome.rows, outcome.images, strict=True)
+        if image is not None
+    ]
     grid = []
-    for start in range(0, n_methods, width):
-        for line in cells.values():
-            part = line[start : start + width]
-            grid.append(part + [None] * (width - len(part)))
+    for start in range(0, len(cells), 2 * MOST_COLUMNS):
+        line = cells[start : start + 2 * MOST_COLUMNS]
+        grid += [line[::2], line[1::2]]
     return grid

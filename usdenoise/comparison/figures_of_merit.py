@@ -84,13 +84,16 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     Parameters
     ----------
     rows : sequence of mapping
-        Rows of a comparison. The rows of blood maps are omitted if their images have no figures of merit.
+        Rows of a comparison. The rows of blood maps show figures of merit alone, and are omitted without any.
     """
     shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
     cells = []
     for row in rows:
         is_map = row["picture"] == BLOOD_MAP
-        texts = ["" if row[key] is None else _COLUMNS[key][1].format(row[key]) for key in shown]
+        texts = [
+            "" if row[key] is None or (is_map and key not in FIGURES) else _COLUMNS[key][1].format(row[key])
+            for key in shown
+        ]
         if row["status"] != "done":
             texts[0] = row["status"]
         if any(texts):

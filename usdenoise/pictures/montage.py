@@ -1,4 +1,4 @@
-"""Pictures that compare methods: their images on one colour scale, and their convergence curves."""
+"""The images of several methods on one colour scale."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.options.job_options import COLOR_MAPS
-from usdenoise.pictures.figures import DPI, ColorScale, add_title, encoded, power_scale
-from usdenoise.pictures.panels import Panel, axis_label, draw_panel, front_view
+from usdenoise.pictures.figures import DPI, add_title, encoded, power_scale
+from usdenoise.pictures.panels import axis_label, draw_panel, front_view
 
 _PANEL_INCHES = 2.1
 
@@ -21,7 +21,7 @@ _OVERFLOW_DB = 1.0
 
 
 def montage_png(
-    grid: Sequence[Sequence[tuple[str, NDArray[Any]] | None]],
+    grid: Sequence[Sequence[tuple[str, NDArray[Any]]]],
     axes: str,
     *,
     dynamic_range_db: float | tuple[float, float],
@@ -31,13 +31,12 @@ def montage_png(
 ) -> bytes:
     """Draw power Doppler images side by side on one dB scale, each with its label above.
 
-    An image whose maximum is above the scale says by how many dB. One that would be a white square, with half of its
-    pixels above the scale, is left out for that sentence.
+    The label of an image whose maximum is above the scale gives the difference in dB.
 
     Parameters
     ----------
-    grid : rows of (label, image) or None
-        Images in dB, all with the axes `axes`; None leaves a place empty. A volume is shown by its maximum
+    grid : rows of (label, image)
+        Images in dB, all with the axes `axes`; a row may be shorter than the first. A volume is shown by its maximum
         over elevation.
     axes : str
         Axis letters of every image, for example "zx".
@@ -59,8 +58,8 @@ def montage_png(
     from matplotlib.figure import Figure
 
     spacing = spacing_mm or {}
-    n_rows, n_columns = len(grid), max(len(row) for row in grid)
-    first = next(front_view(cell[1], axes) for row in grid for cell in row if cell is not None)
+    n_rows, n_columns = len(grid), len(grid[0])
+    first = front_view(grid[0][0][1], axes)
     scale = power_scale(first.image, dynamic_range_db, color_map)
     height, width = first.size(spacing)
     figure = Figure(
@@ -72,76 +71,23 @@ def montage_png(
         layout="compressed",
     )
     subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
-    for i, (row, axes_row) in enumerate(zip(grid, subplots, strict=True)):
-        for j, subplot in enumerate(axes_row):
-            cell = row[j] if j < len(row) else None
-            if cell is None:
-                subplot.set_axis_off()
-                continue
-            drawn = _draw_cell(subplot, cell[0], front_view(cell[1], axes), scale, spacing)
+    for subplot in subplots.flat:
+        subplot.set_axis_off()
+    for row, axes_row in zip(grid, subplots, strict=True):
+        for (label, image), subplot in zip(row, axes_row, strict=False):
+            subplot.set_axis_on()
+            panel = front_view(image, axes)
+            # Pixels without power are at minus infinity, which has no colour.
+            shown = replace(panel, image=np.clip(panel.image, scale.lowest, scale.highest))
+            drawn = draw_panel(subplot, shown, scale, spacing)
+            above = float(panel.image.max()) - scale.highest
+            if above > _OVERFLOW_DB:
+                label = f"{label}\nup to {above:.0f} dB above the scale"
+            subplot.set_title(label, fontsize="small", parse_math=False)
+            subplot.set_xlabel(axis_label(first.columns, spacing), fontsize="small")
+            subplot.set_ylabel(axis_label(first.rows, spacing), fontsize="small")
             subplot.tick_params(labelsize="x-small")
-            below = i + 1 < n_rows and j < len(grid[i + 1]) and grid[i + 1][j] is not None
-            subplot.tick_params(labelbottom=not below)
-            if not below:
-                subplot.set_xlabel(axis_label(first.columns, spacing), fontsize="small")
-            if j == 0:
-                subplot.set_ylabel(axis_label(first.rows, spacing), fontsize="small")
+            subplot.label_outer()
     add_title(figure, title)
     figure.colorbar(drawn, ax=subplots, label=scale.label, shrink=0.9, aspect=30)
-    return encoded(figure)
-
-
-def _draw_cell(
-    subplot: Any, label: str, panel: Panel, scale: ColorScale, spacing: Mapping[str, float]
-) -> Any:
-    """Draw one image with its label, and say by how much it is above the scale."""
-    image = panel.image
-    above = float(image.max()) - scale.highest
-    is_white = float(np.median(image)) > scale.highest
-    shown = np.full(image.shape, np.nan) if is_white else np.clip(image, scale.lowest, scale.highest)
-    drawn = draw_panel(subplot, replace(panel, image=shown), scale, spacing)
-    if is_white:
-        subplot.set_facecolor("0.85")
-        text = f"{above:.0f} dB above\nthe scale"
-        subplot.text(0.5, 0.5, text, ha="center", va="center", fontsize="small", transform=subplot.transAxes)
-    elif above > _OVERFLOW_DB:
-        label += f"\nup to {above:.0f} dB above the scale"
-    subplot.set_title(label, fontsize="small", parse_math=False)
-    return drawn
-
-
-def convergence_png(curves: Mapping[str, Sequence[tuple[float, float, float]]]) -> bytes:
-    """Draw the held-out error of iterative methods against passes over the samples, and against seconds.
-
-    Parameters
-    ----------
-    curves : mapping from label to sequence of (passes, seconds, held-out rms)
-        The points of each curve. Seconds count from the beginning of the method, its start included.
-
-    Returns
-    -------
-    bytes
-        8-bit PNG.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4), dpi=DPI, layout="constrained")
-    by_pass, by_second = figure.subplots(1, 2, sharey=True)
-    markers = "osv^D<>Pph*X"
-    for number, (label, points) in enumerate(curves.items()):
-        passes, seconds, errors = zip(*points, strict=True)
-        style = {"marker": markers[number % len(markers)], "markersize": 3, "linewidth": 1.2}
-        by_pass.plot(passes, errors, label=label, **style)
-        by_second.plot(seconds, errors, **style)
-    for panel, what in ((by_pass, "passes over the sample"), (by_second, "seconds, start included")):
-        # On a logarithmic axis of less than a decade the ticks have long labels, one over the other.
-        for scale, (low, high) in (
-            (panel.set_xscale, panel.dataLim.intervalx),
-            (panel.set_yscale, panel.dataLim.intervaly),
-        ):
-            scale("log" if high > 10 * low else "linear")
-        panel.set_xlabel(what)
-        panel.grid(alpha=0.3, which="both")
-    by_pass.set_ylabel("held-out rms")
-    figure.legend(loc="outside right upper", fontsize="small")
     return encoded(figure)

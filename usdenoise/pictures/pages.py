@@ -91,7 +91,7 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
 def comparison_page(
     name: str,
     shared: str,
-    pictures: Mapping[str, bytes],
+    montage: bytes | None,
     table: tuple[Sequence[str], Sequence[Sequence[str]]],
     notes: Sequence[str],
 ) -> str:
@@ -103,8 +103,8 @@ def comparison_page(
         Name of the scan.
     shared : str
         What the methods share, in words.
-    pictures : mapping
-        Title -> encoded PNG.
+    montage : bytes or None
+        PNG of the images; None if no method has one.
     table : (headings, lines)
         Texts of the figures.
     notes : sequence of str
@@ -117,7 +117,7 @@ def comparison_page(
     """
     headings, lines = table
     page: str = template(COMPARISON_PAGE).render(
-        name=name, shared=shared, pictures=pictures.items(), headings=headings, lines=lines, notes=notes
+        name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
     )
     return page
 
