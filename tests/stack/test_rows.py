@@ -117,9 +117,9 @@ def test_all_kinds_of_rows_make_the_same_passes(share, excludes, tmp_path):
         assert measured == pytest.approx(power, rel=1e-5)
         assert before.sums == pytest.approx(lags.sums[:, ::4], rel=1e-4, abs=1e-3)
 
-        rows, power = rows.fill(other, minus=one)
+        rows, power = rows.fill(other)
         product = other[0] @ other[1]
-        expected = np.where(unused, product, matrix - 2 * one[0] @ one[1]).reshape(like.iq.shape)
+        expected = np.where(unused, product, matrix - one[0] @ one[1]).reshape(like.iq.shape)
         assert np.asarray(rows.as_stack(like)) == pytest.approx(expected, rel=1e-3, abs=1e-3)
         seen = np.where(excluded, 0, np.abs(expected) ** 2).sum(axis=-1).ravel() / rows.n_used_frames
         assert power == pytest.approx(seen, rel=1e-3)

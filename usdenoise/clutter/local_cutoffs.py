@@ -56,15 +56,6 @@ class LocalCutoffs:
         """End of the components that are taken anywhere."""
         return self.first + int(self.taken.shape[1])
 
-    def shares(self, low: int, high: int) -> NDArray[np.float32]:
-        """Return the shares of the components [low, high) in all pixels, (n_pixels, high - low)."""
-        shares = np.zeros((len(self.taken), high - low), np.float32)
-        shares[:, : max(self.first - low, 0)] = 1
-        begin, end = max(low, self.first), min(high, self.stop)
-        if begin < end:
-            shares[:, begin - low : end - low] = self.taken[:, begin - self.first : end - self.first]
-        return shares
-
     def up_to(self, low: int) -> Self:
         """Return the same shares for a global cutoff that is as high or higher: its components are taken nowhere else."""
         more = np.zeros((len(self.taken), max(low - self.stop, 0)), np.float32)

@@ -151,11 +151,9 @@ class DaskRows(Rows):
         lagged = grid if further is None else _subtracted(grid, further)
         return self._with_grid(grid), *self._measured(grid, lagged, n_lags)
 
-    def fill(
-        self, product: Product, minus: Product | None = None, keep_observed: bool = True
-    ) -> tuple[Self, NDArray[np.float64]]:
+    def fill(self, product: Product, keep_observed: bool = True) -> tuple[Self, NDArray[np.float64]]:
         """Return the matrix with A B^H where entries are unobserved; see :meth:`Rows.fill`."""
-        grid = self.grid if minus is None else _subtracted(self.grid, minus)
+        grid = self.grid
         groups, parts = grid.by_pixels(product[0]), grid.by_frames(product[1].T)
         filled = grid.map(
             chunk_functions.filled,

@@ -184,17 +184,13 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def fill(
-        self, product: Product, minus: Product | None = None, keep_observed: bool = True
-    ) -> tuple[Self, NDArray[np.float64]]:
+    def fill(self, product: Product, keep_observed: bool = True) -> tuple[Self, NDArray[np.float64]]:
         """Set the unobserved entries and the excluded frames to A B^H.
 
         Parameters
         ----------
         product : pair of arrays
             A and B^H.
-        minus : pair of arrays, optional
-            C and D^H, which are taken out of the observed entries before.
         keep_observed : bool
             Whether the observed entries stay, as by default; otherwise the whole matrix becomes A B^H.
 
@@ -487,9 +483,7 @@ class ArrayRows(Rows):
 
         return self, *_joined(self._map(subtracted))
 
-    def fill(
-        self, product: Product, minus: Product | None = None, keep_observed: bool = True
-    ) -> tuple[Self, NDArray[np.float64]]:
+    def fill(self, product: Product, keep_observed: bool = True) -> tuple[Self, NDArray[np.float64]]:
         """Set the unobserved entries and the excluded frames to A B^H, in place; see :meth:`Rows.fill`."""
         factor, factor_h = product
         excluded = self.excluded
@@ -498,11 +492,8 @@ class ArrayRows(Rows):
             block, observed = self.values[rows], self.observed_mask(rows)
             if not keep_observed:
                 np.matmul(factor[rows], factor_h, out=block)
-            else:
-                if minus is not None:
-                    block -= minus[0][rows] @ minus[1]
-                if observed is not None and not observed.all():
-                    block[~observed] = (factor[rows] @ factor_h)[~observed]
+            elif observed is not None and not observed.all():
+                block[~observed] = (factor[rows] @ factor_h)[~observed]
             if excluded is not None:
                 block[:, excluded] = 0
             power = row_squared_norms(block) / self.n_used_frames
