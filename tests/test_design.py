@@ -105,3 +105,13 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         for path in leaves:
             del graph[path]
     assert {str(path.relative_to(ROOT)) for path in graph} == set()
+
+
+def test_every_file_on_the_page_of_the_code_exists() -> None:
+    page = (ROOT / "docs/house.md").read_text()
+    named = set(re.findall(r"`([\w/]+(?:\.(?:py|html|txt)|/))`", page))
+    assert len(named) > 40
+    missing = [
+        name for name in named if not any((place / name).exists() for place in (ROOT, ROOT / "usdenoise"))
+    ]
+    assert missing == []
