@@ -61,11 +61,11 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     help="Follow the blood of a region in a live session: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at "
     "the end, or a mask image. Repeat it for several regions.",
 )
-@shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames", "threads")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames")
 @shared.short_estimator_option
 @shared.output_option(required=True)
 @shared.overwrite_option
-@shared.flags_of(Output, "nifti")
+@shared.flags_of(Output, "stack_name", "nifti")
 @shared.bids_option
 @shared.flags_of(Display, "dynamic_range")
 @shared.messages
