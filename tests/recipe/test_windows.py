@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.batch.shared import shell
 from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.stacks import run_in_windows
@@ -197,6 +197,17 @@ def test_how_few_frames_join_the_last_window() -> None:
     assert cut_into_windows(5, 4, shortest=3) == [Window(0, 5, True)]
 
 
+SESSION = """
+import sys
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options import DenoiseOptions, SessionOptions
+
+path, folder, threads = sys.argv[1:]
+windows = SessionOptions(window=100, stride=80)
+run_session([path], folder, options=DenoiseOptions(threads=int(threads)), session_options=windows)
+"""
+
+
 def sequence_in_a_child(
     path: Path, folder: Path, threads: str, processors: int | None = None, **environment: str
 ) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
@@ -207,8 +218,13 @@ def sequence_in_a_child(
         if processors is not None and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
-    options = ("--window", "100", "--stride", "80", "-qq", "--threads", threads)
-    done = shell("session", path, "-o", folder, *options, before=limit, **environment)
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, str(path), str(folder), threads],
+        preexec_fn=limit,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
