@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.orthonormal_bases import orthonormal
-from usdenoise.recipe.denoise import denoise
+from usdenoise.pipeline.denoise import denoise
 
 SVD_FRAMES, CLUTTER = 2400, 10
 USUAL = {"pixels": 8000, "frames": 1200, "rank": 30, "sampling": 0.5}

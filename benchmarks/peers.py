@@ -38,11 +38,11 @@ from tests.programs import python
 from usdenoise.baselines import randomized_svd
 from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.band import remove_clutter
-from usdenoise.comparison.figures_of_merit import relative_distance
-from usdenoise.components.svd import truncated_svd
+from usdenoise.estimate.svd import truncated_svd
+from usdenoise.jobs.compare.figures_of_merit import relative_distance
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
-from usdenoise.recipe.denoise import denoise
+from usdenoise.pipeline.denoise import denoise
 from usdenoise.stack.rows import ArrayRows
 from usdenoise.system.blas_threads import available_threads
 

@@ -50,8 +50,8 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
-        from usdenoise.formats.layout import Disk
-        from usdenoise.formats.open_input import open_input
+        from usdenoise.files.layout import Disk
+        from usdenoise.files.open_input import open_input
         disk = None if way == "memory" else Disk(Path(out).parent, 400 << 20, is_cached=True)
         began = time.perf_counter()
         with open_input(path, {"axes": "zxt"}) as source:

@@ -24,7 +24,7 @@ import numcodecs
 import numpy as np
 import zarr
 
-from tests.formats.layouts import IQ, LAYOUTS, Write, in_chunks, writer
+from tests.files.layouts import IQ, LAYOUTS, Write, in_chunks, writer
 
 Files = dict[str, bytes]
 """Content of each file by its path in a folder."""
@@ -240,7 +240,7 @@ class ChildReader:
 
 def serve(connection: Connection) -> None:
     """Load the files whose paths arrive over a connection, and send the outcome of each."""
-    for library in ("h5py", "scipy.io", "zarr", "usdenoise.formats.loading"):
+    for library in ("h5py", "scipy.io", "zarr", "usdenoise.files.loading"):
         import_module(library)
     taken = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (taken + MEMORY_BYTES,) * 2)
@@ -256,7 +256,7 @@ def serve(connection: Connection) -> None:
 
 def _load(path: Path) -> str:
     import usdenoise
-    from usdenoise.formats import describe
+    from usdenoise.files import describe
 
     try:
         loaded = usdenoise.load(path)

@@ -1,7 +1,7 @@
 """Run the tests with the oldest versions of the dependencies that pyproject.toml allows, in a new virtual environment.
 
     python -m tests.oldest                     # the whole suite
-    python -m tests.oldest tests/formats -x    # arguments of pytest
+    python -m tests.oldest tests/files -x    # arguments of pytest
 
 Warnings of old versions about their own dependencies are no failures. ConfUSIus requires newer versions than the package, so
 the tests that import it are left out.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 IMPORTS_CONFUSIUS = re.compile(
-    r"^(?:import|from) (?:confusius|tests\.formats\.test_neighbours)\b", re.MULTILINE
+    r"^(?:import|from) (?:confusius|tests\.files\.test_neighbours)\b", re.MULTILINE
 )
 
 

@@ -46,7 +46,7 @@ OTHERS = {
     "usdenoise.stack.data_array_reading",
     "usdenoise.stack.dask_rows",
     "usdenoise.stack.rows",
-    "usdenoise.formats.open_input",
+    "usdenoise.files.open_input",
 }
 """Modules that have examples, apart from those of the public names."""
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from usdenoise.batch import run_batch as run_batch
     from usdenoise.blood import metrics as metrics
     from usdenoise.blood.flow import axial_velocity as axial_velocity
     from usdenoise.blood.flow import directional_power as directional_power
     from usdenoise.blood.flow import signed_power as signed_power
     from usdenoise.blood.power_doppler import power_doppler as power_doppler
-    from usdenoise.comparison import compare as compare
     from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
-    from usdenoise.formats import load as load
+    from usdenoise.files import load as load
+    from usdenoise.jobs.batch import run_batch as run_batch
+    from usdenoise.jobs.compare import compare as compare
     from usdenoise.jobs.live_session import Session as Session
     from usdenoise.jobs.live_session import SessionUpdate as SessionUpdate
     from usdenoise.jobs.main_file import save as save
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.options.job_options import Display as Display
     from usdenoise.options.job_options import Output as Output
-    from usdenoise.pictures.plot import plot as plot
-    from usdenoise.recipe.denoise import denoise as denoise
-    from usdenoise.recipe.result import DenoiseResult as DenoiseResult
+    from usdenoise.pipeline.denoise import denoise as denoise
+    from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
+    from usdenoise.report.plot import plot as plot
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {
     "Acquisition": "usdenoise.stack.acquisition",
     "DenoiseOptions": "usdenoise.options.denoise_options",
-    "DenoiseResult": "usdenoise.recipe.result",
+    "DenoiseResult": "usdenoise.pipeline.result",
     "Display": "usdenoise.options.job_options",
     "METHODS": "usdenoise.completion.descent_methods",
     "Output": "usdenoise.options.job_options",
     "UsdenoiseError": "usdenoise.errors",
     "axial_velocity": "usdenoise.blood.flow",
     "signed_power": "usdenoise.blood.flow",
-    "compare": "usdenoise.comparison",
-    "denoise": "usdenoise.recipe.denoise",
+    "compare": "usdenoise.jobs.compare",
+    "denoise": "usdenoise.pipeline.denoise",
     "directional_power": "usdenoise.blood.flow",
-    "load": "usdenoise.formats",
-    "plot": "usdenoise.pictures.plot",
+    "load": "usdenoise.files",
+    "plot": "usdenoise.report.plot",
     "power_doppler": "usdenoise.blood.power_doppler",
     "run": "usdenoise.jobs.run_job",
-    "run_batch": "usdenoise.batch",
+    "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.main_file",
     "Session": "usdenoise.jobs.live_session",
     "SessionUpdate": "usdenoise.jobs.live_session",

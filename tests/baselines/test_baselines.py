@@ -9,8 +9,8 @@ from usdenoise.baselines import highpass, polynomial, randomized_svd, robust_pca
 from usdenoise.baselines.robust_pca import threshold_singular_values
 from usdenoise.baselines.temporal_filters import end_of_clutter
 from usdenoise.completion.starts import gaussian
-from usdenoise.components.svd import truncated_svd
 from usdenoise.errors import DivergedError
+from usdenoise.estimate.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.cli.shared import cli
-from tests.pictures.reports import Page
+from tests.report.reports import Page
 from tests.stacks import write_stack
-from usdenoise.comparison import clutter_filters
 from usdenoise.errors import InputError
+from usdenoise.jobs.compare import clutter_filters
 
 FILES = ("comparison.csv", "comparison.html", "comparison.json", "comparison.png")
 COMMON = ("--low-cutoff", "12", "--rank", "20")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.batch.shared import write_scan
 from tests.cli.shared import cli
+from tests.jobs.batch.shared import write_scan
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.shared import shell
+from tests.jobs.batch.shared import shell
 from tests.programs import python
 from usdenoise import __version__
 

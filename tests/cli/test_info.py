@@ -7,7 +7,7 @@ import h5py
 import scipy.io
 
 from tests.cli.shared import IQ, cli, parse, write, write_two
-from tests.formats.layouts import LAYOUTS
+from tests.files.layouts import LAYOUTS
 
 
 def test_the_table_has_stacks_and_sources(stack: Path, tmp_path: Path) -> None:

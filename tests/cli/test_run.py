@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.batch.shared import shell
 from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, write
+from tests.jobs.batch.shared import shell
 from tests.stacks import write_stack
 from usdenoise import __version__, load
 from usdenoise.jobs.simulate_job import simulate_to_file

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.pictures.reports import report
+from tests.report.reports import report
 from usdenoise.cli import time_left
 from usdenoise.cli.run_summary import summary_rows
 from usdenoise.cli.time_left import Clock, duration

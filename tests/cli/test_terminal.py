@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.batch.shared import QUICK, write_scan
+from tests.jobs.batch.shared import QUICK, write_scan
 from usdenoise.cli.console import two_columns
 
 

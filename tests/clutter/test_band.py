@@ -7,7 +7,7 @@ from tests.reference import loops
 from tests.reference.matrices import SERIAL, casorati_matrix, low_rank_and_noise
 from usdenoise.clutter.band import Band, keep_band, remove_clutter
 from usdenoise.clutter.local_cutoffs import LocalCutoffs
-from usdenoise.components.svd import truncated_svd
+from usdenoise.estimate.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 
 

@@ -15,8 +15,8 @@ from usdenoise.clutter.similarity import spatial_similarity, two_squares
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
-from usdenoise.recipe.denoise import denoise
-from usdenoise.recipe.fit_quality import Verdict, judge_fit
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.fit_quality import Verdict, judge_fit
 
 
 def test_similarity_is_the_correlation_of_envelopes():

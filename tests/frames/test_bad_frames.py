@@ -10,8 +10,8 @@ from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise import denoise
 from usdenoise.blood.flow import directional_power, doppler_frequency, signed_power
-from usdenoise.components.pixel_subset import draw_pixel_subset
 from usdenoise.errors import OptionError
+from usdenoise.estimate.pixel_subset import draw_pixel_subset
 from usdenoise.frames.bad_frames import find_bad_frames
 from usdenoise.phantom import PhantomSettings
 

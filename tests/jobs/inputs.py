@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.formats.layouts import confusius, npy
+from tests.files.layouts import confusius, npy
 from tests.stacks import low_rank, write_stack
 
 SHAPE = (24, 12, 10)

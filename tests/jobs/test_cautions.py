@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.pictures.reports import report
+from tests.report.reports import report
 from usdenoise.jobs.cautions import cautions
 
 FRAMES = report()["frames"]

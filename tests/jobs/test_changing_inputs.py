@@ -12,7 +12,7 @@ import pytest
 from tests.cli.shared import QUICK, cli, refused
 from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
-from usdenoise.formats import open_input
+from usdenoise.files import open_input
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.run_job import run
 

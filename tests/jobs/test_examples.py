@@ -13,7 +13,7 @@ import pytest
 import scipy.io
 
 from tests.cli.shared import cli
-from tests.formats.test_neighbours import voxel_data
+from tests.files.test_neighbours import voxel_data
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 SCRIPTS = {

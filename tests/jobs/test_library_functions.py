@@ -11,7 +11,7 @@ import xarray
 from matplotlib.figure import Figure
 
 import usdenoise
-from tests.formats.test_neighbours import voxel_data
+from tests.files.test_neighbours import voxel_data
 from tests.stacks import run_in_windows
 from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError

@@ -8,7 +8,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.pictures.reports import Page, report
+from tests.report.reports import Page, report
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
@@ -17,8 +17,8 @@ from usdenoise.jobs.figure_settings import figure_title, session_title
 from usdenoise.jobs.page_content import carpet_of, described_image, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
-from usdenoise.pictures.carpets import carpet_png
-from usdenoise.pictures.scan_page import scan_page
+from usdenoise.report.carpets import carpet_png
+from usdenoise.report.scan_page import scan_page
 from usdenoise.stack.acquisition import Acquisition
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.stacks import low_rank, write_stack
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.acquisition_files import acquisition_files
+from usdenoise.files.acquisition_files import acquisition_files
 from usdenoise.jobs.session_call import block_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 

@@ -13,13 +13,13 @@ import pytest
 import scipy.io
 
 from tests.cli.shared import cli, refused
-from tests.formats.matlab_variables import variables
+from tests.files.matlab_variables import variables
 from tests.programs import python
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs import run_job, session_pass
 from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.session_inputs import BlocksOfStack
@@ -416,7 +416,7 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from usdenoise.cli import main
-from usdenoise.formats import spectra_store
+from usdenoise.files import spectra_store
 from usdenoise.jobs import products, run_job, session_blocks
 
 for name in ("power_doppler_picture", "directional_picture"):

@@ -14,7 +14,7 @@ import pytest
 import scipy.io
 import xarray as xr
 
-from tests.formats.test_octave import octave
+from tests.files.test_octave import octave
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import session

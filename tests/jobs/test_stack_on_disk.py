@@ -17,17 +17,17 @@ import zarr
 from click.testing import CliRunner
 
 import usdenoise
-from tests.batch.shared import finish, shell, start
 from tests.cli.shared import cli
 from tests.control_group import memory_group, run_in_group
+from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.formats import layout
-from usdenoise.formats.layout import Disk, read_stack
-from usdenoise.formats.matlab.matlab_writing import write_v73
-from usdenoise.formats.stored import StoredArray
+from usdenoise.files import layout
+from usdenoise.files.layout import Disk, read_stack
+from usdenoise.files.matlab.matlab_writing import write_v73
+from usdenoise.files.stored import StoredArray
 from usdenoise.jobs import memory_check
 from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions

@@ -12,7 +12,7 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.jobs import session_pass
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.block_filter import filter_block
 from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import (

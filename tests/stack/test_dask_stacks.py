@@ -15,9 +15,9 @@ from distributed import Client, LocalCluster
 
 import usdenoise
 from tests.reference.matrices import with_gaps
-from usdenoise.components import extension
 from usdenoise.errors import InputError, OptionError
-from usdenoise.recipe import checked_rows
+from usdenoise.estimate import extension
+from usdenoise.pipeline import checked_rows
 from usdenoise.stack import chunk_grid
 
 CHUNKINGS = {"whole": (120, 40, 32), "frames": (7, 40, 32), "pixels": (120, 7, 9), "both": (50, 13, 32)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from usdenoise.formats.layout import Disk
+from usdenoise.files.layout import Disk
 from usdenoise.stack.file_stack import FileStack
 from usdenoise.system import row_file
 

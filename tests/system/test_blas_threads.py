@@ -70,7 +70,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import scipy.linalg
 import usdenoise
 from usdenoise.jobs.run_job import run
-from tests.batch.shared import ARGUMENTS
+from tests.jobs.batch.shared import ARGUMENTS
 
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.components.svd import truncated_svd
 from usdenoise.errors import DivergedError
+from usdenoise.estimate.svd import truncated_svd
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import frame_gram
 from usdenoise.linalg.low_rank import LowRank

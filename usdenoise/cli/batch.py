@@ -16,7 +16,7 @@ from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.options.declaration import Group
 
 if TYPE_CHECKING:
-    from usdenoise.batch import BatchReport
+    from usdenoise.jobs.batch import BatchReport
 
 
 @click.command(
@@ -92,7 +92,7 @@ def command(
         "patterns": patterns,
         "overwrite": overwrite,
     }
-    from usdenoise.batch import plan_batch, run_batch
+    from usdenoise.jobs.batch import plan_batch, run_batch
 
     if dry_run:
         for scan, decision in plan_batch(paths, output, **selection).items():
@@ -117,8 +117,8 @@ def command(
 
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:
-    from usdenoise.batch import Status
     from usdenoise.clutter.cutoff_reason import CutoffCertainty
+    from usdenoise.jobs.batch import Status
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]

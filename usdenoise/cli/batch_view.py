@@ -9,7 +9,7 @@ from usdenoise.cli.console import DETAIL, NOTE, WARNING, Console, print_json
 from usdenoise.cli.time_left import Clock
 
 if TYPE_CHECKING:
-    from usdenoise.batch import Decision, Row, Scan
+    from usdenoise.jobs.batch import Decision, Row, Scan
 
 _LONGEST_NAME = 22
 
@@ -67,7 +67,7 @@ def _short(name: str) -> str:
 
 
 def _outcome(row: "Row") -> str:
-    from usdenoise.batch import Status
+    from usdenoise.jobs.batch import Status
 
     seconds = f"{row.seconds:.1f} s" if row.status == Status.DONE else ""
     return row.error or ", ".join(filter(None, (seconds, row.remark)))

@@ -15,7 +15,7 @@ from usdenoise.options.declaration import Group
 
 
 def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.comparison import CLUTTER_FILTERS
+    from usdenoise.jobs.compare import CLUTTER_FILTERS
 
     return [name for name in (*CLUTTER_FILTERS, "all") if name.startswith(incomplete)]
 
@@ -83,8 +83,8 @@ def command(
     The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on
     the full SVD. A method that fails has a row with the reason, and the exit code is then 1.
     """
-    from usdenoise.comparison.compare_file import compare_file
-    from usdenoise.comparison.figures_of_merit import table_of
+    from usdenoise.jobs.compare.compare_file import compare_file
+    from usdenoise.jobs.compare.figures_of_merit import table_of
 
     report = compare_file(
         acquisition,

@@ -15,7 +15,7 @@ from usdenoise.cli.option_types import PathType
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
-    from usdenoise.formats.loading import FileDescription
+    from usdenoise.files.loading import FileDescription
 
 
 @click.command(
@@ -35,7 +35,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     The list has all stacks in FILE, marks the one that would be read, and says where each piece of metadata
     comes from: the file, an option, or an assumption.
     """
-    from usdenoise.formats import describe
+    from usdenoise.files import describe
 
     description = describe(file, **shared.given(ReadOptions, reading))
     metadata, problem = description.metadata, description.problem

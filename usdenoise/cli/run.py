@@ -152,7 +152,7 @@ def command(
     required: the rank and the low cutoff are chosen from the data, and the report gives the reason.
     """
     arguments = shared.job_arguments(values)
-    from usdenoise.formats.bids import is_recording_of_bids
+    from usdenoise.files.bids import is_recording_of_bids
     from usdenoise.jobs.run_job import run
     from usdenoise.system.memory import use_one_heap
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from usdenoise.cli.console import Console, shape_text, two_columns
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
-from usdenoise.pictures.methods_paragraph import sampled_share
+from usdenoise.report.methods_paragraph import sampled_share
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""

@@ -13,10 +13,10 @@ from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.ultrasound import UltrasoundExperiment
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.tables import csv_text
-from usdenoise.pictures.error_curves import Setting, curves_png
-from usdenoise.pictures.montage import montage_png
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.tables import csv_text
+from usdenoise.report.error_curves import Setting, curves_png
+from usdenoise.report.montage import montage_png
 from usdenoise.system.provenance import record, to_json
 
 EXPERIMENTS: Mapping[str, PlantedExperiment | UltrasoundExperiment] = MappingProxyType(

@@ -21,7 +21,7 @@ from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel, 
 from usdenoise.experiments.setup import PAPER_SHAPE, Setup
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.options.denoise_options import make_options
-from usdenoise.recipe.denoise import denoise
+from usdenoise.pipeline.denoise import denoise
 from usdenoise.stack.casorati import casorati
 
 ALPHA, GD_ALPHA = 1e7, 1e3

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.components.extension import COARSE_PIXELS
-from usdenoise.components.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.errors import OptionError
+from usdenoise.estimate.extension import COARSE_PIXELS
+from usdenoise.estimate.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.frames.movement import Movement, describe_movement
 from usdenoise.linalg.row_blocks import block_rows, row_blocks
 from usdenoise.stack.random_streams import RandomStream

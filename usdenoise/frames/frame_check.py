@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.components.pixel_subset import PixelSubset
-from usdenoise.components.rank import least_rank
+from usdenoise.estimate.pixel_subset import PixelSubset
+from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.frame_curves import FrameSample, frame_curves, frame_sample
 from usdenoise.frames.frame_quality import FrameQuality

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
-from usdenoise.recipe.fit_quality import Verdict
+from usdenoise.pipeline.fit_quality import Verdict
 
 
 def cautions(report: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import Display
-from usdenoise.pictures.figures import shortened
+from usdenoise.report.figures import shortened
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 """What the power images show, in words."""

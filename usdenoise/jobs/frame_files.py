@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes
 
 FRAME_FILES = {"frames_tsv": "frames.tsv", "frames_json": "frames.json"}

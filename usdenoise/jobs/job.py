@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import OptionError
-from usdenoise.formats.bids import BidsName
-from usdenoise.formats.nifti import import_nibabel
+from usdenoise.files.bids import BidsName
+from usdenoise.files.nifti import import_nibabel
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pictures.film import check_available
+from usdenoise.report.film import check_available
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
-from usdenoise.formats.acquisition_files import is_wanted, natural_key
-from usdenoise.formats.file_state import file_state
-from usdenoise.formats.known_formats import is_zarr
-from usdenoise.formats.open_input import open_input
+from usdenoise.files.acquisition_files import is_wanted, natural_key
+from usdenoise.files.file_state import file_state
+from usdenoise.files.known_formats import is_zarr
+from usdenoise.files.open_input import open_input
 from usdenoise.jobs.live_session import BlockAtWork, Session, SessionUpdate
 from usdenoise.system.blas_threads import available_threads
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.result_content import ResultFile
-from usdenoise.formats.results import write_result
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.result_content import ResultFile
+from usdenoise.files.results import write_result
 from usdenoise.jobs.figure_settings import shown_levels
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
-from usdenoise.pictures.charts import Chart
-from usdenoise.pictures.doppler_pictures import power_doppler_picture
-from usdenoise.pictures.figures import load_libraries
-from usdenoise.pictures.pages import live_page
-from usdenoise.pictures.scan_page import Picture
+from usdenoise.report.charts import Chart
+from usdenoise.report.doppler_pictures import power_doppler_picture
+from usdenoise.report.figures import load_libraries
+from usdenoise.report.pages import live_page
+from usdenoise.report.scan_page import Picture
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 

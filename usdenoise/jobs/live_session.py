@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.formats.regions import region
+from usdenoise.files.regions import region
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.jobs.session_inputs import check_alike, own_start, start_times, time_unit
 from usdenoise.jobs.session_pass import LOST, MOSTLY_BAD, MOTION, fit_sample
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.denoise import as_acquisition, chosen_options
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.denoise import as_acquisition, chosen_options
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
 from usdenoise.sessions.session_clutter import SessionClutter, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model

@@ -9,12 +9,12 @@ import numpy as np
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.result_content import ResultFile
-from usdenoise.formats.results import output_suffix, write_result
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.result_content import ResultFile
+from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.series import Series
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.formats.layout import Disk
-from usdenoise.formats.loading import describe
-from usdenoise.formats.open_input import Input
+from usdenoise.files.layout import Disk
+from usdenoise.files.loading import describe
+from usdenoise.files.open_input import Input
 from usdenoise.jobs.job import Job
 from usdenoise.system.memory import available_bytes
 

@@ -14,10 +14,10 @@ from usdenoise.jobs.cautions import cautions
 from usdenoise.jobs.products import PRODUCTS
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.pictures.carpets import BLOCKS_DB, CARPET_DB, carpet_png
-from usdenoise.pictures.charts import Carpet, Chart
-from usdenoise.pictures.panels import AXIS_NAMES
-from usdenoise.pictures.scan_page import Picture, scan_page
+from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
+from usdenoise.report.charts import Carpet, Chart
+from usdenoise.report.panels import AXIS_NAMES
+from usdenoise.report.scan_page import Picture, scan_page
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 
 NOISE_SPAN_DB = 6.0

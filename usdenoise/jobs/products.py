@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.blood.power_doppler import decibels
-from usdenoise.formats.nifti import write_nifti
-from usdenoise.formats.tiff import tiff
+from usdenoise.files.nifti import write_nifti
+from usdenoise.files.tiff import tiff
 from usdenoise.jobs.block_table import write_block_table
 from usdenoise.jobs.figure_settings import (
     QUANTITIES,
@@ -28,9 +28,9 @@ from usdenoise.jobs.frame_files import FRAME_FILES, write_frame_table
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.series import Series
-from usdenoise.pictures.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
-from usdenoise.pictures.figures import shortened
-from usdenoise.pictures.film import movie
+from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.report.figures import shortened
+from usdenoise.report.film import movie
 from usdenoise.system.provenance import to_json
 
 

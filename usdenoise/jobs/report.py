@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from usdenoise.formats.open_input import Input
+from usdenoise.files.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.result_record import result_record

@@ -6,9 +6,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from usdenoise.formats.file_state import files_of_report, size_on_disk
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.tables import tsv_text
+from usdenoise.files.file_state import files_of_report, size_on_disk
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.tables import tsv_text
 from usdenoise.jobs.job import Job
 from usdenoise.system.provenance import to_json
 

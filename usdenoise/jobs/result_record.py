@@ -5,7 +5,7 @@ from typing import Any
 
 from usdenoise.clutter.cutoff_reason import CutoffReason
 from usdenoise.frames.bad_frames import FrameSearch
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 
 
 def result_record(result: DenoiseResult) -> dict[str, Any]:

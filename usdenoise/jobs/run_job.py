@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import check_path
-from usdenoise.formats.bids import bids_name, describe_derivative
-from usdenoise.formats.open_input import open_input
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.results import output_suffix, write_result
+from usdenoise.files.bids import bids_name, describe_derivative
+from usdenoise.files.open_input import open_input
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
 from usdenoise.jobs.memory_check import stack_disk
@@ -25,7 +25,7 @@ from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_sp
 from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
-from usdenoise.pictures.figures import load_libraries
+from usdenoise.report.figures import load_libraries
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, software, to_json
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import UsdenoiseError
-from usdenoise.formats.file_state import sha256
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.files.file_state import sha256
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher

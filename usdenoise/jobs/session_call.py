@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
-from usdenoise.formats.acquisition_files import acquisition_files, natural_key
-from usdenoise.formats.bids import bids_name
-from usdenoise.formats.known_formats import is_zarr
-from usdenoise.formats.output_folder import OutputFolder
-from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.files.acquisition_files import acquisition_files, natural_key
+from usdenoise.files.bids import bids_name
+from usdenoise.files.known_formats import is_zarr
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.block_table import block_columns
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
@@ -31,9 +31,9 @@ from usdenoise.jobs.session_pass import filter_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pictures.plot import plot
-from usdenoise.recipe.denoise import as_acquisition, chosen_options
-from usdenoise.recipe.result import LONG_NAMES
+from usdenoise.pipeline.denoise import as_acquisition, chosen_options
+from usdenoise.pipeline.result import LONG_NAMES
+from usdenoise.report.plot import plot
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset

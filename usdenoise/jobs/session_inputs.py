@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.file_state import file_state
-from usdenoise.formats.open_input import Input, open_input
-from usdenoise.recipe.windows import Window, cut_into_windows
+from usdenoise.files.file_state import file_state
+from usdenoise.files.open_input import Input, open_input
+from usdenoise.pipeline.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition
 
 SHORTEST, SHORTEST_SHARE = 16, 4

@@ -15,7 +15,7 @@ from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.errors import InputError, OptionError
-from usdenoise.formats.spectra_store import SpectraStore
+from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
@@ -24,8 +24,8 @@ from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import OR_SKIP, Blocks, time_unit
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.denoise import denoise
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
 from usdenoise.sessions.session_clutter import (
     SessionClutter,

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.formats.layout import Disk
-from usdenoise.formats.open_input import Input
+from usdenoise.files.layout import Disk
+from usdenoise.files.open_input import Input
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
-from usdenoise.recipe.denoise import denoise
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.chunk_grid import fetch
 from usdenoise.stack.lazy_arrays import is_dask_array

@@ -12,7 +12,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.low_rank import Product
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.recipe.checked_rows import checked_rows
+from usdenoise.pipeline.checked_rows import checked_rows
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.rows import Rows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection, blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.random_streams import RandomStream
 

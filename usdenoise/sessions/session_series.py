@@ -18,7 +18,7 @@ from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.recipe.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.session_clutter import SessionClutter
 
 SMOOTHING = 1.0

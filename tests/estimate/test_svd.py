@@ -1,0 +1,32 @@
+"""The truncated SVD, against numpy."""
+
+import numpy as np
+import pytest
+
+from tests.reference import loops
+from tests.reference.matrices import low_rank_and_noise
+from usdenoise.completion.starts import gaussian
+from usdenoise.estimate.svd import truncated_svd
+from usdenoise.linalg.executor import ThreadExecutor
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (30, 90)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_svd_of_tall_and_wide_stacks(dtype, shape):
+    matrix = low_rank_and_noise(dtype, shape)
+    with ThreadExecutor(2) as executor:
+        model = truncated_svd(matrix, 8, executor)
+    left, singular, right = loops.truncated_svd(matrix, 8)
+    assert model.singular_values == pytest.approx(singular, rel=1e-4)
+    a, b_h = model.band(0, 8)
+    difference = a @ b_h - (left * singular) @ right.conj().T
+    assert np.linalg.norm(difference) < 1e-4 * np.linalg.norm(singular)
+
+
+def test_svd_keeps_components_a_million_times_smaller():
+    rng = np.random.default_rng(0)
+    left = np.linalg.qr(gaussian(rng, (400, 2), np.complex128))[0]
+    right = np.linalg.qr(gaussian(rng, (50, 2), np.complex128))[0]
+    matrix = (left * [1e6, 1.0]) @ right.conj().T
+    with ThreadExecutor(1) as executor:
+        assert truncated_svd(matrix, 2, executor).singular_values == pytest.approx([1e6, 1.0], rel=1e-3)

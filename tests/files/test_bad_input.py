@@ -1,0 +1,509 @@
+"""Whatever is wrong with a file, reading it ends with a known error and a single message."""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+
+import usdenoise
+from tests.conftest import SMALL
+from tests.files.layouts import (
+    Write,
+    confusius,
+    hdf5,
+    in_chunks,
+    v5,
+    v5_compressed,
+    writer,
+)
+from tests.fuzz import ChildReader
+from tests.stacks import write_stack
+from usdenoise import denoise, load, run_batch
+from usdenoise.cli import main
+from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError
+from usdenoise.files import describe
+from usdenoise.jobs.compare.compare_file import compare_file
+from usdenoise.jobs.run_job import run
+from usdenoise.jobs.simulate_job import simulate_to_file
+
+_RNG = np.random.default_rng(8)
+IQ = (_RNG.standard_normal((9, 4, 3)) + 1j * _RNG.standard_normal((9, 4, 3))).astype(np.complex64)
+MATLAB_IQ = IQ.transpose(1, 2, 0)
+UF = {"FrameRateUF": 500.0, "TwFreq": 15.0}
+
+
+# ---------------------------------------------------------------- the wrong file, or nothing to read in it
+
+
+NUL: dict[str, tuple[type[UsdenoiseError], Callable[[Path, str], Any]]] = {
+    "load": (InputError, lambda scan, path: load(path)),
+    "describe": (InputError, lambda scan, path: describe(path)),
+    "run": (InputError, lambda scan, path: run(path)),
+    "compare_file": (InputError, lambda scan, path: compare_file(path, methods=["svd"])),
+    "run_batch": (InputError, lambda scan, path: usdenoise.run_batch([path], "out")),
+    "results of run": (OutputError, run),
+    "results of run_batch": (OutputError, lambda scan, path: usdenoise.run_batch([scan], path)),
+    "simulate": (OutputError, lambda scan, path: simulate_to_file(path, SMALL)),
+}
+
+
+@pytest.mark.parametrize("key", NUL)
+def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, attempt = NUL[key]
+    monkeypatch.chdir(tmp_path)
+    path = write_stack(tmp_path / "scan.h5", IQ)
+    with pytest.raises(error, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"):
+        attempt(path, "a\0b.h5")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("frames", [3, "0:4", slice(0, 4.0)], ids=repr)
+def test_frames_that_are_no_slice(frames: Any, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ)
+    for read in (load, describe):
+        with pytest.raises(OptionError, match="frames"):
+            read(path, frames=frames)
+    assert load(path, frames=slice(np.int64(1), np.int32(4))).iq.shape == (3, 4, 3)
+
+
+@pytest.mark.parametrize("dtype", ["half", np.float32], ids=repr)
+def test_a_precision_that_is_not_known(dtype: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="dtype"):
+        load(write_stack(tmp_path / "x.h5", IQ), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("values", "axes", "error"),
+    [
+        (IQ[0], "zx", InputError),
+        (IQ[:, :, :, None, None], "tzxy", InputError),
+        (np.full((3, 4, 5), "a"), "tzx", InputError),
+        (IQ[:0], "tzx", InputError),
+        (IQ[:1], "tzx", InputError),
+        (IQ, None, OptionError),
+        (IQ, "tzz", InputError),
+    ],
+)
+def test_arrays_are_checked_as_files_are(values: Any, axes: str | None, error: type[UsdenoiseError]) -> None:
+    with pytest.raises(error):
+        denoise(values, axes=axes)
+
+
+def test_an_attribute_that_numpy_lacks_is_left_out(tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ)
+    with h5py.File(path, "r+") as file:
+        h5py.h5a.create(file["iq"].id, b"gain", odd_float(), h5py.h5s.create(h5py.h5s.SCALAR))
+    assert np.array_equal(load(path).iq, IQ)
+
+
+def test_axes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ)
+    with h5py.File(path, "r+") as file:
+        file["iq"].attrs["axes"] = np.bytes_(b"\x80\xff")
+    assert "set the axes" in load(path).assumptions[0]
+
+
+@pytest.mark.parametrize("axes", ["abc", "tz"])
+def test_info_refuses_the_axes_that_run_refuses(axes: str, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ)
+    result = CliRunner().invoke(main, ["info", str(path), "--axes", axes])
+    assert result.exit_code == 1
+    assert f"axes '{axes}'" in result.stderr
+
+
+# ---------------------------------------------------------------- one table of bad files
+
+
+@writer
+def raw(folder: Path, name: str, content: bytes = b"") -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+@writer
+def truncated(folder: Path, write: Write, left: float) -> Path:
+    """The same without its end; what is left is a number of bytes, or a fraction."""
+    path = write(folder)
+    content = path.read_bytes()
+    path.write_bytes(content[: left if isinstance(left, int) else int(left * len(content))])
+    return path
+
+
+@writer
+def edited(folder: Path, write: Write, old: bytes, new: bytes) -> Path:
+    """The same with other bytes in the place of some that it holds once."""
+    path = write(folder)
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+    return path
+
+
+def v5_of_shape(*shape: int) -> Write:
+    """A file of MATLAB before 7.3 whose header gives IQ another shape than it has."""
+    headers = [struct.pack("<II3i", 5, 12, *sizes) for sizes in (MATLAB_IQ.shape, shape)]
+    return edited(v5(IQ=MATLAB_IQ), *headers)
+
+
+def odd_float() -> h5py.h5t.TypeFloatID:
+    """A float that HDF5 can describe and numpy cannot."""
+    kind = h5py.h5t.IEEE_F64LE.copy()
+    kind.set_ebias(60_000)
+    return kind
+
+
+def function_handle(file: h5py.File) -> None:
+    group = file.create_group("IQ")
+    group.attrs["MATLAB_class"] = np.bytes_("function_handle")
+    group["function_handle"] = np.zeros((1, 6), np.uint16)
+
+
+def table(file: h5py.File) -> None:
+    dataset = file.create_dataset("IQ", data=np.zeros((3, 4, 6), np.uint32))
+    dataset.attrs.update({"MATLAB_class": np.bytes_("table"), "MATLAB_object_decode": np.int32(3)})
+
+
+def empty_cell(file: h5py.File) -> None:
+    dataset = file.create_dataset("IQ", data=np.zeros((2, 3, 4), np.uint64))
+    dataset.attrs.update({"MATLAB_class": np.bytes_("cell"), "MATLAB_empty": np.uint8(1)})
+
+
+def cell_of_text(file: h5py.File) -> None:
+    text = file.create_dataset("#refs#/a", data=np.zeros((3, 1), np.uint16))
+    text.attrs["MATLAB_class"] = np.bytes_("char")
+    references = np.full((2, 1), text.ref, h5py.ref_dtype)
+    cell = file.create_dataset("IQ", data=references, dtype=h5py.ref_dtype)
+    cell.attrs["MATLAB_class"] = np.bytes_("cell")
+
+
+def npy_that_claims(folder: Path) -> Path:
+    """A .npy file of 64 values whose header claims HUGE."""
+    with (folder / "x.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<c8", "fortran_order": False, "shape": HUGE})
+        file.write(bytes(512))
+    return folder / "x.npy"
+
+
+def zarr_that_claims(folder: Path) -> Path:
+    """A Zarr array of HUGE shape with one chunk of a few bytes."""
+    zarr.create_array(folder / "x.zarr", data=np.ones((4, 4, 4), np.complex64), chunks=(4, 4, 4))
+    described = json.loads((folder / "x.zarr/zarr.json").read_text())
+    described["shape"] = HUGE
+    described["chunk_grid"]["configuration"]["chunk_shape"] = (1, 1000, 1250)
+    (folder / "x.zarr/zarr.json").write_text(json.dumps(described))
+    return folder / "x.zarr"
+
+
+def zarr_with_missing_chunks(folder: Path) -> Path:
+    root = zarr.open_group(folder / "x.zarr", mode="w")
+    root.create_array("iq", shape=IQ.shape, chunks=(2, 4, 3), dtype="c8")[:6] = IQ[:6]
+    return folder / "x.zarr"
+
+
+def broken_zarr(folder: Path) -> Path:
+    raw("zarr.json", b"{")(folder)
+    return folder
+
+
+def dead_links(file: h5py.File) -> None:
+    file["iq"], file["soft"] = h5py.ExternalLink("absent.h5", "/iq"), h5py.SoftLink("/absent")
+
+
+def half_recorded(file: h5py.File) -> None:
+    file.create_dataset("iq", shape=IQ.shape, chunks=(1, *IQ.shape[1:]), dtype="c8")[:5] = IQ[:5]
+
+
+def reserved(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Write:
+    return hdf5(fill=lambda file: file.create_dataset("iq", shape=shape, chunks=chunks, dtype="c8"))
+
+
+NOT_A_STACK: dict[str, Any] = {
+    "scalar": np.float32(1),
+    "2-D": IQ[0],
+    "5-D": np.stack([IQ[..., None]] * 4, -1).repeat(2, -2),
+    "strings": np.full((9, 4, 3), b"text"),
+    "words": np.full((9, 4, 3), "text", h5py.string_dtype()),
+    "truth values": np.ones((9, 4, 3), bool),
+    "three members": np.zeros((9, 4, 3), [("r", "f4"), ("i", "f4"), ("j", "f4")]),
+    "unlike members": np.zeros((9, 4, 3), [("r", "f4"), ("i", "f8")]),
+    "text members": np.zeros((9, 4, 3), [("r", "S2"), ("i", "S2")]),
+    "no frames": IQ[:0],
+}
+
+NO_STACK_OF_MATLAB: dict[str, Any] = {
+    "vector": np.ones(5),
+    "5-D": np.ones((5, 4, 3, 2, 3)),
+    "char": "words",
+    "cell": np.array([["a", 1.0]], object),
+    "struct": UF,
+    "empty": np.ones((5, 4, 0)),
+    "logical": np.ones((5, 4, 3), bool),
+}
+
+HUGE = (10**6, 1000, 1250)
+_RANDOM = np.random.default_rng(0).bytes
+
+NO_STACK, SEVERAL, DAMAGED = (
+    "holds no stack",
+    "several stacks",
+    "corrupt|damaged|not written to its end|missing",
+)
+BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
+    "absent": (lambda folder: folder / "absent.h5", {}, "does not exist"),
+    "a folder": (lambda folder: folder, {}, "is a folder"),
+    **{f"empty {name}": (raw(name), {}, "no content") for name in ("x.h5", "x.mat", "x")},
+    **{
+        f"{n} random bytes, {name}": (raw(name, _RANDOM(n)), {}, "unknown content")
+        for name, n in (("x.h5", 5000), ("x.h5", 7), ("x.mat", 127), ("x.npy", 5000))
+    },
+    "random bytes of MATLAB": (raw("x.mat", _RANDOM(5000)), {}, f"{DAMAGED}|{NO_STACK}"),
+    "no such dataset": (hdf5(first=IQ, second=IQ), {"dataset": "third"}, "first, second"),
+    "no such variable": (v5(A=MATLAB_IQ, B=MATLAB_IQ), {"dataset": "C"}, "A, B"),
+    "several in HDF5": (hdf5(A=IQ, B=IQ), {}, SEVERAL),
+    "several in MATLAB": (v5(A=MATLAB_IQ, B=MATLAB_IQ), {}, SEVERAL),
+    "several called iq": (hdf5(**{"a/iq": IQ, "b/IQ": IQ}), {}, SEVERAL),
+    "nothing in HDF5": (hdf5(), {}, NO_STACK),
+    "nothing in MATLAB": (v5(), {}, NO_STACK),
+    "links that lead nowhere": (hdf5(fill=dead_links, other=IQ[0]), {}, NO_STACK),
+    "floats that NumPy lacks": (
+        hdf5(
+            fill=lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
+        ),
+        {},
+        f"{DAMAGED}|{NO_STACK}",
+    ),
+    **{
+        f"{kind} in {file}{', by name' * bool(options)}": (write(IQ=values), options, sentence)
+        for file, write, table in (("HDF5", hdf5, NOT_A_STACK), ("MATLAB", v5, NO_STACK_OF_MATLAB))
+        for kind, values in table.items()
+        for options, sentence in (({}, NO_STACK), ({"dataset": "IQ"}, "3 axes"))
+    },
+    **{
+        f"MATLAB 7.3: {fill.__name__}": (hdf5(fill=fill, user_block=512), {}, NO_STACK)
+        for fill in (function_handle, table, empty_cell, cell_of_text)
+    },
+    **{
+        f"axes {axes!r} of {file}": (write(iq=values), {"axes": axes}, "axes")
+        for write, values, file in ((hdf5, IQ, "HDF5"), (v5, MATLAB_IQ, "MATLAB"))
+        for axes in ("abc", "TZX", "tzz", "zxy", "", "tz", "tzxy")
+    },
+    "axes in the file": (
+        hdf5(fill=lambda file: file["iq"].attrs.update(axes="time"), iq=IQ),
+        {},
+        "axes 'time'",
+    ),
+    "one frame": (hdf5(iq=IQ[:1]), {"axes": "tzx"}, "1 frame"),
+    **{
+        f"frames {frames} of {file}": (write(iq=values), {"frames": frames}, "frames")
+        for write, values, file in ((hdf5, IQ, "HDF5"), (v5, MATLAB_IQ, "MATLAB"))
+        for frames in (slice(0, 1), slice(0, 9, 9), slice(5, 5), slice(100, 200), slice(None, None, -1))
+    },
+    "too many pitches": (hdf5(iq=IQ), {"spacing_mm": (0.1, 0.2, 0.3)}, "3 pixel pitches"),
+    "more chunks than 64 bits count": (reserved((2**31,) * 3, (1, 1, 1)), {}, DAMAGED),
+    "a recording that stopped half way": (hdf5(fill=half_recorded), {}, DAMAGED),
+    **{
+        f"a header of MATLAB with {shape}": (v5_of_shape(*shape), {}, f"{DAMAGED}|{NO_STACK}")
+        for shape in ((4, 3, 10), (4, 3, 8), (40, 30, 90), (-4, -3, 9), (0, 3, 9))
+    },
+    **{
+        f"{left:.0%} of {what}": (truncated(write, left), {}, f"{DAMAGED}|{NO_STACK}")
+        for what, write in (
+            ("HDF5", hdf5(iq=IQ)),
+            ("HDF5 in chunks", in_chunks(compression="gzip")),
+            ("MATLAB", v5(UF=UF, IQ=MATLAB_IQ)),
+            ("MATLAB, compressed", v5_compressed(UF=UF, IQ=MATLAB_IQ)),
+        )
+        for left in (0.3, 0.6, 0.99)
+    },
+    "Zarr without some chunks": (zarr_with_missing_chunks, {}, DAMAGED),
+    "broken Zarr": (broken_zarr, {}, DAMAGED),
+}
+
+
+@pytest.mark.parametrize("key", BAD)
+def test_a_bad_file_is_refused_in_one_message(key: str, tmp_path: Path) -> None:
+    write, options, says = BAD[key]
+    path = write(tmp_path)
+    with pytest.raises(InputError, match=says) as error:
+        load(path, **options)
+    assert "\n" not in str(error.value)
+
+
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "x.h5")
+    return folder / "x.h5"
+
+
+def socket_of(folder: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(folder):
+        made.bind("x.mat")
+    return folder / "x.mat"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pipe,
+        socket_of,
+        lambda folder: Path("/dev/zero"),
+    ],
+)
+def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    for read in (load, describe):
+        with pytest.raises(InputError, match=r"is a pipe, a socket or a device; write its content to a file"):
+            read(path)
+
+
+def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    pipe(folder)
+    done = run_batch(folder, tmp_path / "out")
+    assert [row.status for row in done.rows] == ["failed"]
+    assert "is a pipe, a socket or a device" in done.rows[0].error
+
+
+@pytest.mark.parametrize("stored", [v5, hdf5])
+@pytest.mark.parametrize(
+    "value",
+    [1e-7, 1e13, np.nan, np.inf, -1.0, 0.0, "fast", [], [[1.0, 2.0, 3.0, 4.0]], 5 + 1j],
+    ids=repr,
+)
+def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_path: Path) -> None:
+    scales = {"frame_rate_hz": value, "spacing_mm": value, "sound_speed_m_s": value}
+    path = stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path)
+    stack = load(path)
+    assert (stack.frame_rate_hz, dict(stack.spacing_mm), stack.sound_speed_m_s) == (None, {}, None)
+
+
+def test_a_coordinate_of_millions_of_chunks_is_not_read(tmp_path: Path) -> None:
+    path = confusius(IQ)(tmp_path)
+    place = path / "time/zarr.json"
+    known = json.loads(place.read_text())
+    known["shape"], known["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 22], [1]
+    place.write_text(json.dumps(known))
+    began = time.monotonic()
+    assert "t" not in load(path).coordinates
+    assert time.monotonic() - began < 20
+
+
+def test_axes_by_hand_override_those_of_the_file(tmp_path: Path) -> None:
+    assert load(BAD["axes in the file"][0](tmp_path), axes="tzx").axes == "tzx"
+
+
+# ---------------------------------------------------------------- files that claim more than they hold
+
+
+CLAIMS: dict[str, Write] = {
+    "npy": npy_that_claims,
+    "Zarr": zarr_that_claims,
+    "HDF5 in chunks": reserved(HUGE, (1, 1000, 1250)),
+    "HDF5": reserved(HUGE),
+}
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Path) -> None:
+    path = CLAIMS[key](tmp_path)
+    with pytest.raises(InputError):
+        load(path)
+    # Once more, now that modules are loaded.
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_stack_larger_than_any_memory_is_one_sentence(tmp_path: Path) -> None:
+    path = v5_of_shape(10**5, 10**4, 10**3)(tmp_path)
+    with pytest.raises(MemoryError):
+        load(path)
+    result = CliRunner().invoke(main, ["run", str(path), "-o", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_zarr_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zarr.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(UnreadableError, match=r"zarr is not installed; run pip install zarr"):
+        load(tmp_path)
+
+
+def test_pickles_are_never_read(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (exec, ("raise SystemExit('unpickled')",))
+
+    values = np.full((9, 4, 3), Bomb(), object)
+    np.save(tmp_path / "x.npy", values, allow_pickle=True)
+    np.savez(tmp_path / "x.npz", iq=values)
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(InputError, match=r"holds no stack.*iq \(3-D pickled objects\)"):
+            load(tmp_path / name)
+
+
+@pytest.mark.parametrize("wanted", ["link", "way/iq", "way/way/iq"])
+def test_a_soft_link_is_followed_when_it_is_asked_for(wanted: str, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ, "deep/iq")
+    with h5py.File(path, "r+") as file:
+        file["deep/other"] = IQ + 1
+        file["link"] = h5py.SoftLink("/deep/iq")
+        file["way"] = h5py.SoftLink("/deep")
+        file["deep/way"] = h5py.SoftLink("/deep")
+    acquisition = load(path, dataset=wanted)
+    assert acquisition.name == wanted
+    assert np.array_equal(acquisition.iq, IQ)
+
+
+POWER = (np.abs(IQ) ** 2).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
+        lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
+        lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
+    ],
+)
+def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    with pytest.raises(InputError, match=r"nowhere negative: it is power Doppler already.*dataset to filter"):
+        load(path)
+    description = describe(path)
+    assert "power Doppler already" in str(description.problem)
+    name = description.candidates[0].name
+    assert load(path, dataset=name).iq.shape == POWER.shape
+
+
+def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
+    tmp_path: Path, child_reader: ChildReader
+) -> None:
+    path = write_stack(tmp_path / "x.h5", IQ)
+    with h5py.File(path, "r+") as file:
+        file.attrs["note"] = "a note of variable length" * 4
+        file["iq"].attrs["axes"] = np.bytes_("tzx")
+    raw = bytearray(path.read_bytes())
+    heap = raw.index(b"GCOL")
+    raw[heap + 16 : heap + 4096] = bytes(len(raw[heap + 16 : heap + 4096]))
+    path.write_bytes(raw)
+    assert child_reader.outcome(path) == "loaded"

@@ -1,0 +1,204 @@
+"""NIfTI files and their sidecars, as nibabel and ConfUSIus read them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import confusius
+import nibabel
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from confusius.bids import validate_metadata
+
+from tests.files.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
+from tests.stacks import run_in_windows, write_stack
+from usdenoise import load
+from usdenoise.cli import main
+from usdenoise.errors import OptionError
+from usdenoise.files import bids
+from usdenoise.files.nifti import write_nifti
+from usdenoise.jobs import run_job as job
+from usdenoise.options.job_options import Output
+from usdenoise.stack.acquisition import Acquisition
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def run(path: Path, **more: Any) -> dict[str, Path]:
+    report = run_in_windows(path, path.parent / "out", 20, options=OPTIONS, output=Output(nifti=True), **more)
+    return {key: Path(name) for key, name in report["output"].items()}
+
+
+@pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_confusius_reads_the_same_voxels_at_the_same_place(
+    n_slices: int, matrix: Any, tmp_path: Path
+) -> None:
+    data = voxel_data(n_slices, matrix)
+    out = run(saved(tmp_path, data))
+    series = confusius.load(out["sequence"], variable="power_doppler")
+    back = confusius.load(out["nifti"])
+    confusius.validation.validate_voxeldata(back)
+    assert back.dims == ("time", "k", "j", "i")
+    np.testing.assert_array_equal(back.values, series.values)
+    for coordinate in ("z", "y", "x"):
+        np.testing.assert_allclose(back[coordinate], data[coordinate], atol=1e-6, rtol=0)
+    # The times of BIDS are those at which the windows begin.
+    np.testing.assert_allclose(back["time"], [0, 20 / 500], rtol=1e-3, atol=1e-6)
+    assert back["time"].attrs["volume_acquisition_duration"] == pytest.approx(20 / 500, rel=1e-4)
+    assert back.attrs["transmit_frequency"] == 15.625e6
+    assert back.attrs["beamforming_sound_velocity"] == 1510.0
+    for name in ("clutter_filter_window_duration", "clutter_filter_window_stride"):
+        assert back.attrs[name] == pytest.approx(20 / 500, rel=1e-4)
+    assert back.attrs["power_doppler_integration_duration"] == pytest.approx(20 / 500, rel=1e-4)
+
+
+def test_nibabel_sees_lateral_depth_and_elevation_in_mm(tmp_path: Path) -> None:
+    out = run(saved(tmp_path, voxel_data(N_Y)))
+    image = nibabel.load(out["nifti"])
+    assert image.shape == (N_X, N_Z, N_Y, 2)
+    values = np.asarray(image.dataobj)
+    assert np.unravel_index(values[..., 0].argmax(), values.shape[:3]) == (N_X - 1, N_Z - 1, N_Y - 1)
+    np.testing.assert_allclose(image.affine @ [0, 0, 0, 1], [-0.7, 2.0, 0.3, 1], atol=1e-6)
+    np.testing.assert_allclose(np.diag(image.affine)[:3], [0.1, 0.05, 0.4], rtol=1e-6)
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    assert (int(image.header["qform_code"]), int(image.header["sform_code"])) == (1, 1)
+    sidecar = json.loads(out["nifti_json"].read_text())
+    validate_metadata(sidecar)
+    assert sidecar["SliceThickness"] == pytest.approx(0.4)
+    assert sidecar["Depth"] == pytest.approx([2.0, 2.0 + 0.05 * (N_Z - 1)])
+    assert "PixelPitchUnknown" not in sidecar
+    assert sidecar["ClutterFilterWindowDuration"] == pytest.approx(40, rel=1e-4)
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(0.04, rel=1e-4)
+
+
+@pytest.mark.parametrize("n_slices", [1, N_Y])
+def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: int, tmp_path: Path) -> None:
+    data = voxel_data(n_slices)
+    saved(tmp_path, data)
+    report = job.run(
+        tmp_path / "x.zarr", tmp_path / "out", options=OPTIONS, output=Output(nifti=True),
+        reading={"frames": slice(10, None)},
+    )  # fmt: skip
+    out = {key: Path(name) for key, name in report["output"].items()}
+    n_frames = data.sizes["time"] - 10
+    image = nibabel.load(out["nifti"])
+    assert image.shape == (N_X, N_Z, n_slices, 1)
+    assert image.header.get_zooms()[3] == pytest.approx(n_frames / 500, rel=1e-4)
+    assert float(image.header["toffset"]) == pytest.approx(10 / 500, rel=1e-4)
+    assert image.header.get_xyzt_units() == ("mm", "sec")
+    sidecar = json.loads(out["nifti_json"].read_text())
+    validate_metadata(sidecar)
+    assert sidecar["VolumeTiming"] == pytest.approx([10 / 500], rel=1e-4)
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(n_frames / 500, rel=1e-4)
+    assert "block" not in sidecar["Description"] + sidecar["ClutterFilters"][0]
+    for key, name in (("nifti", "power_doppler"), ("blood_nifti", "blood_power")):
+        back = confusius.load(out[key])
+        stored = confusius.load(out["denoised"], variable=name)
+        np.testing.assert_array_equal(back.values.squeeze(), stored.values.squeeze())
+    # The stack is kept.
+    assert load(out["denoised"]).n_frames == n_frames
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    iq = rng.standard_normal((40, 9, 7)) + 1j * rng.standard_normal((40, 9, 7))
+    out = run(write_stack(tmp_path / "x.h5", iq, axes="tzx"))
+    sidecar = json.loads(out["nifti_json"].read_text())
+    assert sidecar["PixelPitchUnknown"] == ["z", "x", "y"]
+    assert not {"SliceThickness", "Depth", "TransmitFrequency", "VolumeTiming"} & set(sidecar)
+    assert nibabel.load(out["nifti"]).header.get_xyzt_units() == ("unknown", "unknown")
+    np.testing.assert_allclose(nibabel.load(out["nifti"]).affine, np.eye(4))
+
+
+def test_names_of_bids(tmp_path: Path) -> None:
+    out = run(saved(tmp_path, voxel_data(1)), bids="sub-01_ses-a_task-rest")
+    assert out["nifti"] == tmp_path / "out/sub-01/ses-a/fus/sub-01_ses-a_task-rest_pwd.nii.gz"
+    assert out["nifti_json"].name == "sub-01_ses-a_task-rest_pwd.json"
+    assert out["blood_nifti"].name == "sub-01_ses-a_task-rest_desc-blood_pwd.nii.gz"
+    for key in ("nifti_json", "blood_nifti_json"):
+        sidecar = json.loads(out[key].read_text())
+        validate_metadata(sidecar)
+        assert sidecar["TaskName"] == "rest"
+    described = json.loads((tmp_path / "out/dataset_description.json").read_text())
+    assert described["DatasetType"] == "derivative"
+    assert described["GeneratedBy"][0]["Name"] == "usdenoise"
+    ignored = (tmp_path / "out/.bidsignore").read_text().split()
+    named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
+    assert sorted(name.rpartition("_")[2] for name in named) == ["pwd.json"] * 2 + ["pwd.nii.gz"] * 2
+    # ConfUSIus finds the sidecar by the rules of BIDS.
+    assert confusius.load(out["nifti"]).attrs["transmit_frequency"] == 15.625e6
+    # A second recording joins the data set, and leaves its description alone.
+    (tmp_path / "out/dataset_description.json").write_text("mine")
+    (tmp_path / "x.zarr").rename(tmp_path / "sub-02_task-rest_iq.zarr")
+    again = run(tmp_path / "sub-02_task-rest_iq.zarr", bids="auto")
+    assert again["nifti"] == tmp_path / "out/sub-02/fus/sub-02_task-rest_pwd.nii.gz"
+    assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
+    assert not list((tmp_path / "out").glob("..*"))
+
+
+def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> None:
+    scan = tmp_path / "set/sub-01/fus/sub-01_task-rest_iq.zarr"
+    saved(tmp_path, voxel_data(1))
+    scan.parent.mkdir(parents=True)
+    (tmp_path / "x.zarr").rename(scan)
+    options = ["--rank", "4", "--low-cutoff", "0", "-q"]
+
+    def names(out: str, *more: str) -> set[str]:
+        done = CliRunner().invoke(main, ["run", str(scan), "-o", str(tmp_path / out), *options, *more])
+        assert done.exit_code == 0, done.stderr
+        return {path.name for path in (tmp_path / out).rglob("*_report.json")}
+
+    assert names("outside", "--nifti") == {"sub-01_task-rest_iq_report.json"}
+    (tmp_path / "set/dataset_description.json").write_text("{}")
+    assert names("inside", "--nifti") == {"sub-01_task-rest_report.json"}
+    assert names("no_nifti") == {"sub-01_task-rest_iq_report.json"}
+    assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_pwd.nii.gz").is_file()
+
+
+def test_names_of_bids_need_nifti(tmp_path: Path) -> None:
+    path = saved(tmp_path, voxel_data(1))
+    done = CliRunner().invoke(main, ["run", str(path), "--bids", "sub-01", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "--nifti" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "entities",
+    [
+        "task-rest",
+        "sub-01_desc-blood",
+        "sub-01_sub-01",
+        "sub-01_task-a_ses-b",
+        "sub-01_run-1_pose-2_task-a",
+        "x",
+    ],
+)
+def test_entities_that_bids_does_not_allow(entities: str) -> None:
+    for given, path in ((entities, Path("x.h5")), ("auto", Path(f"{entities}_iq.h5"))):
+        with pytest.raises(OptionError, match="bids"):
+            bids.bids_name(given, path)
+
+
+def test_the_name_of_a_recording_gives_its_entities() -> None:
+    assert bids.bids_name("auto", Path("sub-01_task-rest_pwd.nii.gz")).entities == "sub-01_task-rest"
+
+
+@pytest.mark.parametrize(
+    "entities", ["sub-01", "sub-01_ses-b_task-a_acq-x_run-1", "sub-01_task-a_pose-2_run-1"]
+)
+def test_entities_in_the_order_of_bids(entities: str) -> None:
+    assert bids.bids_name(entities, Path("x.h5")).entities == entities
+
+
+def test_a_short_first_block_does_not_change_the_time_step(tmp_path: Path) -> None:
+    stack = Acquisition(np.zeros((3, 4, 5), np.complex64), "zxt", frame_rate_hz=100.0)
+    lengths, starts = np.array([20, 100, 100, 60]), 0.6 * np.arange(4)
+    blocks = [{"low_cutoff": 1, "complete": True, "n_frames": int(length)} for length in lengths]
+    middles = starts + (lengths - 1) / 200
+    write_nifti(tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, middles, "s", 100, 100, blocks)
+    image = nibabel.load(tmp_path / "x.nii.gz")
+    assert image.header.get_zooms()[3] == pytest.approx(0.6)
+    assert float(image.header["toffset"]) == pytest.approx(0.0)

@@ -1,0 +1,227 @@
+"""What a run can leave behind beside the plain stack: factors, Zarr, structs, compression, chunks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import zarr
+
+from tests.files.layouts import LAYOUTS, confusius
+from tests.files.test_results import IQ, OPTIONS, VOLUMES
+from tests.stacks import write_stack
+from usdenoise import denoise, load, save
+from usdenoise.errors import OptionError
+from usdenoise.files.hdf5.hdf5_writing import create_file, write_values
+from usdenoise.files.layout import chunk_shape
+from usdenoise.files.loading import describe
+from usdenoise.files.result_content import ResultFile
+from usdenoise.files.results import write_result
+from usdenoise.jobs import run_job as job
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Output
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.stack.acquisition import Acquisition
+
+RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
+
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def run(path: Path, **more: Any) -> Path:
+    report = job.run(path, path.parent / "out", options=more.pop("options", OPTIONS), **more)
+    return Path(report["output"]["denoised"])
+
+
+def as_zarr(folder: Path) -> Path:
+    return confusius(IQ[:12, :5, :4])(folder)
+
+
+def as_v5(folder: Path) -> Path:
+    scipy.io.savemat(folder / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "UF": {"FrameRateUF": 500.0}})
+    return folder / "x.mat"
+
+
+def as_h5(folder: Path) -> Path:
+    return write_stack(
+        folder / "x.h5", VOLUMES, "data/iq", axes="tzxy", frame_rate_hz=500.0, spacing_mm=[0.1, 0.2, 0.3]
+    )
+
+
+def as_real(folder: Path) -> Path:
+    return write_stack(folder / "x.h5", IQ.real.transpose(2, 0, 1), "rf", axes="xtz")
+
+
+def test_the_stack_can_be_left_out(tmp_path: Path) -> None:
+    written = run(as_h5(tmp_path), output=Output(stack=False))
+    with h5py.File(written) as file:
+        assert "iq" not in file
+        assert file["power_doppler"].shape == (9, 8, 4)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"products": ("power", "color")},
+    ],
+)
+def test_outputs_that_contradict_each_other(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        Output(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"movie": "avi"}, "movie"),
+        ({"stride": 3}, "window"),
+        ({"window": 1}, "window"),
+        ({"window": 9, "stride": 10}, "stride"),
+        ({"window": 9, "stride": 0}, "stride"),
+    ],
+)
+def test_windows_that_cannot_be(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        SessionOptions(**given)
+
+
+def test_zarr_in_zarr_out(tmp_path: Path) -> None:
+    path = as_zarr(tmp_path)
+    written = run(path)
+    assert written.name == "x_denoised.zarr"
+    back, before = load(written), load(path)
+    expected = denoise(before, options=OPTIONS)
+    np.testing.assert_allclose(back.iq, expected.acquisition.iq, rtol=1e-6)
+    assert (back.axes, back.name, back.frame_rate_hz) == (before.axes, before.name, before.frame_rate_hz)
+    assert back.spacing_mm == pytest.approx(before.spacing_mm)
+    assert back.center_frequency_hz == before.center_frequency_hz
+    import zarr
+
+    root = zarr.open_group(written, mode="r")
+    np.testing.assert_allclose(root["power_doppler"][0], expected.power_doppler, rtol=1e-6)
+    assert root["power_doppler"].attrs["formula"] == "mean over frames of |s|^2"
+    assert tuple(root["iq"].metadata.dimension_names) == ("time", "k", "j", "i")
+    provenance = json.loads(str(root.attrs["usdenoise_provenance"]))
+    assert provenance["input"]["dataset"] == "iq"
+    # Once more over the same folder.
+    job.run(path, tmp_path / "out", options=OPTIONS, overwrite=True)
+    assert np.array_equal(load(written).iq, back.iq)
+
+
+@pytest.mark.parametrize("key", ["UFF", "zea", "rIQ, iIQ, normValue", "npz", "npy"])
+def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
+    how = LAYOUTS[key]
+    (tmp_path / "in").mkdir()
+    path = how.write(tmp_path / "in")
+    report = job.run(path, tmp_path / "out", options=OPTIONS)
+    written = Path(report["output"]["denoised"])
+    assert written.suffix == ".h5"
+    back, before = load(written), load(path)
+    assert (back.name, back.axes) == (before.name, before.axes)
+    assert (back.frame_rate_hz, back.center_frequency_hz) == (
+        before.frame_rate_hz,
+        before.center_frequency_hz,
+    )
+    assert back.spacing_mm == pytest.approx(before.spacing_mm)
+    assert len(report["input"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((2400, 200, 130), "tzx"), ((200, 130, 2400), "zxt"), ((500, 64, 64, 32), "tzxy"), ((30, 9, 8), "tzx")],
+)
+def test_chunks_suit_frames_and_pixels_alike(shape: tuple[int, ...], axes: str) -> None:
+    chunks = chunk_shape(shape, axes, 8)
+    counts = [-(-n // chunk) for n, chunk in zip(shape, chunks, strict=True)]
+    along_time = counts[axes.index("t")]
+    in_a_frame = np.prod(counts) / along_time
+    assert 0.5 <= along_time / in_a_frame <= 2
+    padded = np.prod([n * chunk for n, chunk in zip(counts, chunks, strict=True)])
+    assert padded < 1.2 * np.prod(shape)
+    assert np.prod(chunks) * 8 <= 2 << 20
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<c8", "<c16"])
+@pytest.mark.parametrize("chunks", [(4, 3, 5), (7, 11, 13), (3, 11, 1), (1, 1, 1), None])
+@pytest.mark.parametrize("compression", ["gzip", None])
+def test_the_values_of_a_dataset_are_written(
+    dtype: str, chunks: tuple[int, ...] | None, compression: str | None, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
+    values = values[0] + 1j * values[1] if "c" in dtype else values[0]
+    with create_file(tmp_path / "x.h5") as file:
+        packed = {} if chunks is None else {"chunks": chunks, "compression": compression}
+        dataset = file.create_dataset("iq", values.shape, dtype, **packed)
+        dataset.attrs["axes"] = "tzx"
+        write_values(dataset, values)
+        file["beside"] = np.arange(5)
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert file["iq"].dtype == dtype
+        assert file["iq"].chunks == chunks
+        assert np.array_equal(file["iq"], values.astype(dtype))
+        assert np.array_equal(file["beside"], np.arange(5))
+
+
+def test_the_file_of_a_result_is_the_same_each_time(tmp_path: Path) -> None:
+    stack = Acquisition(IQ.copy(), "tzx")
+    for name in "ab":
+        write_result(tmp_path / f"{name}.h5", ".h5", ResultFile(stack, {}, "{}"))
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def as_mat(folder: Path, name: str) -> Path:
+    scipy.io.savemat(folder / "x.mat", {name: IQ.transpose(1, 2, 0)})
+    return folder / "x.mat"
+
+
+def as_hdf5(folder: Path, name: str) -> Path:
+    return write_stack(folder / "x.h5", IQ.transpose(1, 2, 0), name, axes="zxt")
+
+
+def as_group(folder: Path, name: str) -> Path:
+    root = zarr.open_group(folder / "x.zarr", mode="w")
+    root.create_array(name, data=IQ.transpose(1, 2, 0)).attrs["axes"] = "zxt"
+    return folder / "x.zarr"
+
+
+@pytest.fixture(scope="module")
+def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What becomes of the stack under a name of its own."""
+    folder = tmp_path_factory.mktemp("plain")
+    output = Output(products=("power",))
+    report = job.run(as_hdf5(folder, "iq"), folder / "out", options=OPTIONS, output=output)
+    return load(report["output"]["denoised"]).iq
+
+
+@pytest.mark.parametrize("make", [as_mat, as_hdf5, as_group])
+@pytest.mark.parametrize(
+    "name", ["power_doppler", "blood_power", "singular_values", "unobserved", "axes", "time"]
+)
+def test_a_stack_with_a_name_of_the_results_is_kept(
+    name: str, make: Any, plain_stack: Any, tmp_path: Path
+) -> None:
+    report = job.run(
+        make(tmp_path, name),
+        tmp_path / "out",
+        options=OPTIONS,
+        reading={"dataset": name},
+    )
+    written = Path(report["output"]["denoised"])
+    is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)
+    stack = load(written, dataset=None if is_taken else name)
+    assert stack.name == ("filtered_stack" if is_taken else name)
+    np.testing.assert_array_equal(stack.iq, plain_stack)
+    assert [note.split("'")[1] for note in report["notes"]] == ([name] if is_taken else [])
+    for image in ("power_doppler", "blood_power"):
+        if image != name:
+            assert describe(written, dataset=image).problem is not None
+
+
+def test_a_stack_keeps_its_values_where_matlab_does_not_allow_its_name(tmp_path: Path) -> None:
+    result = denoise(Acquisition(IQ, "tzx", name="_" + 70 * "1"), options=OPTIONS)
+    written = scipy.io.loadmat(save(result, tmp_path / "x.mat"))
+    np.testing.assert_array_equal(written["x_" + 61 * "1"], result.acquisition.iq)

@@ -1,0 +1,279 @@
+"""The same stack in many layouts reads as the same acquisition, and what the file does not say is guessed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+from numpy.typing import NDArray
+
+from tests.conftest import all_frames
+from tests.files.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, hdf5, in_order, pairs
+from tests.stacks import write_stack
+from usdenoise import load
+from usdenoise.files import describe
+from usdenoise.files.matlab.matlab_writing import write_v73
+from usdenoise.files.time_axis import guess_axes
+from usdenoise.jobs import run_job as job
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.phantom import PhantomSettings
+from usdenoise.stack.casorati import casorati
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+REAL = IQ.real.copy()
+FAST = DenoiseOptions(rank=2, iterations=2)
+
+
+TYPES: dict[str, tuple[NDArray[Any], NDArray[Any], str]] = {
+    "complex64": (IQ, IQ, "c8"),
+    "complex128": (IQ.astype("c16"), IQ.astype("c16"), "c16"),
+    "big-endian": (IQ.astype(">c8"), IQ, ">c8"),
+    "real, imag": (pairs(IQ, ("real", "imag")), IQ, "c8"),
+    "r, i": (pairs(IQ, ("r", "i")), IQ, "c8"),
+    "re, im": (pairs(IQ, ("re", "im")), IQ, "c8"),
+    "I, Q": (pairs(IQ, ("I", "Q")), IQ, "c8"),
+    "i, q double": (pairs(IQ, ("i", "q"), "f8"), IQ.astype("c16"), "c16"),
+    "float32": (REAL, REAL, "f4"),
+    "float64": (REAL.astype("f8"), REAL.astype("f8"), "f8"),
+    "float16": (REAL.astype("f2"), REAL, "f2"),
+    "int16": (REAL.astype("i2"), REAL, "i2"),
+}
+"""Values in a file, those that are read, and the type of the stored ones."""
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip"}], ids=["plain", "gzip"])
+@pytest.mark.parametrize("key", TYPES)
+def test_types_of_hdf5(key: str, options: dict[str, Any], tmp_path: Path) -> None:
+    values, expected, stored = TYPES[key]
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("iq", data=values, **options)
+    acquisition = load(tmp_path / "x.h5")
+    assert acquisition.iq.dtype == expected.dtype
+    assert acquisition.stored_dtype == np.dtype(stored)
+    assert np.array_equal(acquisition.iq, expected)
+    matrix = casorati(acquisition)
+    assert np.array_equal(matrix, expected.reshape(N_FRAMES, -1).T)
+    assert matrix.flags.c_contiguous
+    assert np.shares_memory(matrix, acquisition.iq)
+
+
+@pytest.mark.parametrize("write", [scipy.io.savemat, write_v73], ids=["v5", "v7.3"])
+@pytest.mark.parametrize("key", ["complex64", "complex128", "float64", "int16"])
+def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -> None:
+    values, expected, stored = TYPES[key]
+    write(tmp_path / "x.mat", {"RF": in_order("zxt", values)})
+    acquisition = load(tmp_path / "x.mat")
+    assert (acquisition.axes, acquisition.name) == ("zxt", "RF")
+    assert acquisition.iq.dtype == expected.dtype
+    assert acquisition.stored_dtype == np.dtype(stored)
+    assert np.array_equal(casorati(acquisition), expected.reshape(N_FRAMES, -1).T)
+
+
+@pytest.mark.parametrize(("precision", "dtypes"), [("single", ("c8", "f4")), ("double", ("c16", "f8"))])
+def test_precision_converts_on_reading(precision: str, dtypes: tuple[str, str], tmp_path: Path) -> None:
+    for values, dtype in zip((IQ.astype("c16"), REAL.astype("i2")), dtypes, strict=True):
+        write_stack(tmp_path / "stack.h5", values)
+        acquisition = load(tmp_path / "stack.h5", dtype=precision)
+        assert acquisition.iq.dtype == np.dtype(dtype)
+        assert acquisition.stored_dtype == values.dtype
+        assert np.array_equal(acquisition.iq, values)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [slice(None), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
+    ids=str,
+)
+@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt", "xzt", "tzxy", "ytxz"])
+def test_any_order_of_the_axes_gives_one_casorati_matrix(frames: slice, axes: str, tmp_path: Path) -> None:
+    stack, own = (IQ, "tzx") if len(axes) == 3 else (VOLUMES, "tzxy")
+    values, expected = in_order(axes, stack, own), in_order(axes, stack[frames], own)
+    write_stack(tmp_path / "stack.h5", values)
+    scipy.io.savemat(tmp_path / "v5.mat", {"IQ": values})
+    write_v73(tmp_path / "v73.mat", {"IQ": values})
+    for name in ("stack.h5", "v5.mat", "v73.mat"):
+        acquisition = load(tmp_path / name, axes=axes, frames=frames)
+        assert acquisition.axes == axes
+        assert np.array_equal(acquisition.iq, expected)
+        matrix = casorati(acquisition)
+        assert np.array_equal(matrix, stack[frames].reshape(len(stack[frames]), -1).T)
+        assert np.shares_memory(matrix, acquisition.iq)
+
+
+@pytest.mark.parametrize(
+    "alias", ["frame_rate_hz", "frame_rate", "framerate", "compound_sampling_frequency", "FrameRateUF"]
+)
+def test_frame_rate_from_an_attribute(alias: str, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "stack.h5", IQ, **{alias: 750.0})
+    assert load(path).frame_rate_hz == 750.0
+    assert load(path, frame_rate_hz=80.0).frame_rate_hz == 80.0
+
+
+def test_of_several_frame_rates_the_nearest_counts(tmp_path: Path) -> None:
+    path = hdf5(a__iq=IQ, frame_rate=100.0)(tmp_path)
+    assert load(path).frame_rate_hz == 100.0
+    for place, rate in (("a", 300.0), ("a/iq", 400.0)):
+        with h5py.File(path, "r+") as file:
+            file[place].attrs["frame_rate"] = rate
+        assert load(path).frame_rate_hz == rate
+
+
+@pytest.mark.parametrize(("name", "value"), [("spacing_mm", [0.1, 0.2]), ("pixel_spacing_mm", (0.1, 0.2))])
+def test_spacing_from_an_attribute_is_in_the_order_of_the_file(name: str, value: Any, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "stack.h5", in_order("xtz"), axes="xtz", **{name: value})
+    assert load(path).spacing_mm == {"x": 0.1, "z": 0.2}
+    assert load(path, spacing_mm=(0.3, 0.4)).spacing_mm == {"x": 0.3, "z": 0.4}
+    assert load(path, spacing_mm=(0.5,)).spacing_mm == {"x": 0.5, "z": 0.5}
+    one_for_all = write_stack(tmp_path / "volumes.h5", VOLUMES, axes="tzxy", spacing_mm=0.1)
+    assert load(one_for_all).spacing_mm == {"z": 0.1, "x": 0.1, "y": 0.1}
+
+
+def test_sources_say_where_each_piece_comes_from(tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "stack.h5", IQ, frame_rate=500.0)
+    sources = describe(path, spacing_mm=(0.1,)).metadata.sources
+    assert sources["axes"] == "assumed"
+    assert sources["spacing_mm"] == "option"
+    assert sources["frame_rate_hz"].startswith("file: ")
+    assert describe(path, frame_rate_hz=1.0).metadata.sources["frame_rate_hz"] == "option"
+
+
+@pytest.mark.parametrize("axes", ["tzx", "zxt"])
+@pytest.mark.parametrize("shape", [(96, 24, 12), (60, 16, 32)])
+def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_path: Path) -> None:
+    """Both would be read as time first, being longest along depth; noise says nothing."""
+    _, terms = all_frames(PhantomSettings(shape, seed=2))
+    for name, stack, source in (("tissue", terms.iq, "the data"), ("noise", terms.noise, "assumed")):
+        path = tmp_path / f"{name}.npy"
+        np.save(path, stack if axes == "tzx" else np.moveaxis(stack, 0, -1))
+        metadata = describe(path).metadata
+        assert metadata.sources["axes"] == source
+        if source == "the data":
+            assert metadata.values["axes"] == axes
+
+
+@pytest.mark.parametrize(
+    ("shape", "time_last", "axes"),
+    [
+        ((10, 20, 300), None, "zxt"),
+        ((300, 10, 20), None, "tzx"),
+        ((300, 10, 20), True, "zxt"),
+        ((10, 20, 300), False, "tzx"),
+        ((32, 126, 126), None, "tzx"),
+        ((126, 126, 32), None, "zxt"),
+        ((50, 90, 40), None, "zxt"),
+        ((40, 90, 50), None, "zxt"),
+        ((300, 20, 300), None, "zxt"),
+        ((40, 40, 40), None, "zxt"),
+        ((300, 300, 20), None, "zxt"),
+        ((300, 8, 9, 10), None, "tzxy"),
+        ((8, 9, 10, 300), None, "zxyt"),
+        ((4, 8, 8, 8), None, "tzxy"),
+        ((8, 8, 8, 4), None, "zxyt"),
+        ((300, 8, 9, 10), True, "zxyt"),
+    ],
+)
+def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -> None:
+    assert guess_axes(shape, time_last) == axes
+
+
+@pytest.mark.parametrize("key", ["h5py", "PALA v5", "PALA v7.3"])
+def test_guessed_axes_are_an_assumption(key: str, tmp_path: Path) -> None:
+    path = LAYOUTS[key].write(tmp_path)
+    (assumption,) = load(path).assumptions
+    assert "set the axes" in assumption
+    assert LAYOUTS[key].axes in assumption
+    assert load(path, axes="xzt").assumptions == ()
+
+
+@pytest.mark.parametrize("axes", ["ztx", np.bytes_("ztx")])
+def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes)
+    acquisition = load(path)
+    assert acquisition.assumptions == ()
+    assert acquisition.axes == "ztx"
+
+
+CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    **{
+        f"called {name}": ({"a_filtered": 3 * IQ, "b_mode": REAL, name: IQ}, {}, name)
+        for name in ("iq", "IQ", "data/iq")
+    },
+    **{
+        f"asked for as {asked}": ({"iq": 3 * IQ, "a/b": IQ}, {"dataset": asked}, "a/b")
+        for asked in ("a/b", "/a/b", "a/b/")
+    },
+    "the only complex one": (
+        {
+            "b_mode": REAL,
+            "mask": np.ones(REAL.shape, "u1"),
+            "picture": REAL[0],
+            "rotated": pairs(IQ, ("real", "imag")),
+        },
+        {},
+        "rotated",
+    ),
+    "the only one": (
+        {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL},
+        {},
+        "rotated",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", CHOICES)
+def test_the_stack_that_is_meant_is_read(key: str, tmp_path: Path) -> None:
+    datasets, options, name = CHOICES[key]
+    acquisition = load(hdf5(**datasets)(tmp_path), **options)
+    assert acquisition.name == name
+    assert np.array_equal(acquisition.iq, IQ if np.iscomplexobj(acquisition.iq) else REAL)
+
+
+# One NaN: the results then hold the 3-D array `unobserved` as well.
+_WITH_NAN = in_order("zxt").copy()
+_WITH_NAN[1, 2, 3] = np.nan
+# The power Doppler of volumes is 3-D, like a stack.
+_VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "values", "axes"),
+    [
+        ("data/iq", ".h5", _WITH_NAN, "zxt"),
+        ("IQ", ".mat", _WITH_NAN, "zxt"),
+        ("bf", ".h5", _VOLUMES, "zxyt"),
+        ("bf", ".mat", _VOLUMES, "zxyt"),
+    ],
+)
+def test_our_results_are_read_back_without_a_name(
+    name: str, suffix: str, values: NDArray[Any], axes: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".mat":
+        scipy.io.savemat(path, {name: values, "UF": UF})
+    else:
+        write_stack(path, values, name)
+    acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
+    assert (acquisition.name, acquisition.axes) == (name, axes)
+    assert acquisition.iq.shape == values.shape
+
+
+BESIDE: dict[str, Callable[[h5py.File], Any]] = {
+    "an attribute whose name is not UTF-8": lambda file: h5py.h5a.create(
+        file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+    "a dataset whose name is not UTF-8": lambda file: h5py.h5d.create(
+        file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+    "a type that NumPy lacks": lambda file: h5py.h5d.create(
+        file.id, b"recorded", h5py.h5t.UNIX_D32LE, h5py.h5s.create(h5py.h5s.SCALAR)
+    ),
+}
+
+
+@pytest.mark.parametrize("key", BESIDE)
+def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
+    assert np.array_equal(load(hdf5(iq=IQ, fill=BESIDE[key])(tmp_path)).iq, IQ)

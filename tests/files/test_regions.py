@@ -1,0 +1,82 @@
+"""Regions from their description on the command line."""
+
+import os
+import re
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from usdenoise.errors import InputError, OptionError
+from usdenoise.files.regions import region
+
+SPACING = {"z": 0.1, "x": 0.2}
+
+
+def test_rectangles_are_half_open():
+    mask = region("rect:1,2,3,5", (6, 8), "zx", {})
+    assert np.argwhere(mask).tolist() == [[1, 2], [1, 3], [1, 4], [2, 2], [2, 3], [2, 4]]
+
+
+def test_millimetres_count_pixels_by_their_centres():
+    # Centres at 0.05, 0.15, ... in z and 0.1, 0.3, ... in x.
+    mask = region("rect:0.1,0.2,0.3,0.6mm", (6, 8), "zx", SPACING)
+    assert np.argwhere(mask).tolist() == [[1, 1], [1, 2], [2, 1], [2, 2]]
+    assert np.argwhere(region("circle:0.15,0.3,0.1mm", (6, 8), "zx", SPACING)).tolist() == [
+        [0, 1], [1, 1], [2, 1]
+    ]  # fmt: skip
+
+
+def test_numbers_follow_the_axes_of_the_image():
+    assert np.array_equal(
+        region("circle:1,3,1", (6, 8), "zx", {}), region("circle:3,1,1", (8, 6), "xz", {}).T
+    )
+    assert region("rect:0,0,0,2,2,2", (4, 5, 6), "zxy", {}).sum() == 8
+    assert region("circle:1,1,1,1", (4, 5, 6), "zxy", {}).sum() == 7
+
+
+@pytest.mark.parametrize("name", ["mask.png", "mask.tif", "mask.npy"])
+def test_masks_come_from_files(tmp_path, name):
+    mask = np.random.default_rng(0).random((9, 7)) < 0.3
+    path = tmp_path / name
+    if path.suffix == ".npy":
+        np.save(path, mask)
+    else:
+        iio.imwrite(path, mask.astype(np.uint8) * 255, plugin="pillow")
+    assert np.array_equal(region(str(path), (9, 7), "zx", {}), mask)
+
+
+def test_of_a_picture_with_opacity_the_colours_count(tmp_path):
+    mask = np.random.default_rng(0).random((9, 7)) < 0.3
+    image = np.zeros((9, 7, 4), np.uint8)
+    image[mask, 1], image[..., 3] = 200, 255
+    iio.imwrite(tmp_path / "mask.png", image)
+    assert np.array_equal(region(str(tmp_path / "mask.png"), (9, 7), "zx", {}), mask)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "box:1,2,3,4",
+        "nothing.png",
+        "rect:1,2,3",
+        "rect:1,2,3,a",
+        "circle:1,nan,3",
+        "rect:1,1,2,2mm",
+        "rect:100,100,200,200",
+    ],
+)
+def test_what_is_not_a_region_is_refused(text):
+    with pytest.raises(OptionError, match=re.escape(f"'{text}'")):
+        region(text, (6, 8), "zx", {})
+
+
+def test_masks_that_do_not_fit_are_refused(tmp_path):
+    iio.imwrite(tmp_path / "small.png", np.ones((5, 5), np.uint8))
+    np.save(tmp_path / "text.npy", np.full((6, 8), "x"))
+    (tmp_path / "damaged.npy").write_bytes(b"\x93NUMPY\x01\0")
+    (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n\x1a\n" + 40 * b"\0")
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in tmp_path.iterdir():
+        with pytest.raises(InputError):
+            region(str(path), (6, 8), "zx", {})

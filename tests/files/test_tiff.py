@@ -1,0 +1,73 @@
+"""TIFF files as tifffile reads them, with the pixel size and unit that ImageJ and Fiji show."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from tests.files.test_results import OPTIONS
+from tests.stacks import run_in_windows, write_stack
+from usdenoise.files.tiff import read_tiff, tiff
+from usdenoise.jobs import run_job as job
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+SPACING = {"z": 0.05, "x": 0.1, "y": 0.4}
+
+
+@pytest.mark.parametrize(("axes", "names", "n_slices"), [("xz", "YX", 1), ("xzy", "ZYX", 3)])
+def test_the_pixel_size_is_in_mm(axes: str, names: str, n_slices: int) -> None:
+    image = np.random.default_rng(0).random((4, 6, 3)[: len(axes)]).astype(np.float32)
+    with tifffile.TiffFile(io.BytesIO(tiff(image, axes, SPACING))) as file:
+        assert file.is_imagej
+        about = file.imagej_metadata
+        assert (about["unit"], about.get("slices", 1)) == ("mm", n_slices)
+        assert about.get("spacing") == (0.4 if n_slices > 1 else None)
+        assert file.series[0].axes == names
+        order = [axes.index(letter) for letter in "yzx" if letter in axes]
+        np.testing.assert_array_equal(file.asarray(), image.transpose(order))
+        assert len(file.pages) == n_slices
+        for page in file.pages:
+            x, y = (page.tags[name].value for name in ("XResolution", "YResolution"))
+            assert (x[0] / x[1], y[0] / y[1]) == pytest.approx((10, 20))
+            assert int(page.tags["ResolutionUnit"].value) == 1
+
+
+@pytest.mark.parametrize("spacing", [None, {}, {"x": 0.1}])
+def test_an_unknown_pixel_size_is_not_written(spacing: dict[str, float] | None) -> None:
+    with tifffile.TiffFile(io.BytesIO(tiff(np.ones((4, 6)), "zx", spacing))) as file:
+        assert not file.is_imagej
+        assert "XResolution" not in file.pages[0].tags
+
+
+def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
+    shape = (30, 6, 5, 4)
+    values = np.random.default_rng(0).standard_normal(shape)
+    path = write_stack(tmp_path / "x.h5", values, "rf", axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
+    for report in (
+        job.run(path, tmp_path / "out", options=OPTIONS),
+        run_in_windows(path, tmp_path / "series", 15, options=OPTIONS),
+    ):
+        for name in ("power_doppler_tif", "blood_power_tif"):
+            with tifffile.TiffFile(report["output"][name]) as file:
+                assert (file.imagej_metadata["unit"], file.imagej_metadata["spacing"]) == ("mm", 0.4)
+                assert file.series[0].shape == (4, 6, 5)
+
+
+def test_a_library_without_memory_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoMemory:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "imageio.plugins.pillow":
+                raise ImportError("libjpeg.so: failed to map segment from shared object")
+
+    path = tmp_path / "power.tif"
+    path.write_bytes(tiff(np.ones((3, 2)), "zx"))
+    monkeypatch.delitem(sys.modules, "imageio.plugins.pillow", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NoMemory(), *sys.meta_path])
+    with pytest.raises(ImportError, match="failed to map segment"):
+        read_tiff(path)

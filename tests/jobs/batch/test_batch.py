@@ -1,0 +1,265 @@
+"""`usdenoise batch` from the outside: what it runs and skips, reports, and leaves behind."""
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import usdenoise
+from tests.cli.shared import cli, refused
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, rows, shell, write_scan
+from tests.results import differences
+from usdenoise import __version__
+from usdenoise.jobs.batch import Decision, Row, Scan, plan_batch, run_batch
+from usdenoise.jobs.batch.executors import ScansHere
+from usdenoise.jobs.memory_check import expected_bytes
+
+GOOD = ("night/scan1.h5", "scan2.h5", "scan10.h5")
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three good scans, one of them in a subfolder, and a broken one. Read only."""
+    folder = tmp_path_factory.mktemp("batch") / "scans"
+    for name in GOOD:
+        write_scan(folder / name, int(re.findall(r"scan(\d+)", name)[0]))
+    (folder / "scan3.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(scans: Path) -> tuple[Path, Any]:
+    """The results of a batch over them, and what it printed. Read only."""
+    out = scans.parent / "out"
+    return out, shell("batch", scans, "-o", out, *QUICK, "--jobs", 2)
+
+
+@pytest.fixture
+def mine(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> tuple[Path, Path]:
+    """Scans and results to change, as they were left."""
+    shutil.copytree(scans, tmp_path / "scans", copy_function=shutil.copy2)
+    shutil.copytree(done[0], tmp_path / "out", copy_function=shutil.copy2)
+    return tmp_path / "scans", tmp_path / "out"
+
+
+def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, str]]:
+    plan = plan_batch([scans], out, **{"arguments": ARGUMENTS, **settings})
+    return {scan.name: (decision.action, decision.reason) for scan, decision in plan.items()}
+
+
+def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) -> None:
+    out, process = done
+    assert process.returncode == 1
+    statuses = {"night/scan1.h5": "done", "scan2.h5": "done", "scan3.h5": "failed", "scan10.h5": "done"}
+    # In natural order.
+    assert list(column(out, "status").items()) == list(statuses.items())
+    assert "scan3.h5 is truncated or corrupt" in rows(out)["scan3.h5"]["error"]
+    assert not (out / "scan3").exists()
+    assert {path.name for path in out.iterdir() if path.is_file()} == set(OWN)
+    assert list(out.rglob(".*")) == []
+    # A line for each scan on stderr, a summary on stdout.
+    lines = process.stderr.splitlines()
+    assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
+    assert process.stdout.splitlines()[0] == "scans   4: 3 done, 1 failed"
+
+
+def test_results_are_those_of_run(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> None:
+    assert cli("run", scans / "scan2.h5", "-o", tmp_path, *QUICK, "--threads", 1).exit_code == 0
+    assert differences(tmp_path, done[0] / "scan2") == []
+
+
+def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any]) -> None:
+    out, _ = done
+    with (out / "batch.csv").open(newline="") as file:
+        table = {row["scan"]: row for row in csv.DictReader(file)}
+    report = json.loads((out / "scan2/scan2_report.json").read_text())
+    row = rows(out)["scan2.h5"]
+    assert list(table) == list(rows(out))
+    for key in ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "verdict", "peak_memory_bytes"):
+        assert row[key] == report[key]
+        assert table["scan2.h5"][key] == str(report[key])
+    assert row["seconds"] == report["timings_s"]["total"]
+    assert row["blood_to_noise_db"] == report["blood"]["blood_to_noise_db"]
+    assert table["scan3.h5"]["rank"] == ""
+    # Two jobs share the processors.
+    assert report["parameters"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
+    summary = json.loads((out / "batch.json").read_text())["summary"]
+    assert (summary["scans"], summary["done"], summary["failed"], summary["not_run"]) == (4, 3, 1, 0)
+
+
+def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
+    paths = [scans / "scan2.h5", scans / "scan3.h5", scans / "gone.h5"]
+    process = cli("batch", *paths, "-o", tmp_path / "out", *QUICK, "--jobs", 1, "--json", "-q")
+    assert process.exit_code == 1
+    gone, good, bad, last = map(json.loads, process.stdout.splitlines())
+    assert (gone["scan"], gone["status"]) == ("gone.h5", "failed")
+    assert (good["scan"], good["status"], good["low_cutoff"]) == ("scan2.h5", "done", 1)
+    assert (bad["scan"], bad["status"]) == ("scan3.h5", "failed")
+    assert last["summary"]["output"]["index"] == str(tmp_path / "out/index.html")
+    # Failures are reported with -q, too.
+    assert [line.split()[2] for line in process.stderr.splitlines()] == ["gone.h5", "scan3.h5"]
+
+
+def test_without_scans_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "there are no scans")
+    assert not (tmp_path / "out").exists()
+
+
+NAMES = ["two words größe 雪.h5", "line\nbreak [1] \udcff.h5", "-per%cent$(x)`y`*.h5", "=1+1.h5"]
+
+
+def test_any_file_name_works_and_the_table_contains_no_formula(tmp_path: Path) -> None:
+    for seed, name in enumerate(NAMES):
+        write_scan(tmp_path / "scans" / name, seed)
+    (tmp_path / "scans/=bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    first = shell("batch", "scans", "-o", "out", *QUICK, "--jobs", 2, "--json", cwd=tmp_path)
+    assert first.returncode == 1, first.stderr
+    assert column(tmp_path / "out", "status") == {**dict.fromkeys(NAMES, "done"), "=bad.h5": "failed"}
+    assert {json.loads(line).get("scan") for line in first.stdout.splitlines()} == {*NAMES, "=bad.h5", None}
+    with (tmp_path / "out/batch.csv").open(newline="", encoding="utf-8") as file:
+        texts = [text for row in csv.DictReader(file) for text in row.values()]
+    # A spreadsheet would calculate what begins so. Negative numbers stay numbers.
+    assert not [text for text in texts if text.startswith(tuple("=+@")) or re.match(r"-(?![\d.])", text)]
+    again = shell("batch", "scans", "-o", "out", *QUICK, "--dry-run", cwd=tmp_path)
+    assert [line.split()[0] for line in again.stdout.splitlines()].count("skip") == len(NAMES)
+
+
+# ---------------------------------------------------------------- running it again
+
+
+def test_again_only_the_failed_scan_is_run(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    assert cli("batch", scans, "-o", out, *QUICK).exit_code == 1
+    after = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    assert {path.name for path in before if before[path] != after[path]} <= set(OWN)
+    assert [row["status"] for row in rows(out).values()] == ["skipped", "skipped", "failed", "skipped"]
+    assert rows(out)["scan2.h5"]["rank"] == 3
+    write_scan(scans / "scan3.h5")
+    assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0
+    assert column(out, "status")["scan3.h5"] == "done"
+
+
+def test_a_dry_run_writes_nothing(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    write_scan(scans / "new.h5")
+    shutil.rmtree(out / "scan10")
+    before = sorted(out.rglob("*"))
+    result = cli("batch", "--dry-run", *QUICK, scans, "-o", out, "--json")
+    actions = {line["scan"]: line["action"] for line in map(json.loads, result.stdout.splitlines())}
+    assert actions == {
+        "new.h5": "run", "night/scan1.h5": "skip", "scan2.h5": "skip", "scan3.h5": "run", "scan10.h5": "run",
+    }  # fmt: skip
+    assert sorted(out.rglob("*")) == before
+
+
+def other(**change: Any) -> dict[str, Any]:
+    """The arguments of the batch with other options."""
+    return {**ARGUMENTS, "options": replace(ARGUMENTS["options"], **change)}
+
+
+FRAMES = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "decision"),
+    [
+        ({"overwrite": True}, ("run", "overwrite")),
+        ({"arguments": other(seed=5)}, ("run", "options changed: seed 0 -> 5")),
+        ({"arguments": FRAMES}, ("run", "options changed: frames None -> [0, 9, None]")),
+        ({"arguments": other(threads=7)}, ("skip", "complete")),
+    ],
+    ids=str,
+)
+def test_the_options_decide(
+    settings: dict[str, Any], decision: tuple[str, str], done: tuple[Path, Any], scans: Path
+) -> None:
+    plan = decisions(scans, done[0], **settings)
+    assert {plan[name] for name in GOOD} == {decision}
+
+
+def test_a_scan_whose_input_or_report_changed_is_run(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    write_scan(scans / "scan10.h5", 99)
+    report = out / "scan2/scan2_report.json"
+    report.write_text("{")
+    (out / "night/scan1/scan1_report.json").unlink()
+    plan = decisions(scans, out)
+    assert [plan[name] for name in GOOD] == [
+        ("run", "new"), ("run", "its report cannot be read"), ("run", "the input changed"),
+    ]  # fmt: skip
+
+
+def test_a_scan_of_another_version_is_run(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    place = out / "scan2/scan2_report.json"
+    place.write_text(place.read_text().replace(f'"usdenoise": "{__version__}"', '"usdenoise": "0.0.1"'))
+    assert decisions(scans, out)["scan2.h5"][0] == "run"
+
+
+# ---------------------------------------------------------------- as a library
+
+
+class Told:
+    """A watcher of a batch that counts the scans that run."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.finished_scans: list[str] = []
+
+    def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
+
+    def started(self, scan: Scan) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+
+    def finished(self, row: Row) -> None:
+        self.running -= 1
+        self.finished_scans.append(row.scan)
+
+
+def test_from_python_with_options_of_every_kind(scans: Path, tmp_path: Path) -> None:
+    arguments = {
+        "options": usdenoise.DenoiseOptions(rank=3, low_cutoff=1, bad_frames=(3, 5), ridge=0.1 + 0.2),
+        "display": usdenoise.Display(dynamic_range=(-20.0, 0.0)),
+        "output": usdenoise.Output(products=("power", "velocity"), stack=True, stack_name="x1"),
+        "reading": {"frames": slice(2, 20, None), "spacing_mm": (0.1, 0.2), "frame_rate_hz": 500.0},
+        "memory": 1 << 30,
+    }
+    # A text is one path.
+    report = run_batch(str(scans / "scan2.h5"), tmp_path / "out", arguments=arguments)
+    assert report.all_done, report.rows
+    made = json.loads((tmp_path / "out/scan2/scan2_report.json").read_text())
+    assert made["input"]["shape"][0] == 18
+    assert made["parameters"]["ridge"] == 0.1 + 0.2
+    # The options of the report are those of the batch.
+    assert decisions(scans / "scan2.h5", tmp_path / "out", arguments=arguments) == {
+        "scan2.h5": ("skip", "complete")
+    }
+
+
+@pytest.mark.parametrize(("n_fit", "most"), [(1.5, 1), (2.5, 2)])
+def test_fewer_scans_run_if_memory_is_short(
+    n_fit: float, most: int, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = expected_bytes(scans / "scan2.h5", {}, "single")
+    submitted = ScansHere.__init__
+
+    def with_memory(self: ScansHere, *arguments: Any) -> None:
+        submitted(self, *arguments)
+        self.memory = int(n_fit * needed)
+
+    monkeypatch.setattr(ScansHere, "__init__", with_memory)
+    watcher = Told()
+    paths = [scans / name for name in GOOD]
+    assert run_batch(paths, tmp_path / "out", arguments=ARGUMENTS, jobs=3, watcher=watcher).all_done
+    assert watcher.most == most
+    assert len(watcher.finished_scans) == 3

@@ -1,0 +1,381 @@
+"""Batches and runs on Dask workers: the same results as without, also when workers are killed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import h5py
+import numpy as np
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+import usdenoise
+from tests.jobs.batch.shared import finish, in_session, start, wait_for
+from usdenoise.errors import InputError, OptionError
+from usdenoise.jobs import workers
+from usdenoise.jobs.batch import executors
+from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.jobs.workers import DEATHS, dask_client
+from usdenoise.phantom import PhantomSettings
+from usdenoise.system.signals import Terminated, terminable
+
+N_SCANS = 3
+NO_PAGE = {"output": usdenoise.Output()}
+
+
+@pytest.fixture(autouse=True)
+def any_port_for_the_page_of_a_scheduler(monkeypatch):
+    """Dask leaves a socket open where its usual port is in use, and a later test would fail with that."""
+    start = partialmethod(LocalCluster.__init__, dashboard_address=":0")
+    monkeypatch.setattr(LocalCluster, "__init__", start)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes of one thread each."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Three scans, and a file that is none."""
+    folder = tmp_path_factory.mktemp("scans")
+    for number in range(N_SCANS):
+        settings = PhantomSettings(shape=(32, 24, 100), frame_rate_hz=500.0, seed=number)
+        simulate_to_file(folder / f"scan{number}.h5", settings)
+    (folder / "empty.h5").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(scans, tmp_path_factory):
+    """The folder and the rows of a batch without Dask."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    report = usdenoise.run_batch(scans, folder, arguments=NO_PAGE)
+    return folder, {row.scan: row for row in report.rows}
+
+
+def power(folder, scan):
+    with h5py.File(next((folder / Path(scan).stem).glob("*_denoised.h5"))) as file:
+        return file["power_doppler"][...]
+
+
+def check_batch(report, folder, undisturbed):
+    reference, rows = undisturbed
+    assert {row.scan: row.status for row in report.rows} == {name: row.status for name, row in rows.items()}
+    for row in report.rows:
+        expected = rows[row.scan]
+        assert (row.low_cutoff, row.rank) == (expected.low_cutoff, expected.rank)
+        if row.status == "done":
+            assert np.allclose(power(folder, row.scan), power(reference, row.scan), rtol=1e-5)
+    assert not [path for path in folder.rglob("*") if "partial" in path.name]
+
+
+@contextmanager
+def workers_killed(cluster, times):
+    """Kill a worker that works on a scan, until that has been done so often; yield the process ids."""
+    killed, is_over = [], threading.Event()
+
+    def kill():
+        # Not the default client: that of the batch comes and goes at the same time, in another thread.
+        with Client(cluster, set_as_default=False) as client:
+            while len(killed) < times and not is_over.wait(0.02):
+                pids = client.run(os.getpid, on_error="ignore")
+                busy = [
+                    pids[worker] for worker, tasks in client.processing().items() if tasks and worker in pids
+                ]
+                for pid in set(busy[:1]).difference(killed):
+                    killed.append(pid)
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        is_over.set()
+        killer.join()
+
+
+def test_scans_on_workers_give_what_processes_give(scans, undisturbed, cluster, tmp_path):
+    where = {"arguments": NO_PAGE, "dask": cluster.scheduler_address}
+    report = usdenoise.run_batch(scans, tmp_path, **where)
+    check_batch(report, tmp_path, undisturbed)
+    again = usdenoise.run_batch(scans, tmp_path, **where)
+    assert sorted(row.status.key for row in again.rows) == ["failed", *["skipped"] * N_SCANS]
+
+
+def test_a_scan_whose_worker_is_killed_is_done_again(scans, undisturbed, cluster, tmp_path):
+    with workers_killed(cluster, 1) as killed:
+        report = usdenoise.run_batch(scans, tmp_path, arguments=NO_PAGE, dask=cluster.scheduler_address)
+    assert killed
+    check_batch(report, tmp_path, undisturbed)
+
+
+def test_a_scan_that_kills_its_workers_is_a_failed_row(scans, cluster, tmp_path):
+    scan, where = scans / "scan0.h5", cluster.scheduler_address
+    # It would take longer than two workers live.
+    endless = {"options": usdenoise.DenoiseOptions(iterations=10**6, patience=0)}
+    with workers_killed(cluster, DEATHS + 1) as killed:
+        report = usdenoise.run_batch(scan, tmp_path, arguments=endless, dask=where)
+    assert len(killed) == DEATHS + 1
+    (row,) = report.rows
+    assert row.status == "failed"
+    assert "KilledWorker" in row.error
+    assert not list((tmp_path / "scan0").glob("*"))
+    assert usdenoise.run_batch(scan, tmp_path, dask=where).all_done
+
+
+def test_a_worker_without_the_package_is_a_failed_row(scans, cluster, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise ModuleNotFoundError("No module named 'usdenoise'")
+
+    monkeypatch.setattr(executors, "run_scan_on_worker", fail)
+    (row,) = usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address).rows
+    assert row.status == "failed"
+    assert "No module named 'usdenoise'" in row.error
+
+
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_an_interrupted_command_leaves_no_half_results(command, scans, tmp_path):
+    source, out = (scans if command == "batch" else scans / "scan0.h5"), tmp_path / "out"
+    process = start(command, source, "-o", out, "--dask", "1")
+    # The command, the tracker of its resources, and its workers.
+    wait_for(lambda: bool(list(out.rglob(".*partial*"))) and len(in_session(process.pid)) > 2, 120)
+    os.killpg(process.pid, signal.SIGINT)
+    interrupted = finish(process)
+    assert interrupted.returncode == 130, interrupted.stderr
+    assert "Traceback" not in interrupted.stderr
+    assert not [path for path in out.rglob("*") if "partial" in path.name]
+    finished = list(out.rglob("*_report.json"))
+    assert [len(list(report.parent.glob("*_denoised.h5"))) for report in finished] == [1] * len(finished)
+    assert len(finished) < (N_SCANS if command == "batch" else 1)
+
+
+def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, undisturbed, cluster, tmp_path):
+    report = usdenoise.run(scans / "scan1.h5", tmp_path / "scan1", dask=cluster.scheduler_address, **NO_PAGE)
+    assert report["low_cutoff"] == undisturbed[1]["scan1.h5"].low_cutoff
+    names = {path.name for path in (undisturbed[0] / "scan1").iterdir()}
+    assert {path.name for path in (tmp_path / "scan1").iterdir()} == names
+    with (
+        h5py.File(tmp_path / "scan1" / "scan1_denoised.h5") as found,
+        h5py.File(undisturbed[0] / "scan1" / "scan1_denoised.h5") as expected,
+    ):
+        assert found["iq"].shape == expected["iq"].shape
+        assert dict(found["iq"].attrs).keys() == dict(expected["iq"].attrs).keys()
+        for name in ("iq", "power_doppler", "blood_power"):
+            difference = np.linalg.norm(found[name][...] - expected[name][...])
+            assert difference < 1e-3 * np.linalg.norm(expected[name][...])
+
+
+def test_frames_precision_and_disk_have_the_same_effect_on_workers(scans, cluster, tmp_path):
+    reading = {"frames": slice(10, 90, 2)}
+    options = usdenoise.DenoiseOptions(precision="double", low_cutoff=6)
+    here = usdenoise.run(scans / "scan2.h5", tmp_path / "here", options=options, reading=reading)
+    there = usdenoise.run(
+        scans / "scan2.h5", tmp_path / "there", options=options, reading=reading, memory=1 << 20,
+        dask=cluster.scheduler_address,
+    )  # fmt: skip
+    assert there["scratch_bytes"] == 32 * 24 * 40 * 16
+    # How often the workers read the file is not counted.
+    assert here["input"]["passes_over_file"] == 2
+    assert there["input"] == {**here["input"], "passes_over_file": None}
+    stacks = [
+        usdenoise.load(tmp_path / name / "scan2_denoised.h5", dataset="iq").iq for name in ("here", "there")
+    ]
+    assert np.allclose(*stacks, rtol=1e-9, atol=1e-9 * np.abs(stacks[0]).max())
+
+
+SCHEDULER = """
+import sys, time
+from distributed import LocalCluster
+settings = {"threads_per_worker": 1, "processes": False, "protocol": "tcp", "dashboard_address": None}
+with LocalCluster(n_workers=int(sys.argv[1]), **settings) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def scheduler(n_workers):
+    """A scheduler in a process of its own, with its workers; yield the process and the address."""
+    line = [sys.executable, "-c", SCHEDULER, str(n_workers)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+class Killer:
+    """A watcher of a run or a batch that kills a process in the first iteration, or after the first scan."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def __getattr__(self, name):
+        def note(*told):
+            if name == "iteration" or (name == "finished" and told[0].status == "done"):
+                self.process.kill()
+
+        return note
+
+
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_a_scheduler_that_is_killed_is_one_sentence(command, scans, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(workers, "CONNECT_S", 3)
+    work, source = (usdenoise.run, scans / "scan0.h5") if command == "run" else (usdenoise.run_batch, scans)
+    done = r" \([12] of 4 scans are done; the same command does the others\)" if command == "batch" else ""
+    with scheduler(1) as (process, where):
+        says = f"^the connection to the Dask scheduler at {where} was lost; start it and this command again{done}$"
+        with pytest.raises(OptionError, match=says):
+            work(source, tmp_path, dask=where, watcher=Killer(process))
+    # Dask arrays are worked on here again.
+    assert dask.config.get("scheduler", None) is None
+    assert capfd.readouterr().err == ""
+    assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
+    if command == "batch":
+        summary = json.loads((tmp_path / "batch.json").read_text())["summary"]
+        assert summary["done"] >= 1
+        assert summary["not_run"] >= 1
+
+
+def test_a_scheduler_without_workers_is_said_and_can_be_left(scans, tmp_path, monkeypatch):
+    wait = workers._wait_for_workers
+
+    def told_meanwhile(*arguments):
+        # Not earlier: an exception in an import of the main thread leaves the lock of all imports taken.
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        wait(*arguments)
+
+    with scheduler(0) as (_, where):
+        began = time.monotonic()
+        with monkeypatch.context() as patched:
+            patched.setattr(workers, "_wait_for_workers", told_meanwhile)
+            with terminable(), pytest.raises(Terminated):
+                usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
+        assert time.monotonic() - began < workers.WORKERS_S / 2
+        monkeypatch.setattr(workers, "WORKERS_S", 1)
+        with pytest.raises(OptionError, match=f"scheduler at {where} has no workers"):
+            usdenoise.run(scans / "scan0.h5", tmp_path, dask=where)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_that_do_not_start_are_said():
+    with (
+        pytest.raises(
+            OptionError, match=r"dask 99999 leaves \d+ MiB of memory for each worker, and one takes about 250"
+        ),
+        dask_client("99999"),
+    ):
+        pass
+    ended = threading.Event()
+
+    def kill_the_first():
+        before = {child.pid for child in psutil.Process().children(recursive=True)}
+        while not ended.wait(0.01):
+            for child in psutil.Process().children(recursive=True):
+                if child.pid not in before and "spawn_main" in " ".join(child.cmdline()):
+                    return child.kill()
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    try:
+        with (
+            pytest.raises(
+                OptionError, match="a Dask worker was ended at its start, as the system does when memory runs"
+            ),
+            dask_client("2"),
+        ):
+            pass
+    finally:
+        ended.set()
+        killer.join()
+
+
+def test_an_interrupt_in_the_start_of_workers_is_not_lost(monkeypatch):
+    monkeypatch.setattr(LocalCluster, "scale", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Terminated), terminable(), dask_client("1"):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_does_not_reach_workers():
+    def blocked():
+        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    with dask_client("1") as client:
+        (mask,) = client.run(blocked).values()
+    assert signal.SIGINT in mask
+    assert signal.SIGTERM not in mask
+    assert signal.SIGINT not in blocked()
+
+
+def test_a_server_that_is_no_scheduler_is_said(monkeypatch):
+    monkeypatch.setattr(workers, "CONNECT_S", 3)
+
+    def answer(listener):
+        while True:
+            try:
+                with listener.accept()[0] as connection:
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n" * 100)
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=[listener], daemon=True).start()
+        where = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            pytest.raises(OptionError, match=f"no Dask scheduler with workers answers at {where}"),
+            dask_client(where),
+        ):
+            pass
+
+
+def test_workers_that_are_too_slow_are_said(monkeypatch):
+    def wait_in_vain(n_workers, timeout):
+        raise TimeoutError
+
+    monkeypatch.setattr(workers, "WORKERS_S", 0)
+    client = SimpleNamespace(cluster=SimpleNamespace(workers={}), wait_for_workers=wait_in_vain)
+    with pytest.raises(
+        OptionError, match="the 3 Dask workers did not all start within 0 s; give dask fewer workers"
+    ):
+        workers._wait_for_workers(client, "3", [])
+    workers._wait_for_workers(client, "3", [signal.SIGTERM])
+
+
+def test_what_workers_cannot_do_is_said(scans, tmp_path, monkeypatch):
+    scan = scans / "scan0.h5"
+    monkeypatch.setattr(workers, "CONNECT_S", 1)
+    says = r"no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one"
+    with pytest.raises(OptionError, match=says):
+        usdenoise.run(scan, tmp_path / "a", dask="tcp://127.0.0.1:9")
+    for wrong in ("0", " "):
+        with pytest.raises(OptionError, match="must be a number of workers from 1 on"):
+            usdenoise.run(scan, tmp_path / "a", dask=wrong)
+    np.savez(tmp_path / "scan.npz", iq=np.ones((20, 8, 8), np.complex64))
+    with pytest.raises(InputError, match=r"kind NumPy .npz cannot be read in parts; save .* as HDF5"):
+        usdenoise.run(tmp_path / "scan.npz", tmp_path / "a", reading={"axes": "tzx"}, dask="2")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(OptionError, match=r"run pip install 'usdenoise\[dask\]'"):
+        usdenoise.run(scan, tmp_path / "a", dask="2")
+    assert not list((tmp_path / "a").glob("*"))

@@ -1,0 +1,219 @@
+"""The page of a batch: what it shows of each scan, which scans are unusual, and when it is written."""
+
+import base64
+import json
+import math
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from tests.jobs.batch.shared import write_scan
+from tests.report.reports import EVIL, Page
+from usdenoise.errors import OutputError
+from usdenoise.files.tiff import tiff
+from usdenoise.jobs.batch import index_page
+from usdenoise.jobs.batch.index_page import IndexPage
+from usdenoise.jobs.batch.plan import Scan
+from usdenoise.jobs.batch.run_batch import run_batch
+from usdenoise.jobs.batch.table import Row, Status, scan_image
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import Display
+
+
+def row(scan: str, **values: Any) -> Row:
+    usual: dict[str, Any] = {
+        "status": Status.DONE, "seconds": 2.5, "low_cutoff": 14, "cutoff_certainty": "sure", "verdict": "long",
+        "blood_to_noise_db": 8.25, "reproducibility": 0.8, "noise_floor": 0.3,
+    }  # fmt: skip
+    return Row(scan=scan, path=scan, folder=f"out/{scan}", **{**usual, **values})
+
+
+def results(folder: Path, name: str, level: float = 1.0) -> Scan:
+    """The files of a scan that the page reads."""
+    scan = Scan(Path(f"{name}.h5"), f"{name}.h5", folder / name)
+    scan.folder.mkdir(parents=True)
+    power = np.random.default_rng(0).uniform(0.01, 1.0, (30, 20)).astype(np.float32) * np.float32(level)
+    (scan.folder / f"{name}_blood_power.tif").write_bytes(tiff(power, "zx"))
+    report = {
+        "output": {"blood_power_tif": f"old/{name}_blood_power.tif"},
+        "input": {"spacing_mm": {"z": 0.1, "x": 0.2}},
+    }
+    scan.report.write_text(json.dumps(report))
+    (scan.folder / f"{name}_report.html").write_text("page")
+    return scan
+
+
+def shown(folder: Path) -> Page:
+    return Page((folder / "index.html").read_text())
+
+
+def values(page: Page, column: str) -> list[str | None]:
+    return [cell["data-value"] for cell in page.all("td") if cell.get("data-name") == column]
+
+
+def test_the_page_shows_every_scan(tmp_path: Path) -> None:
+    scans = [results(tmp_path, name) for name in ("a", "b", "c d")]
+    scans += [
+        Scan(Path("lost.h5"), "lost.h5", tmp_path / "lost"),
+        Scan(Path("later.h5"), "later.h5", tmp_path / "later"),
+    ]
+    rows = {
+        scans[0]: row("a.h5"),
+        scans[1]: row("b.h5", cutoff_certainty="unsure", bad_frames=3, remark="3 bad frames", low_cutoff=9),
+        scans[2]: row("c d.h5", status=Status.SKIPPED, blood_to_noise_db=None),
+        scans[3]: row(
+            "lost.h5",
+            status=Status.FAILED,
+            error="the file ends early",
+            low_cutoff=None,
+        ),
+    }
+    IndexPage(tmp_path, scans, ["usdenoise", "batch", "a b"]).write(rows)
+    page = shown(tmp_path)
+    assert values(page, "Status") == ["done", "done", "skipped", "failed", "not run"]
+    assert values(page, "Cutoff") == ["14", "9", "14", "", ""]
+    assert values(page, "Blood over noise") == ["8.25", "8.25", "", "8.25", ""]
+    assert values(page, "Repeatability") == ["0.8", "0.8", "0.8", "0.8", ""]
+    assert values(page, "Bad frames") == ["", "3", "", "", ""]
+    assert values(page, "Seconds") == ["2.5", "2.5", "2.5", "2.5", ""]
+    assert values(page, "Remarks") == ["", "3 bad frames", "", "the file ends early", ""]
+    assert "long" not in page.text
+    assert [link["href"] for link in page.all("a")] == [
+        "./a/a_report.html",
+        "./b/b_report.html",
+        "./c%20d/c%20d_report.html",
+    ]
+    assert [image["alt"] for image in page.all("img")] == [
+        f"Blood map of {name}.h5" for name in ("a", "b", "c d")
+    ]
+    assert "2 done, 1 failed, 1 not run, 1 skipped. 2 to look at" in page.text
+    assert "usdenoise batch 'a b'" in page.text
+    assert page.all("body")[0]["data-running"] == "no"
+
+
+def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
+    scan = Scan(Path("x.h5"), "day_1/sub-mouse12_run.h5", tmp_path / "x")
+    IndexPage(tmp_path, [scan], None).write({})
+    assert "day_<wbr>1/<wbr>sub-mouse12_<wbr>run.h5</div>" in (tmp_path / "index.html").read_text()
+
+
+def test_thumbnails_follow_the_options_of_the_pictures(tmp_path: Path) -> None:
+    scan = results(tmp_path, "a")
+    IndexPage(tmp_path, [scan], None, Display(color_map="gray", dynamic_range=7.0)).write({scan: row("a.h5")})
+    page = shown(tmp_path)
+    assert re.search(r"one scale, -(\d+) to -?\d+ dB", page.text)
+    picture = iio.imread(base64.b64decode(page.all("img")[0]["src"].split(",")[1]))
+    assert np.ptp(picture[..., :3].astype(int), axis=2).max() == 0
+    assert (picture[..., 0] == 0).any()
+
+
+def test_a_scan_far_from_the_others_is_shown_on_its_own_scale(tmp_path: Path) -> None:
+    scans = [results(tmp_path, name, level) for name, level in (("a", 1.0), ("b", 2.0), ("c", 1e4))]
+    IndexPage(tmp_path, scans, None).write({scan: row(scan.name) for scan in scans})
+    images = shown(tmp_path).all("img")
+    assert [image.get("class") for image in images] == [None, None, "own"]
+    assert images[2]["alt"] == "Blood map of c.h5, on its own scale"
+    # The second one is the median. The last one looks the same, below its own maximum; the first one is darker.
+    assert images[1]["src"] == images[2]["src"] != images[0]["src"]
+
+
+def test_a_scan_whose_files_are_gone_has_no_picture(tmp_path: Path) -> None:
+    scan = results(tmp_path, "a")
+    image, aspect = scan_image(scan) or (None, 0.0)
+    assert image is not None
+    assert (image.shape, aspect) == ((1, 30, 20), 0.5)
+    (scan.folder / "a_blood_power.tif").unlink()
+    assert scan_image(scan) is None
+    scan.report.write_text("[]")
+    assert scan_image(scan) is None
+    (scan.folder / "a_report.html").unlink()
+    IndexPage(tmp_path, [scan], None).write({scan: row("a.h5")})
+    assert (shown(tmp_path).all("img"), shown(tmp_path).all("a")) == ([], [])
+
+
+def test_hostile_names_and_sentences_are_shown_as_text(tmp_path: Path) -> None:
+    scan = Scan(Path("x.h5"), EVIL, tmp_path / "x")
+    scan.folder.mkdir()
+    (scan.folder / "x_report.html").write_text("page")
+    IndexPage(tmp_path, [scan], ["usdenoise", EVIL]).write(
+        {scan: row(EVIL, status=Status.FAILED, error=EVIL, cutoff_certainty=EVIL)}
+    )
+    page = shown(tmp_path)
+    assert len(page.all("script")) == 1
+    visible = " ".join(EVIL.replace("\x1b", r"\x1b").replace("\x07", r"\x07").split())
+    # A name may be broken between its parts.
+    assert page.text.replace(" ", "").count(visible.replace(" ", "")) == 3
+    assert " ".join(shlex.quote(visible).split()) in page.text
+    assert "\x1b" not in (tmp_path / "index.html").read_text()
+
+
+def test_while_it_runs_the_page_says_so_and_is_written_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(index_page.time, "monotonic", lambda: clock[0])
+    one, two, three = (Scan(Path(f"{name}.h5"), f"{name}.h5", tmp_path / name) for name in "abc")
+    index = IndexPage(tmp_path, [one, two, three], None)
+    index.update({one: row("a.h5")}, {two})
+    page = shown(tmp_path)
+    assert values(page, "Status") == ["done", "running", "waiting"]
+    assert page.all("body")[0]["data-running"] == "yes"
+    clock[0] += index_page.INTERVAL_S - 0.1
+    index.update({one: row("a.h5"), two: row("b.h5")}, {three})
+    assert values(shown(tmp_path), "Status") == ["done", "running", "waiting"]
+    clock[0] += 0.2
+    index.update({one: row("a.h5"), two: row("b.h5")}, {three})
+    assert values(shown(tmp_path), "Status") == ["done", "done", "running"]
+
+
+def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "index.html").mkdir()
+    (tmp_path / "index.html" / "precious").touch()
+    index = IndexPage(tmp_path, [], None)
+    index.update({}, set())
+    with pytest.raises(OutputError, match=r"index\.html is a folder that usdenoise did not write"):
+        index.write({})
+    assert (tmp_path / "index.html" / "precious").exists()
+
+
+def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_page, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(index_page, "SHARE", math.inf)
+    write_scan(tmp_path / "scans/a.h5")
+    (tmp_path / "scans/b.h5").write_bytes(b"nothing")
+    seen: list[list[str | None]] = []
+    update = IndexPage.update
+
+    def update_and_look(page: IndexPage, *changed: Any) -> None:
+        update(page, *changed)
+        seen.append(values(shown(tmp_path / "out"), "Status"))
+
+    monkeypatch.setattr(IndexPage, "update", update_and_look)
+    arguments = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1)
+    assert seen[0] in (["running", "waiting"], ["done", "waiting"])
+    page = shown(tmp_path / "out")
+    assert values(page, "Status") == ["done", "failed"]
+    assert report.output["index"] == str(tmp_path / "out/index.html")
+    assert [link["href"] for link in page.all("a")] == ["./a/a_report.html"]
+    done = report.rows[0]
+    made = json.loads((tmp_path / "out/a/a_report.json").read_text())
+    assert done.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
+    assert (done.noise_floor, done.reproducibility) == (made["noise_floor"], made["reproducibility"])
+    again = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments)
+    assert replace(again.rows[0], status=done.status, reason=done.reason) == done
+    assert values(shown(tmp_path / "out"), "Status") == ["skipped", "failed"]
+
+
+def test_a_page_of_500_scans_is_small(tmp_path: Path) -> None:
+    scan = results(tmp_path, "a")
+    scans = [replace(scan, name=f"{k}.h5") for k in range(500)]
+    IndexPage(tmp_path, scans, None).write({scan: row(scan.name) for scan in scans})
+    assert (tmp_path / "index.html").stat().st_size < 8_000_000
+    assert len(shown(tmp_path).all("img")) == 500

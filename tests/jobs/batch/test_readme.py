@@ -1,0 +1,173 @@
+"""What the README and the docs show: commands run as they are printed, and links lead somewhere."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+
+import usdenoise
+from tests.jobs.batch.shared import OWN, ROOT, environment, files, results, write_scan
+from usdenoise.cli import main
+
+DOCS = ROOT / "docs"
+PLACES = {"batch": "batch.md", "shell": "scripts.md", "config": "scripts.md", "python": "library.md"}
+PAGES = [ROOT / "README.md", ROOT / "sample_data/README.md", *sorted(DOCS.glob("*.md"))]
+
+
+def blocks(name: str) -> list[str]:
+    """Return the blocks of that name on their page of the docs."""
+    text = (DOCS / PLACES[name]).read_text()
+    return re.findall(rf"<!-- {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)
+
+
+def block(name: str) -> list[str]:
+    """Return the lines of the only block of that name, with continued lines joined."""
+    (text,) = blocks(name)
+    return text.replace("\\\n", "").splitlines()
+
+
+def line(start: str) -> str:
+    """Return the line of the shell block that starts like that."""
+    (found,) = [text for text in block("shell") if text.startswith(start)]
+    return found
+
+
+def bash(text: str, folder: Path, **extra: str) -> "subprocess.CompletedProcess[str]":
+    command = ["bash", "-uo", "pipefail", "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(**extra))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with scans whose names are awkward, and settings that make them quick."""
+    folder = tmp_path_factory.mktemp("readme")
+    write_scan(folder / "scans/two words.h5", 1)
+    write_scan(folder / "scans/-dash.h5", 2)
+    acquisition = usdenoise.load(write_scan(folder / "x.h5", 3))
+    scipy.io.savemat(folder / "scans/good.mat", {"IQ": acquisition.iq.transpose(1, 2, 0)})
+    (folder / "scans/line\nbreak.mat").write_bytes(b"no scan")
+    return folder
+
+
+def test_the_settings_are_known() -> None:
+    assert [text.split(" = ")[0] for text in block("config")] == [
+        "low-cutoff",
+        "rank",
+        "frame-rate",
+        "estimator",
+    ]
+
+
+def test_batch(folder: Path) -> None:
+    first, dry = block("batch")
+    done = bash(first, folder)
+    assert done.returncode == 1, done.stderr
+    assert "4: 3 done, 1 failed" in done.stdout
+    assert set(OWN) < set(files(folder / "out"))
+    assert set(results(["-dash", "two words"])) < set(files(folder / "out"))
+    plan = bash(dry, folder)
+    assert plan.returncode == 0
+    assert [text.split()[:2] for text in plan.stdout.splitlines()] == [
+        ["skip", "good.mat"], ["run", r"line\nbreak.mat"],
+    ]  # fmt: skip
+
+
+def test_for(folder: Path) -> None:
+    done = bash(line("for "), folder)
+    assert done.returncode == 0
+    assert (folder / "failed").read_text() == "scans/line\nbreak.mat\n"
+    assert [name for name in files(folder / "loop") if name.endswith(".mat")] == ["good_denoised.mat"]
+
+
+def test_xargs(folder: Path) -> None:
+    done = bash(line("find "), folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert sorted(name for name in files(folder / "found") if name.endswith(".h5")) == [
+        "-dash_denoised.h5",
+        "two words_denoised.h5",
+    ]
+
+
+@pytest.mark.skipif(
+    shutil.which("jq") is None and "CI" not in os.environ, reason="jq is not installed, and this is not CI"
+)
+def test_jq(folder: Path) -> None:
+    done = bash(line("usdenoise batch"), folder)
+    assert done.returncode == 1
+    assert re.match(r"line\nbreak.mat: .* has unknown content", done.stdout)
+
+
+def test_what_belongs_to_an_item_of_a_list_is_indented_as_mkdocs_wants_it() -> None:
+    # With two or three spaces after an empty line, as on GitHub, the list ends there in mkdocs.
+    found = [
+        f"{page.name}: {text}"
+        for page in DOCS.glob("*.md")
+        for text in re.findall(r"\n\n {1,3}(?! )(.*)", page.read_text())
+    ]
+    assert found == []
+
+
+def test_slurm(folder: Path) -> None:
+    text = line("sbatch ")
+    found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
+    assert found is not None
+    (folder / "scans.txt").write_text("scans/-dash.h5\nscans/two words.h5\n")
+    assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
+    job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")
+    assert (job.returncode, job.stdout) == (0, "")
+    assert {name.partition("/")[2] for name in results(["two words"])} < set(files(folder / "array"))
+
+
+def test_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    write_scan(folder / "scan.h5", 4)
+    texts = blocks("python")
+    assert len(texts) == 2
+    names: dict[str, Any] = {}
+    for text in texts:
+        exec(text, names)
+    iq, result = names["iq"], names["result"]
+    assert result.acquisition.iq.shape == iq.shape
+    assert (result.options.low_cutoff, result.options.rank) == (2, 4)
+    power = usdenoise.power_doppler(result.acquisition.iq, axis=0)
+    np.testing.assert_allclose(power, result.power_doppler, rtol=1e-5)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the fragments of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        target, _, fragment = link.partition("#")
+        place = (page.parent / target).resolve() if target else page
+        assert place.is_file(), link
+        if fragment:
+            assert fragment in anchors(place), link
+
+
+def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
+    readme = PAGES[0].read_text()
+    assert [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in readme] == []
+
+
+def test_every_option_of_batch_is_one_of_its_page_or_of_run() -> None:
+    docs = (DOCS / "batch.md").read_text()
+    context = main.make_context("usdenoise", ["batch"], resilient_parsing=True)
+    run, batch = (main.get_command(context, name) for name in ("run", "batch"))
+    assert run is not None
+    assert batch is not None
+    own = {option for parameter in batch.params for option in parameter.opts} - {
+        option for parameter in run.params for option in parameter.opts
+    }
+    for option in own - {"paths"}:
+        assert option in docs, option

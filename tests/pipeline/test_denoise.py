@@ -1,0 +1,278 @@
+"""The library call on phantoms with known truth."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import usdenoise
+from tests.reference import loops
+from usdenoise.blood.metrics import correlation
+from usdenoise.completion import starts as initialize
+from usdenoise.completion.problem import CompletionProblem
+from usdenoise.errors import InputError
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.stack.sampling import draw_entries
+
+
+@pytest.fixture(scope="module")
+def stack(small_phantom):
+    return small_phantom[1].iq
+
+
+def test_preset_paper_is_the_seeds_method():
+    options = usdenoise.denoise(
+        np.random.default_rng(0).standard_normal((130, 20, 15)).astype(np.float32),
+        axes="tzx",
+        preset="paper",
+        rank=2,
+        alpha=1e4,
+    ).options
+    assert (options.method, options.init, options.sampling) == ("eta-decay", "spectral", 0.5)
+    assert (options.iterations, options.decay, options.refit) == (30, 0.05, "none")
+    assert (options.low_cutoff, options.high_cutoff, options.alpha) == (0, "rank", 1e4)
+
+
+def test_progress_is_told_in_steps_up_to_the_last():
+    told, trace = [], []
+    values = np.random.default_rng(0).standard_normal((40, 20, 15)).astype(np.float32)
+    result = usdenoise.denoise(
+        values, axes="tzx", rank=3, low_cutoff=1, iterations=4, patience=0,
+        on_progress=lambda *step: told.append(step), on_iteration=trace.append,
+    )  # fmt: skip
+    assert result.solution.iterations == 4
+    assert told[:2] == [("check", 0, 6), ("solve", 1, 6)]
+    assert told[-2:] == [("filter", 5, 6), ("done", 6, 6)]
+    steps = [done for _, done, _ in told]
+    assert steps == sorted(steps)
+    assert [line.iteration for line in trace] == [done - 1 for name, done, _ in told[2:-2]]
+
+
+def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(stack):
+    rank, alpha = 20, 0.32 * 1280 * 120 / 2
+    result = usdenoise.denoise(stack, axes="tzx", preset="paper", rank=rank, alpha=alpha)
+    matrix = stack.transpose(1, 2, 0).reshape(-1, len(stack))
+    sample = draw_entries(matrix.shape, 0.5, 0)
+    with ThreadExecutor(1) as executor:
+        start = initialize.spectral(
+            CompletionProblem(matrix, sample, executor), rank, np.random.default_rng([0, 1])
+        )
+    u, v, _ = loops.eta_decay(*start, matrix, sample.mask(slice(0, 1280)), alpha, 0.05, 30)
+    a, b_h = result.model.band(0, rank)
+    left, singular, right = loops.truncated_svd(matrix, rank)
+    exact = (left * singular) @ right.conj().T
+    ours, textbook = (np.linalg.norm(x - exact) / np.linalg.norm(exact) for x in (a @ b_h, u @ v.conj().T))
+    assert ours == pytest.approx(textbook, rel=0.02)
+    assert np.linalg.norm(a @ b_h - u @ v.conj().T) < 1e-2 * np.linalg.norm(exact)
+
+
+def test_refit_reaches_the_svds_picture_from_a_fifth_of_the_entries(small_phantom):
+    terms = small_phantom[1]
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    band = {"axes": "tzx", "rank": 20, "low_cutoff": 12, "high_cutoff": "none"}
+    exact = usdenoise.denoise(terms.iq, method="svd", **band)
+    ours = usdenoise.denoise(terms.iq, sampling=0.25, **band)
+    assert correlation(exact.power_doppler, truth) > 0.8
+    assert correlation(ours.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
+
+
+def test_a_warm_start_goes_on_where_an_earlier_run_ended(stack):
+    options = {"axes": "tzx", "rank": 10, "patience": 0, "refit": "none", "init": "random", "low_cutoff": 6}
+    long = usdenoise.denoise(stack, iterations=30, **options)
+    first = usdenoise.denoise(stack, iterations=25, **options)
+    second = usdenoise.denoise(stack, iterations=5, start=first.solution.factors, damping=1e-6, **options)
+    assert second.held_out_rmse == pytest.approx(long.held_out_rmse, rel=0.05)
+
+
+def test_input_is_left_alone_unless_in_place(stack):
+    for copy in (stack.copy(), np.ascontiguousarray(stack.transpose(1, 2, 0)).transpose(2, 0, 1)):
+        before = copy.copy()
+        usdenoise.denoise(copy, axes="tzx", rank=4, iterations=2)
+        assert np.array_equal(copy, before)
+
+
+def test_in_place_a_run_takes_less_than_half_of_the_stack_besides_it():
+    rng = np.random.default_rng(0)
+    slow = np.cumsum(rng.standard_normal((5, 1500)), axis=1)
+    matrix = rng.standard_normal((12500, 5)) @ slow + rng.standard_normal((12500, 1500))
+    values = matrix.astype(np.complex64).reshape(125, 100, 1500)
+    tracemalloc.start()
+    try:
+        result = usdenoise.denoise(values, axes="zxt", in_place=True)
+        assert np.shares_memory(result.acquisition.iq, values)
+        # Row blocks take 0.2; every second pixel, with which the cutoff is chosen, would take 0.5.
+        assert tracemalloc.get_traced_memory()[1] < 0.4 * values.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_svd_method_equals_numpys_filter(stack):
+    result = usdenoise.denoise(stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25)
+    matrix = stack.reshape(len(stack), -1).T
+    left, singular, right = loops.truncated_svd(matrix, 25)
+    expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
+    assert (result.acquisition.iq.shape, result.acquisition.axes) == (stack.shape, "tzx")
+    ours = result.acquisition.iq.reshape(len(stack), -1).T
+    assert np.linalg.norm(ours - expected) < 1e-4 * np.linalg.norm(expected)
+    power = np.mean(np.abs(expected) ** 2, axis=1).reshape(stack.shape[1:])
+    assert result.power_doppler == pytest.approx(power, rel=1e-3)
+
+
+def test_the_result_does_not_depend_on_axis_order_or_threads(stack):
+    first = usdenoise.denoise(stack, axes="tzx", rank=5, iterations=4, threads=1).power_doppler
+    turned = np.ascontiguousarray(stack.transpose(2, 1, 0))
+    second = usdenoise.denoise(turned, axes="xzt", rank=5, iterations=4, threads=2).power_doppler
+    assert np.array_equal(first, second.T)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scale_of_the_data_does_not_matter(stack, scale):
+    options = {"axes": "tzx", "rank": 10, "low_cutoff": 6, "iterations": 10}
+    reference = usdenoise.denoise(stack, **options)
+    scaled = usdenoise.denoise(stack * np.float32(scale), **options)
+    assert scaled.power_doppler / scale**2 == pytest.approx(reference.power_doppler, rel=0.05)
+    assert scaled.held_out_rmse / scale == pytest.approx(reference.held_out_rmse, rel=0.02)
+
+
+def test_missing_entries_are_never_used(stack):
+    holes = stack.copy()
+    rng = np.random.default_rng(0)
+    missing = rng.random(stack.shape) < 0.02
+    holes[missing] = np.nan
+    first = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    holes[missing] = np.inf
+    second = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
+    assert first.n_unobserved == missing.sum()
+    assert np.isfinite(first.acquisition.iq).all()
+    assert np.array_equal(first.acquisition.iq, second.acquisition.iq)
+
+
+def test_double_precision_agrees_with_single(stack):
+    options = {"axes": "tzx", "rank": 5, "iterations": 5}
+    single = usdenoise.denoise(stack, **options)
+    double = usdenoise.denoise(stack.astype(np.complex128), precision="double", **options)
+    assert double.acquisition.iq.dtype == np.complex128
+    assert single.power_doppler == pytest.approx(double.power_doppler, rel=2e-3)
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.0, "zero everywhere"), (np.nan, "no finite entry")])
+def test_stacks_without_content(value, words):
+    with pytest.raises(InputError, match=words):
+        usdenoise.denoise(np.full((8, 6, 12), value, np.float32), axes="zxt", rank=1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [-(2**31), 5, 7, 12345])
+def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
+    found = usdenoise.denoise(np.full((40, 12, 10), value, np.int32), axes="tzx")
+    assert np.abs(found.acquisition.iq).max() < 1e-5 * abs(value)
+    assert found.blood_power.max() <= 1e-9 * float(value) ** 2
+    assert found.picture_quality.vessel_share == 0
+
+
+def test_the_svd_judges_itself_as_what_it_is(stack):
+    quality = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).fit_quality
+    assert (quality.verdict, quality.held_out_ratio) == (Verdict.EXACT, None)
+    assert quality.sentence == "the full SVD itself"
+
+
+def test_svd_refuses_missing_entries():
+    stack = np.ones((20, 7, 8), np.float32)
+    stack[3, 2, 1] = np.nan
+    with pytest.raises(InputError, match="needs every entry, and 1 are NaN"):
+        usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)
+
+
+@pytest.mark.parametrize(("scale", "precision"), [(1e-13, "single"), (1e15, "single"), (1e60, "double")])
+def test_a_scale_whose_power_float32_does_not_hold_is_refused(stack, scale, precision):
+    scaled = stack.astype(np.complex128) / np.abs(stack).max() * scale
+    says = r"the largest magnitude in 'iq' is .*scale the stack to between 1e-12 and 1e\+14"
+    with pytest.raises(InputError, match=says):
+        usdenoise.denoise(scaled, axes="tzx", precision=precision)
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "gd"])
+def test_a_stack_of_one_entry_is_that_entry(method):
+    values = np.zeros((40, 60, 50), np.complex64)
+    values[7, 8, 9] = 3j
+    for seed in range(3):
+        result = usdenoise.denoise(values, axes="tzx", low_cutoff=0, rank=2, method=method, seed=seed)
+        assert np.array_equal(result.acquisition.iq, values)
+
+
+@pytest.mark.parametrize("method", ["eta-decay", "svd"])
+def test_the_result_does_not_depend_on_the_threads_of_blas(stack, method):
+    def filtered(n_threads):
+        with threadpool_limits(n_threads, user_api="blas"):
+            return usdenoise.denoise(stack, axes="tzx", rank=30, low_cutoff=5, method=method).acquisition.iq
+
+    assert np.array_equal(filtered(1), filtered(4))
+
+
+@pytest.mark.parametrize("low", ["auto", 12])
+def test_a_coarse_fit_chooses_the_cutoff_of_a_large_stack(small_phantom, monkeypatch, low):
+    terms = small_phantom[1]
+    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
+    whole = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    monkeypatch.setattr("usdenoise.estimate.extension.COARSE_PIXELS", 320)
+    every_few = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30)
+    cut = every_few.options.low_cutoff
+    assert whole.model.rank == len(whole.singular_values) == len(every_few.singular_values) == 30
+    assert every_few.model.rank == cut + 8
+    assert every_few.singular_values[:cut] == pytest.approx(whole.singular_values[:cut], rel=0.02)
+    assert every_few.singular_values == pytest.approx(whole.singular_values, rel=0.15)
+    assert (np.diff(every_few.singular_values) <= 0).all()
+    assert abs(cut - whole.options.low_cutoff) <= 2
+    exact = usdenoise.denoise(terms.iq, axes="tzx", method="svd", rank=30, low_cutoff=cut)
+    difference = every_few.acquisition.iq - exact.acquisition.iq
+    assert np.linalg.norm(difference) < 0.1 * np.linalg.norm(exact.acquisition.iq)
+    assert correlation(every_few.power_doppler, truth) > 0.99 * correlation(exact.power_doppler, truth)
+    assert every_few.fit_quality.held_out_ratio == pytest.approx(whole.fit_quality.held_out_ratio, rel=0.03)
+    asked = usdenoise.denoise(terms.iq, axes="tzx", low_cutoff=low, rank=30, all_components=True)
+    assert np.array_equal(asked.acquisition.iq, whole.acquisition.iq)
+    assert asked.model.rank == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "has_hole"),
+    [({"high_cutoff": "rank"}, False), ({"low_cutoff": 25}, False), ({"refit": "none"}, False), ({}, True)],
+)
+def test_what_needs_all_components_gets_them(stack, monkeypatch, given, has_hole):
+    monkeypatch.setattr("usdenoise.estimate.extension.COARSE_PIXELS", 320)
+    stack = stack.copy()
+    if has_hole:
+        stack[3, 4, 5] = np.nan
+    result = usdenoise.denoise(stack, axes="tzx", **{"low_cutoff": 5, "rank": 30} | given)
+    assert result.model.rank == 30
+
+
+def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
+    ratios = []
+    for seed in range(4, 10):
+        rng = np.random.default_rng(seed)
+        shape = (30, 20, 100)
+        clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
+        stack = clutter.reshape(shape) + rng.standard_normal(shape)
+        holes = rng.random(shape) < 0.03
+        qualities = [
+            usdenoise.denoise(data, axes="zxt", rank=5, low_cutoff=3).fit_quality
+            for data in (stack, np.where(holes, np.nan, stack))
+        ]
+        assert [quality.residual_rms for quality in qualities] == pytest.approx([1.0, 1.0], rel=0.05)
+        ratios.append([quality.held_out_ratio for quality in qualities])
+    # The error on the few held-out entries of one stack scatters by a tenth.
+    complete, holed = np.mean(ratios, axis=0)
+    assert holed == pytest.approx(complete, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("init", "rank", "is_doubted"),
+    [("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)],
+)
+def test_a_start_far_from_the_data_is_doubted_where_samples_are_few(stack, init, rank, is_doubted):
+    # 120 frames and a sampling of 0.5: 3 samples per pixel and component at rank 20, and 6 at rank 10.
+    result = usdenoise.denoise(stack, axes="tzx", init=init, rank=rank, low_cutoff=3)
+    assert bool(result.fit_quality.start_caution) == is_doubted
+    assert (f"'{init}'" in result.verdict) == is_doubted

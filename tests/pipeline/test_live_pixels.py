@@ -1,0 +1,175 @@
+"""Pixels without a signal count nowhere: a masked stack gives what its other pixels give alone."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.conftest import all_frames
+from tests.reference.matrices import casorati_matrix
+from usdenoise.blood.metrics import correlation
+from usdenoise.linalg.row_blocks import row_squared_norms
+from usdenoise.phantom import PhantomSettings
+from usdenoise.pipeline.live_pixels import live_pixels
+
+SHAPE = (44, 36)
+DEPTH, WIDTH = np.indices(SHAPE)
+MASKS = {
+    "rows": DEPTH >= 12,
+    "first column": WIDTH > 0,
+    "border": (abs(DEPTH - 21.5) < 17) & (abs(WIDTH - 17.5) < 14),
+    "disk": (DEPTH - 22) ** 2 + (WIDTH - 18) ** 2 < 13**2,
+    "sector": abs(WIDTH - 18) < 5 + 0.35 * DEPTH,
+}
+FILLS = {
+    "zero": lambda values: 0 * values,
+    "unobserved": lambda values: np.nan * values,
+    "next to nothing": lambda values: np.complex64(1e-4) * values,
+    "rounding errors": lambda values: np.complex64(1e-9) * np.roll(values, 7, axis=0),
+}
+
+
+@pytest.fixture(scope="module")
+def terms():
+    return all_frames(PhantomSettings((*SHAPE, 160), frame_rate_hz=500.0, seed=11))[1]
+
+
+def masked(stack, mask, fill):
+    stack = stack.copy()
+    stack[:, ~mask] = FILLS[fill](stack[:, ~mask])
+    return stack
+
+
+@pytest.fixture(scope="module")
+def whole(terms):
+    return usdenoise.denoise(terms.iq, axes="tzx")
+
+
+@pytest.mark.parametrize(
+    ("mask", "fills"), [*((mask, ["zero"]) for mask in MASKS if mask != "disk"), ("disk", FILLS)]
+)
+def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, whole, mask, fills):
+    live = MASKS[mask]
+    alone = usdenoise.denoise(terms.iq[:, live][:, :, None], axes="tzx")
+    for fill in fills:
+        found = usdenoise.denoise(masked(terms.iq, live, fill), axes="tzx")
+        check_masked(found, alone, whole, terms, live, fill)
+
+
+def check_masked(found, alone, whole, terms, live, fill):
+    assert found.options.low_cutoff == alone.options.low_cutoff
+    assert found.noise_floor == pytest.approx(alone.noise_floor, rel=1e-5)
+    assert found.power_doppler[live] == pytest.approx(alone.power_doppler[:, 0], rel=1e-3)
+    assert np.allclose(found.acquisition.iq[:, live], alone.acquisition.iq[:, :, 0], atol=1e-3)
+    for image in (found.power_doppler, found.blood_power, found.noise_power):
+        assert (image[~live] == 0).all()
+        assert np.isfinite(image).all()
+    assert (found.acquisition.iq[:, ~live] == 0).all()
+    assert found.model.left.shape == (44 * 36, found.model.rank)
+    assert found.n_silent == (~live).sum()
+    assert found.n_unobserved == (160 * (~live).sum() if fill == "unobserved" else 0)
+    # The map of the whole image, where its edges are not those of the mask.
+    truth = (np.abs(terms.blood) ** 2).mean(axis=0)[live]
+    assert correlation(found.blood_power[live], truth) > correlation(whole.blood_power[live], truth) - 0.01
+
+
+@pytest.mark.parametrize(
+    ("mask", "part"), [("rows", (slice(12, 44), slice(0, 36))), ("border", (slice(5, 39), slice(4, 32)))]
+)
+def test_the_maps_of_a_masked_stack_are_those_of_the_cropped_one(terms, mask, part):
+    found = usdenoise.denoise(masked(terms.iq, MASKS[mask], "zero"), axes="tzx")
+    cropped = usdenoise.denoise(terms.iq[:, *part], axes="tzx")
+    assert correlation(found.blood_power[part], cropped.blood_power) > 0.999
+    assert found.blood_power[part].sum() == pytest.approx(cropped.blood_power.sum(), rel=0.02)
+    assert found.noise_power[part].mean() == pytest.approx(cropped.noise_power.mean(), rel=0.02)
+    ours, theirs = found.picture_quality, cropped.picture_quality
+    assert ours.vessel_share == pytest.approx(theirs.vessel_share, rel=0.05)
+    moved = found.frame_quality.curves.displacement
+    assert moved == pytest.approx(cropped.frame_quality.curves.displacement, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "fill"),
+    [
+        ((50, 44, 36), "zero"),
+        ((50, 10, 9), "unobserved"),
+        ((100, 10, 9), "next to nothing"),
+        ((2, 44, 36), "next to nothing"),
+    ],
+)
+def test_chunks_of_a_masked_stack_give_the_same(terms, chunks, fill):
+    stack = masked(terms.iq[:100], MASKS["rows"], fill)
+    expected = usdenoise.denoise(stack, axes="tzx", bad_frames=(3, 4))
+    found = usdenoise.denoise(da.from_array(stack, chunks=chunks), axes="tzx", bad_frames=(3, 4))
+    assert found.options.low_cutoff == expected.options.low_cutoff
+    assert found.n_unobserved == expected.n_unobserved
+    assert np.allclose(found.acquisition.iq.compute(), expected.acquisition.iq, atol=1e-3)
+    assert found.blood_power == pytest.approx(expected.blood_power, rel=1e-2, abs=1e-3)
+
+
+def test_a_warm_start_of_all_pixels_is_one_of_those_with_a_signal(terms):
+    stack = masked(terms.iq, MASKS["disk"], "zero")
+    first = usdenoise.denoise(stack, axes="tzx", rank=20, low_cutoff=9)
+    factors = first.model.left * first.model.singular_values.astype(np.float32), first.model.right
+    again = usdenoise.denoise(stack, axes="tzx", rank=20, low_cutoff=9, start=factors)
+    assert again.solution.iterations <= first.solution.iterations
+    assert correlation(again.power_doppler, first.power_doppler) > 0.9999
+
+
+def silent(stack):
+    rows = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
+    live = live_pixels(casorati_matrix(rows), row_squared_norms(rows), 0)
+    return 0 if live is None else rows.shape[0] - len(live)
+
+
+def test_pixels_of_a_scan_are_not_silent(terms):
+    assert silent(terms.iq) == 0
+    # Noise alone, with 20 dB of gain over depth.
+    gain = np.linspace(0, 1, 44)[:, None] * np.ones(36)
+    assert silent(terms.noise * 10 ** gain.astype(np.float32)) == 0
+    # A simulation without noise, and one without noise and tissue but in the vessels.
+    assert silent(terms.tissue + terms.blood) == 0
+    assert silent(terms.tissue + terms.blood * (terms.blood[0] > 1)) == 0
+    # A few pixels that are much louder than all others.
+    loud = terms.noise.copy()
+    loud[:, 3, :20] *= 1e4
+    assert silent(loud) == 0
+    # A flow phantom: vessels 30 dB above the noise, without tissue.
+    vessel = np.where((DEPTH > 20) & (DEPTH < 28), np.float32(30), np.float32(1))
+    assert silent(terms.noise * vessel) == 0
+
+
+def test_a_stack_with_fewer_live_pixels_than_components_is_taken_as_it_is():
+    values = np.zeros((30, 6, 8), np.complex64)
+    values[:, 2, 3] = np.exp(0.3j * np.arange(30))
+    found = usdenoise.denoise(values, axes="tzx", rank=3, low_cutoff=0)
+    assert found.acquisition.iq == pytest.approx(values, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(256, 64), (512, 16)])
+def test_a_zero_first_column_hides_no_frame(shape):
+    rng = np.random.default_rng(3)
+    values = (rng.standard_normal((200, *shape)) + 1j * rng.standard_normal((200, *shape))).astype(
+        np.complex64
+    )
+    values += 100 * values[:1]
+    values[[20, 21, 90, 150, 199]] = 0
+    values[:, :, 0] = 0
+    frames = usdenoise.denoise(values, axes="tzx", low_cutoff=2).frame_quality
+    assert [(bad.frame, bad.reason.value) for bad in frames.bad] == [
+        (frame, "zero") for frame in (20, 21, 90, 150, 199)
+    ]
+
+
+def test_a_narrow_image_whose_first_column_is_quiet():
+    """Every n-th pixel of it, for n a multiple of the width, is in that column."""
+    settings = PhantomSettings((240, 8, 80), frame_rate_hz=500.0, seed=4)
+    stack = np.tile(all_frames(settings)[1].iq, (1, 5, 1))
+    # Well below the noise elsewhere, but not silent.
+    stack[:, :, 0] *= np.float32(0.02)
+    found = usdenoise.denoise(stack, axes="tzx")
+    others = usdenoise.denoise(stack[:, :, 1:], axes="tzx")
+    assert abs(found.options.low_cutoff - others.options.low_cutoff) <= 1
+    assert correlation(found.power_doppler[:, 1:], others.power_doppler) > 0.99
+    ratio = found.blood_power[:, 2:].sum() / others.blood_power[:, 1:].sum()
+    assert ratio == pytest.approx(1, abs=0.1)

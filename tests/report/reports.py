@@ -1,0 +1,88 @@
+"""A report as jobs write it, with fields that a test sets, and a reader of pages."""
+
+from html.parser import HTMLParser
+from typing import Any
+
+from usdenoise.report.charts import Chart
+from usdenoise.report.scan_page import Picture, scan_page
+
+EVIL = "<script>alert('x')</script> \"quoted\" & 'single' \x1b[31mred\x07 " + "long" * 1000
+"""Text that a page must show and must not obey."""
+
+
+def report(**fields: Any) -> dict[str, Any]:
+    """The report of a small run, with some fields replaced."""
+    values: dict[str, Any] = {
+        "method": "eta-decay", "rank": 4, "sampling": 0.5, "seed": 7, "low_cutoff": 2, "high_cutoff": "none",
+        "iterations": 3, "passes": 4, "stop_reason": "the held-out error stopped falling",
+        "held_out_rmse": 0.51, "held_out_allowed": 0.5, "held_out_ratio": 1.02, "residual_rms": 0.4,
+        "blood": {
+            "vessel_share": 0.19, "noise_share": 0.75, "blood_to_noise_db": 8.1, "lost_share": 0.3,
+            "reproducibility": 0.82, "sentence": "vessels in 19 % of the image",
+        },
+        "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD", "start_caution": "",
+        "verdict": "vessels in 19 % of the image; estimate: as good as the full SVD",
+        "cutoff": {
+            "low": 2, "rule": "similarity-falls", "reason": "from component 2 on, the similarity falls",
+            "certainty": "sure", "two_squares": [2, 4], "similarity_profile": [0.9, 0.8, 0.1, 0.05],
+            "doppler_cycles_a_frame": [0.0, 0.0, 0.1, 0.2],
+        },
+        "bad_frames": [],
+        "frames": {"n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "moves_pixels": 0.0, "steps": [], "sentence": ""},
+        "noise_floor": 0.32, "n_sampled": 2400, "n_unobserved": 0, "n_silent": 0,
+        "trace": [{"iteration": k, "held_out_rmse": 0.6 - 0.03 * k} for k in range(4)],
+        "singular_values": [100.0, 10.0, 1.0, 0.1],
+        "parameters": {"refit": "all", "init": "pixels", "threads": None},
+        "timings_s": {"load": 0.1, "total": 1.5}, "peak_memory_bytes": 150 * 2**20,
+        "input": {
+            "path": "scans/x.h5", "sha256": "ab" * 32, "dataset": "iq", "shape": [40, 12, 10], "axes": "tzx",
+            "dtype": "complex64", "frame_rate_hz": 500.0, "spacing_mm": {"z": 0.1, "x": 0.1}, "assumptions": [],
+        },
+        "output": {"denoised": "out/x_denoised.h5", "report": "out/x_report.json"}, "notes": [],
+        "software": {"usdenoise": "9.8.7", "numpy": "2.2"},
+        "command": ["usdenoise", "run", "scans/my scan.h5"],
+        "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]}},
+    }  # fmt: skip
+    return {**values, **fields}
+
+
+def hostile_page(png: bytes) -> str:
+    """The page of a scan with EVIL wherever a file or a user has a say."""
+    source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
+    fields = {
+        "input": source, "notes": [EVIL], "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
+        "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
+        "cutoff": {**report()["cutoff"], "reason": EVIL},
+        "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
+    }  # fmt: skip
+    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)
+    return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
+
+
+class Page(HTMLParser):
+    """The elements of a page and the text that it shows."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self._parts: list[str] = []
+        self._hidden = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._hidden = tag in ("style", "script", "title")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self._parts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self._parts).split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]

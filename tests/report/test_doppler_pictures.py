@@ -1,0 +1,196 @@
+"""Pictures of filtered stacks: what is drawn where, in which colours and on which scale."""
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from matplotlib import colormaps
+
+from usdenoise.options.job_options import COLOR_MAPS
+from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.report.figures import suitable_range_db
+
+RNG = np.random.default_rng(0)
+RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
+TITLE = (
+    "a scan with a long name: power Doppler, 14 clutter components removed, those from number 49 on dropped"
+)
+
+
+def values(panel):
+    """Return the array of a panel, with NaN where nothing is drawn."""
+    return np.ma.filled(panel.images[0].get_array(), np.nan)
+
+
+def colors(panel):
+    """Return red, green and blue of every pixel of a panel, from 0 to 1."""
+    return panel.images[0].to_rgba(panel.images[0].get_array())[..., :3]
+
+
+@pytest.mark.parametrize("axes", ["zx", "xz"])
+def test_depth_runs_downwards_and_axes_are_in_mm_where_the_pitch_is_known(axes, figure_of):
+    image = RNG.uniform(-25, 0, (12, 9))
+    given = image if axes == "zx" else image.T
+    panel, bar = figure_of(
+        power_doppler_picture, given, axes, spacing_mm={"z": 0.5}, dynamic_range_db=25.0
+    ).axes
+    np.testing.assert_array_equal(values(panel), image)
+    assert (panel.get_ylim(), panel.get_xlim()) == ((6.0, 0.0), (0.0, 9.0))
+    assert (panel.get_ylabel(), panel.get_xlabel()) == ("depth (mm)", "lateral (pixels)")
+    assert bar.get_ylabel() == "power Doppler (dB re maximum)"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "label"),
+    [
+        (None, (-13.0, 0.0), "dB re maximum"),
+        (60.0, (-60.0, 0.0), "dB re maximum"),
+        ((-12.0, -5.0), (-12.0, -5.0), "dB, absolute"),
+    ],
+)
+def test_the_scale_is_that_asked_for_or_one_that_suits_the_image(given, expected, label, figure_of):
+    noise = RNG.uniform(-13.1, -12.9, (30, 30))
+    noise[3, 3] = 0.0
+    noise[0] = -13.0
+    panel, bar = figure_of(power_doppler_picture, noise, "zx", dynamic_range_db=given).axes
+    assert panel.images[0].get_clim() == pytest.approx(expected, abs=0.11)
+    assert bar.get_ylabel() == f"power Doppler ({label})"
+    np.testing.assert_allclose(values(panel), np.clip(noise, *panel.images[0].get_clim()))
+
+
+@pytest.mark.parametrize("color_map", COLOR_MAPS)
+def test_the_colour_map_can_be_chosen_and_gets_brighter_with_the_power(color_map, figure_of):
+    panel = figure_of(power_doppler_picture, RAMP, "zx", color_map=color_map).axes[0]
+    assert panel.images[0].get_cmap() == colormaps[color_map]
+    assert np.all(np.diff(colors(panel).reshape(64, 3) @ (0.2126, 0.7152, 0.0722)) >= 0)
+
+
+@pytest.mark.parametrize("axes", ["zxy", "yxz"])
+def test_a_volume_is_shown_by_its_three_projections(axes, figure_of):
+    volume = RNG.uniform(-20, 0, (12, 10, 5))
+    given = volume.transpose(["zxy".index(letter) for letter in axes])
+    spacing = {"z": 0.1, "x": 0.1, "y": 0.2}
+    figure = figure_of(power_doppler_picture, given, axes, spacing_mm=spacing, dynamic_range_db=20.0)
+    for panel, expected, caption in (
+        (figure.axes[0], volume.max(axis=2), "front: maximum over elevation"),
+        (figure.axes[1], volume.max(axis=1), "side: maximum over lateral"),
+        (figure.axes[2], volume.max(axis=0).T, "top: maximum over depth"),
+    ):
+        np.testing.assert_array_equal(values(panel), expected)
+        assert panel.get_title("left").replace("\n", " ") == caption
+    # The side has the depths of the front, and the top has its lateral positions; one mm is as long in all of them.
+    front, side, top = (
+        panel.get_position().bounds * np.tile(figure.get_size_inches(), 2) for panel in figure.axes[:3]
+    )
+    assert front[[1, 3]] == pytest.approx(side[[1, 3]])
+    assert front[[0, 2]] == pytest.approx(top[[0, 2]])
+    assert [front[2] / 1.0, side[2] / 1.0, top[3] / 1.0] == pytest.approx([front[3] / 1.2] * 3)
+
+
+@pytest.mark.parametrize("axes", ["zx", "xz"])
+def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
+    left = np.arange(40) < 20
+    strong, weak = np.full((40, 40), 0.3), np.full((40, 40), 1e-6)
+    towards, away = np.where(left, strong, weak), np.where(left, weak, strong)
+    towards[:5], away[:5] = 1e-6, 1e-7
+    towards[0, 0] = 1.0
+    given = (towards, away) if axes == "zx" else (towards.T, away.T)
+    shown = colors(figure_of(directional_picture, *given, axes, dynamic_range_db=30.0).axes[0])
+    red, blue = shown[10, 5], shown[10, 30]
+    assert red[0] > red[2] + 0.2
+    assert blue[2] > blue[0] + 0.2
+    assert shown[1:5].max() < 0.01
+
+
+def test_directional_power_takes_the_range_that_power_takes(figure_of):
+    towards, away = RNG.uniform(0.05, 0.06, (2, 40, 40))
+    towards[3, 3] = 1.0
+    # 2 % of the pixels are below -13 dB; the range is an even number.
+    for given, expected in ((None, 12.0), (30.0, 30.0)):
+        panel = figure_of(directional_picture, towards, away, "zx", dynamic_range_db=given).axes[0]
+        assert panel.images[0].get_clim() == (-expected, expected)
+    power = np.diag([1e4, 1e-3, 10.0, 100.0]) + 1e-9
+    panel, bar = figure_of(
+        directional_picture, power, np.full((4, 4), 5.0), "zx", dynamic_range_db=(0.0, 30.0)
+    ).axes
+    assert np.diag(values(panel)) == pytest.approx([30.0, -10 * np.log10(5), 10.0, 20.0])
+    ticks = [text.get_text() for text in bar.get_yticklabels()]
+    assert ticks == ["30, away", "15", "0", "15", "30, towards"]
+
+
+def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
+    velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
+    power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
+    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="mm/s").axes
+    shown = colors(panel)
+    assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
+    assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2
+    np.testing.assert_allclose(shown[20:], 0.6)
+    assert bar.get_ylabel() == "axial velocity (mm/s), grey: no blood"
+    assert panel.images[0].get_clim() == (-10.0, 10.0)
+    blood = np.eye(40, dtype=bool)
+    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
+    assert np.array_equal(np.isfinite(values(panel)), blood)
+    assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
+
+
+def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figure_of):
+    velocity = RNG.uniform(-90, 90, (6, 5, 4))
+    power = RNG.uniform(0, 1, velocity.shape)
+    power[2, 3, 1], velocity[2, 3, 1] = 50.0, 3.0
+    # The fastest voxel of its ray, and a strong one without blood.
+    velocity[2, 3, 2] = 80.0
+    power[2, 3, 0], velocity[2, 3, 0] = 99.0, -70.0
+    blood = np.zeros(velocity.shape, bool)
+    blood[2, 3, 1:3] = True
+    figure = figure_of(velocity_picture, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
+    front, side, top = map(values, figure.axes[:3])
+    assert (front[2, 3], side[2, 1], top[1, 3]) == (3.0, 3.0, 3.0)
+    assert [np.isfinite(view).sum() for view in (front, side, top)] == [1, 2, 2]
+    assert figure.axes[0].get_title("left") == "front: strongest voxel over elevation"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(40, 30), (400, 10), (10, 400), (1, 1), (12, 10, 5)])
+def test_a_picture_has_its_title_and_narrow_margins_and_is_always_the_same(shape, figure_of):
+    decibels, axes = RNG.uniform(-30, -1, shape), "zxy"[: len(shape)]
+    figure = figure_of(power_doppler_picture, decibels, axes, title=f"{TITLE} 雪\x1b")
+    assert " ".join(figure.texts[0].get_text().split()) == f"{TITLE} 雪\\x1b"
+    png = power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    assert png == power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    page = iio.imread(png)[..., :3]
+    assert max(page.shape) < 1600
+    inked = (page < 250).any(axis=2)
+    for axis, size in ((1, len(inked)), (0, inked.shape[1])):
+        found = np.flatnonzero(inked.any(axis=axis))
+        assert 5 <= found[0] <= 12
+        assert 5 <= size - 1 - found[-1] <= 12
+
+
+def test_a_picture_can_be_pdf_or_svg_with_text_that_can_be_edited():
+    pdf, svg = (
+        [power_doppler_picture(RAMP, "zx", title="my scan & more", kind=kind) for _ in range(2)]
+        for kind in ("pdf", "svg")
+    )
+    assert pdf[0] == pdf[1]
+    assert pdf[0].startswith(b"%PDF")
+    assert b"CreationDate" not in pdf[0]
+    assert svg[0] == svg[1]
+    assert "my scan &amp; more" in svg[0].decode()
+    assert ">depth (pixels)<" in svg[0].decode()
+
+
+def test_pixels_without_power_do_not_set_the_range():
+    """Noise 17 to 18 dB below vessels: the range ends in it, with 2 % of the pixels black."""
+    levels = np.where(np.indices((20, 25))[0] < 4, 0, np.linspace(-18, -17, 500).reshape(20, 25))
+    masked = np.where(np.indices((20, 25))[1] < 8, -np.inf, levels)
+    assert suitable_range_db(levels) == pytest.approx(17.55, abs=0.05)
+    assert suitable_range_db(masked) == pytest.approx(17.55, abs=0.05)
+    assert suitable_range_db(np.full((3, 3), -np.inf)) == 40
+
+
+def test_the_floor_of_a_blood_map_is_black():
+    """Vessels of 0 to -12 dB, and between them a floor that gets ever fainter."""
+    levels = np.linspace(-60, -25, 1000)
+    levels[:200] = np.linspace(-12, 0, 200)
+    shown = suitable_range_db(levels)
+    assert 11 < shown < 25

@@ -1,0 +1,235 @@
+"""The page of a scan: what it says, in words and numbers, and that it needs nothing else."""
+
+import re
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from tests.report.reports import EVIL, Page, hostile_page, report
+from usdenoise import METHODS
+from usdenoise.report.charts import Chart, ticks
+from usdenoise.report.methods_paragraph import methods_paragraph
+from usdenoise.report.scan_page import Picture, scan_page
+
+PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
+NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
+
+
+def page(*remarks: str, block_charts: Any = (), **fields: Any) -> Page:
+    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], remarks, block_charts))
+
+
+def test_the_page_says_what_the_report_says() -> None:
+    text = page().text
+    for words in (
+        "Vessels in 19 % of the image; estimate: as good as the full SVD.",
+        "Nothing doubtful was found.",
+        "8.1 dB", "0.82", "75 %", "1.02 ×", "150 MiB",
+        "2 components were removed (sure): from component 2 on, the similarity falls.",
+        "t 40, z 12, x 10", "500 Hz", "z 0.1 mm, x 0.1 mm", "ab" * 32, "Nothing had to be assumed.",
+        "usdenoise run 'scans/my scan.h5'", "9.8.7",
+    ):  # fmt: skip
+        assert words in text
+    assert "Bad frames" not in text
+    links = [attributes["href"] for attributes in page().all("a")]
+    assert links == ["./x_denoised.h5", "./x_report.json"]
+
+
+def test_green_contradicts_no_number() -> None:
+    """The error of the sample has a limit only where no refit comes after it; without blood nothing is green."""
+    assert "1.1 or less is good" not in page(held_out_ratio=1.13).text
+    assert "single entries differ by a few per cent. For localisation choose the method svd" in page().text
+    unfitted = page(parameters={**report()["parameters"], "refit": "none"}, fit="as-sample-allows")
+    assert "1.1 or less is good" in unfitted.text
+    assert "localisation" not in unfitted.text
+    blood = {**report()["blood"], "vessel_share": 0.0, "blood_to_noise_db": None, "lost_share": None}
+    assert "Nothing doubtful" not in page(blood=blood).text
+    assert "No blood was found above the noise." in page(blood=blood).text
+
+
+def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
+    shown = page()
+    assert [image["alt"] for image in shown.all("img")] == ["Blood map: 12 × 10 pixels"]
+    assert [image["src"] for image in shown.all("img")] == ["data:image/png;base64,iVBORw=="]
+    labels = [chart["aria-label"] for chart in shown.all("svg")]
+    assert labels == [
+        "Singular values: 4 points of dB below the first over component, first 0, last −60, smallest −60 at 4, "
+        "largest 0 at 1; line at 2.5: 2 removed",
+        "Similarity of each component to the leading ones: 4 points of similarity over component, first 0.9, last 0.05, "
+        "smallest 0.05 at 4, largest 0.9 at 1; line at 2.5: 2 removed",
+        "Held-out error over the iterations: 4 points of rms error, units of the file over iteration, first 0.6, last "
+        "0.51, smallest 0.51 at 3, largest 0.6 at 0",
+        "Noise over depth: 2 points of dB over depth (mm), first −9, last −8, smallest −9 at 0, largest −8 at 0.1",
+    ]
+
+
+def test_hostile_text_is_shown_and_not_obeyed() -> None:
+    html = hostile_page(b"")
+    shown = Page(html)
+    assert shown.all("script") == []
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", html)
+    visible = EVIL.replace("\x1b", r"\x1b").replace("\x07", r"\x07")
+    for words in (f"{visible}.", f"usdenoise {shlex.quote(visible)}"):
+        assert " ".join(words.split()) in shown.text
+    assert shown.text.count("<script>alert(") >= 15
+    assert shown.all("img")[0]["alt"] == visible
+    assert any(f"{visible}: 2 points of {visible} over" in chart["aria-label"] for chart in shown.all("svg"))
+    # The text opens no element of its own.
+    plain = page("a remark", bad_frames=[{"frame": 3, "reason": "", "score": 1.0}])
+    assert {tag for tag, _ in shown.elements} <= {tag for tag, _ in plain.elements}
+
+
+def test_a_page_needs_no_other_file() -> None:
+    shown = page()
+    policy = next(a["content"] for a in shown.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert [a["href"] for a in shown.all("link")] == ["data:,"]
+    assert all(image["src"].startswith("data:") for image in shown.all("img"))
+
+
+def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
+    bad = [
+        {"frame": 31, "reason": "interference", "score": 12.34},
+        {"frame": 77, "reason": "all zero", "score": None},
+    ]
+    text = page("the low cutoff 2 is unsure", bad_frames=bad).text
+    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in text
+    assert "The low cutoff 2 is unsure." in text
+    assert "Nothing doubtful" not in text
+    text = page(frames={**report()["frames"], "sentence": "the image steps by 3.0 pixels"}).text
+    assert "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good" in text
+    assert "Frames the image steps by 3.0 pixels. No bad frame was found." in text
+    # A sentence is not in both the verdict and the remarks.
+    text = page("poor fit", estimate="poor fit", verdict="some; estimate: poor fit").text
+    assert "Vessels in 19 % of the image. Poor fit." in text
+
+
+def test_the_number_of_components_is_said_to_be_sure_or_given() -> None:
+    assert "Clutter components removed 2 this number is sure Blood" in page().text
+    given = {**report()["cutoff"], "certainty": "given"}
+    assert "Clutter components removed 2 as given Blood" in page(cutoff=given).text
+
+
+def test_the_share_of_sampled_entries_is_one_number() -> None:
+    text = page(parameters={**report()["parameters"], "sampling": 0.5}, n_sampled=341).text
+    assert "a random sample of 7.1 % of the entries" in text
+    assert "sampling 0.5 of a pixel subset, 7.1 % of all entries" in text
+    assert "a random sample of 100 % of the entries" in page(n_sampled=4800).text
+
+
+def test_a_session_has_its_blocks_and_curves() -> None:
+    sequence = {
+        "window": 20,
+        "size": "20 frames",
+        "stride": 10,
+        "sampled_frames": 40,
+        "n_bad": 1,
+        "blocks": [{}, {}, {}],
+    }
+    curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
+    shown = page(block_charts=[curve], sequence=sequence)
+    for words in (
+        "3 blocks of 20 frames, 1 of them bad.",
+        "The clutter is the same 2 components in all blocks, from a sample of 40 frames",
+        "The frames were filtered as 3 blocks of 20 frames.",
+    ):
+        assert words in shown.text
+    assert any("Blood power over the vessels: 2 points" in chart["aria-label"] for chart in shown.all("svg"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, ["40 complex frames of 12 × 10 pixels (z × x) with a pitch of 0.1 mm at 500 frames per second were filtered "
+              "with usdenoise 9.8.7 [1].",
+              "arranged as a matrix of 120 pixels × 40 frames, whose 4 leading singular components were estimated from a "
+              "random sample of 50 % of the entries (seed 7) by preconditioned gradient descent with a geometrically "
+              "decaying damping [2] from the start \"pixels\", in 3 iterations, and then refitted to all observed entries.",
+              "The 2 leading components were removed as tissue clutter [3], a number that was chosen from the similarity of "
+              "the spatial singular vectors [4]; all other components and the residual were kept.",
+              "The blood map is the power of the blood"]),
+        ({"method": "svd", "iterations": 0, "trace": [], "held_out_ratio": None, "held_out_rmse": None},
+         ["its 4 leading singular components were computed with the full SVD [2]."]),
+        ({"cutoff": {"certainty": "given", "reason": "as given"}}, ["a number that was set by hand;"]),
+        ({"low_cutoff": 0, "high_cutoff": 4}, ["No component was removed as tissue clutter, ",
+                                               "components up to number 4, counted from 1, were kept"]),
+        ({"n_unobserved": 252, "bad_frames": [{"frame": 3}, {"frame": 9}], "frames": {"n_left_out": 2}},
+         ["2 frames (numbers 3, 9, counted from 0) were left out as bad.", "252 entries without a finite value"]),
+        ({"bad_frames": [{"frame": 3}, {"frame": 9}]},
+         ["2 frames (numbers 3, 9, counted from 0) were found to be bad, and kept."]),
+        ({"parameters": {"refit": "all", "init": "pixels"}},
+         ["with usdenoise 9.8.7 [1]. The frames were arranged",
+          "residual were kept"]),
+        ({"requested": {"display": {"db_factor": 20.0}, "output": {"products": ["velocity", "directional"]}}},
+         ["shown as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
+        ({"parameters": {"refit": "none", "init": "spectral"}, "iterations": 1},
+         ["from the start \"spectral\", in 1 iteration."]),
+    ],
+    ids=["default", "svd", "given", "rank", "missing", "kept", "by place", "velocity", "no refit"],
+)  # fmt: skip
+def test_the_methods_paragraph_says_what_was_done(fields: dict[str, Any], says: list[str]) -> None:
+    text, sources = methods_paragraph(report(**fields))
+    for words in says:
+        assert words in text
+    cited = [int(number) for number in re.findall(r"\[(\d+)\]", text)]
+    assert list(dict.fromkeys(cited)) == list(range(1, len(sources) + 1))
+    assert ("The blood map" in text) == ("velocity" not in str(fields))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_of_the_table_has_its_source(method: str) -> None:
+    text, sources = methods_paragraph(report(method=method))
+    assert "[2]" in text
+    assert METHODS[method].citation.replace(",", " ").split()[0] in sources[1]
+    assert METHODS[method].citation[-4:] in sources[1]
+
+
+def test_a_curve_is_drawn_at_its_values() -> None:
+    drawn = Chart("a", "x", "y", [0, 1, 2, 3], [0.0, None, float("nan"), 10.0]).svg
+    points = re.search(r'<polyline points="([^"]*)"', drawn)
+    assert points is not None
+    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in points[1].split())
+    assert x0 < x1
+    assert y0 > y1
+    assert drawn.count("<circle") == 2
+    assert Chart("a", "x", "y", [0], [None]).svg == ""
+
+
+def test_bad_points_are_marked_also_in_a_long_curve() -> None:
+    chart = Chart("a", "frame", "y", range(1000), [float(k % 7) for k in range(1000)], flagged=[3, 500])
+    assert chart.svg.count('<circle class="flag"') == chart.svg.count("<circle") == 2
+    assert chart.text.endswith("; marked at 3, 500")
+    many = Chart("a", "frame", "y", range(1000), [0.0] * 1000, flagged=range(25))
+    assert many.text.endswith("18, 19 and 5 more")
+
+
+def test_a_long_curve_keeps_its_extremes_and_stays_small() -> None:
+    values = [0.0] * 100_000
+    values[31_415] = 1.0
+    drawn = Chart("a", "x", "y", range(len(values)), values).svg
+    assert len(drawn) < 20_000
+    points = re.search(r'points="([^"]*)"', drawn)
+    assert points is not None
+    assert len({point.split(",")[1] for point in points[1].split()}) == 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 17), (0.001, 0.0013), (5, 5), (0, 0), (-1e6, 1e6)])
+def test_ticks_are_few_and_reach_over_the_values(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 3 <= len(found) <= 9
+    assert found[0] <= low
+    assert found[-1] >= high
+
+
+def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (640, 640, 3)).astype(np.uint8)
+    large = replace(PICTURE, png=iio.imwrite("<bytes>", noise, extension=".png"))
+    assert 1_000_000 < len(scan_page("x", report(), [large] * 2, [])) < 3_000_000
+    assert large.within(len(large.png)) == large
+    small = large.within(400_000)
+    assert len(small.png) <= 400_000
+    assert [iio.imread(large.within(most).png).shape[0] for most in (1_000_000, 10)] == [640, 480]

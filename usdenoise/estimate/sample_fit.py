@@ -1,0 +1,251 @@
+"""The completion: low-rank factors of sampled entries, by the method that the options name."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion import starts
+from usdenoise.completion.descent_methods import METHODS, Method
+from usdenoise.completion.identifiability import check_rank
+from usdenoise.completion.penalties import Penalty, component_products, squared_norms
+from usdenoise.completion.preconditioners import identity
+from usdenoise.completion.problem import CompletionProblem, Factors
+from usdenoise.completion.row_fit import fit_rows
+from usdenoise.completion.solve import Iteration, Solution, solve
+from usdenoise.completion.stopping import StoppingRule
+from usdenoise.estimate.pixel_subset import PixelSubset
+from usdenoise.estimate.prior import Prior
+from usdenoise.estimate.rank import choose_rank
+from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.noise_spectrum import noise_edge
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.rows import Rows
+from usdenoise.stack.sampling import draw_entries
+
+RIDGE = 0.5
+"""Automatic ridge in units of the sampled noise edge: half of the penalty at which nuclear-norm completion removes
+pure noise. The start "pixels" has a prior for each component instead."""
+
+_FIRST_RIDGE = 0.1
+"""The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
+
+_STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Factors]] = MappingProxyType(
+    {"spectral": starts.spectral, "random": starts.random, "small": starts.small}
+)
+
+
+LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
+"""Samples of each frame. benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
+picture to 0.998 or better (docs/quality.md)."""
+
+
+def fit_sample(
+    rows: Rows,
+    subset: PixelSubset,
+    options: DenoiseOptions,
+    only_clutter: bool,
+    given: Factors | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> tuple[Solution, int, float]:
+    """Sample entries of a random subset of the pixels, and return factors U, V that complete them.
+
+    Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 plus a penalty by
+    :func:`usdenoise.completion.solve.solve`. The penalty is the prior of each component for the start "pixels", and
+    ridge (|U|^2 + |V|^2) for the others or where a ridge is given.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    subset : PixelSubset
+        The exact spectrum of a few pixels, for the rank, the start and the noise level.
+    options : DenoiseOptions
+        Method, rank, sampling, start, step, damping, ridge, iterations and patience.
+    only_clutter : bool
+        Whether components far beyond the clutter are left out of an automatic rank.
+    given : pair of arrays, optional
+        A warm start, which replaces that of the options: U (n_pixels, r) and V (n_frames, r), r at most the rank.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+
+    Returns
+    -------
+    solution : Solution
+        The factors, in the sampled pixels: all pixels where no refit follows.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    samples_per_pixel : float
+        Sampled entries of an average sampled pixel.
+
+    Raises
+    ------
+    OptionError
+        If the sample does not determine the rank.
+    DivergedError
+        If the iterate leaves the finite numbers.
+    """
+    if given is not None and rows.excluded is not None and len(given[1]) == rows.n_frames:
+        given = given[0], np.where(rows.excluded[:, None], 0, given[1])
+    pixels: slice | NDArray[np.intp] = slice(None)
+    if options.refit == "all":
+        highest = choose_rank(options, subset, rows.used_shape, rows.n_used, only_clutter)
+        pixels = draw_sampled_pixels(
+            rows, highest, options.sampling, RandomStream.SAMPLED_PIXELS.generator(options.seed)
+        )
+    if given is not None and len(given[0]) == rows.n_pixels:
+        given = given[0][pixels], given[1]
+    sampled = rows.take(pixels)
+    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
+    # The sample determines fewer components than all entries do.
+    rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
+    problem = CompletionProblem(sampled.values, sample, rows.executor)
+    solution = complete(problem, subset, rank, options, given, on_iteration)
+    if rows.excluded is not None:
+        # A start may have left other values there.
+        solution.factors[1][rows.excluded] = 0
+    n_sampled = sample.n_fitted + sample.n_held_out
+    return solution, n_sampled, n_sampled / sampled.n_pixels
+
+
+def draw_sampled_pixels(
+    rows: Rows, rank: int, sampling: float, rng: np.random.Generator
+) -> slice | NDArray[np.intp]:
+    """Draw the pixels whose entries are sampled, spread over the image.
+
+    The temporal singular vectors are common to all pixels. Entries are sampled from a random subset of the pixels, so
+    that each frame has at least max(256, 6 rank) samples. Then a refit to all entries makes the vectors exact.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data. Pixels without an observed entry are not drawn.
+    rank : int
+        Number of components.
+    sampling : float
+        Fraction of these pixels' entries that will be sampled.
+    rng : numpy.random.Generator
+        Chooses the pixels.
+
+    Returns
+    -------
+    array of row numbers, increasing, or slice
+        The slice of all rows where all pixels are needed.
+    """
+    count = sampled_pixel_count(rank, sampling)
+    observed = rows.observed
+    alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
+    return slice(None) if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
+
+
+def sampled_pixel_count(rank: int, sampling: float) -> int:
+    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
+    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
+
+
+def complete(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    rank: int,
+    options: DenoiseOptions,
+    given: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Solution:
+    """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
+    check_rank((problem.shape[0], subset.n_used_frames), rank, problem.sample.n_fitted)
+    method = METHODS[options.method]
+    rng = RandomStream.START.generator(options.seed)
+    if given is None:
+        prior = _prior(subset, rank)
+        start, passes = _start(problem, subset, prior, options, rng)
+        penalty = _penalty(problem, subset, options, start, prior)
+    else:
+        start, passes = starts.warm(problem, rank, rng, given), 0
+        penalty = _penalty(problem, subset, options)
+    damping = options.damping
+    if damping is None:
+        damping = method.default_damping(subset.noise_rms, problem.shape)
+    solution = solve(
+        problem,
+        start,
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(damping, options.decay),
+        step=_alpha(problem, method, options, rng),
+        stopping=StoppingRule(options.iterations, options.patience or None),
+        penalty=penalty,
+        on_iteration=on_iteration,
+    )
+    solution.check_finite()
+    return replace(solution, passes=solution.passes + passes)
+
+
+def _prior(subset: PixelSubset, rank: int) -> Prior:
+    # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
+    rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
+    # The noise level is 0 where all pixels of the subset are zero.
+    noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
+    return Prior(subset.signal_variances(rank), noise)
+
+
+def _start(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    prior: Prior,
+    options: DenoiseOptions,
+    rng: np.random.Generator,
+) -> tuple[Factors, int]:
+    """Return the first factors, and the number of passes over the sample that they took."""
+    rank = len(prior.variances)
+    if options.init != "pixels":
+        return _STARTS[options.init](problem, rank, rng), 0
+    right = subset.right[:, :rank]
+    rows, passes = fit_rows(problem, right, prior.ridge, prior.noise_variance)
+    # Balanced: both factors get the square root of the component's size.
+    size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
+        rows.real.dtype
+    )
+    return (rows / size, right * size), round(passes)
+
+
+def _penalty(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    options: DenoiseOptions,
+    start: Factors | None = None,
+    prior: Prior | None = None,
+) -> Penalty | None:
+    """Return the penalty on the factors: that of the prior, or a ridge that decays from the size of the start.
+
+    A warm start (None) has no prior, and no decay: its ridge is the final one.
+    """
+    n_fitted = problem.sample.n_fitted
+    if options.ridge == "auto" and options.init == "pixels":
+        return None if prior is None else component_products(prior.ridge / n_fitted)
+    units = RIDGE if isinstance(options.ridge, str) else options.ridge
+    if units == 0:
+        return None
+    floor = units * np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
+    if start is None:
+        return squared_norms(lambda iteration: floor)
+    largest = float(gram(start[1]).diagonal().real.max())
+    first = _FIRST_RIDGE * max(largest * problem.density / n_fitted, floor)
+    return squared_norms(lambda iteration: max(floor, first * options.decay**iteration))
+
+
+def _alpha(
+    problem: CompletionProblem, method: Method, options: DenoiseOptions, rng: np.random.Generator
+) -> float:
+    """Return the step for the gradient of the mean of squares, the paper's alpha."""
+    if options.alpha is not None:
+        return options.alpha
+    m, n = problem.shape
+    alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
+    if method.preconditioner is identity:
+        # Without a preconditioner the curvature is that of the other factor, the largest singular value. It is 0
+        # where all samples are zero, and then any step will do.
+        alpha /= starts.largest_singular_value(problem, rng) or 1.0
+    return alpha

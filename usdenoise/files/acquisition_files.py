@@ -1,0 +1,69 @@
+"""Acquisitions in folders, in natural order."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+
+from usdenoise.files.known_formats import SUFFIXES, is_zarr
+
+
+def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
+    """Return the sort key that puts scan2 before scan10 and keeps the files of a folder together."""
+    return tuple(_natural(part) for part in PurePath(name).parts), name
+
+
+def _natural(part: str) -> tuple[str | int, ...]:
+    # Text and digits alternate, text first, so that text is only compared with text and numbers with numbers.
+    pieces = re.split(r"([0-9]+)", part)
+    return tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces))
+
+
+def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    """Yield the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    output : Path
+        A folder to leave out.
+    patterns : sequence of str
+        Shell patterns for the names of files, or for their paths below the folder where a pattern has a slash. By default,
+        files are chosen by the suffixes of the known formats.
+    """
+    unreadable: list[Path] = []
+    results = os.path.realpath(output)
+    for place, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and os.path.realpath(os.path.join(place, name)) != results
+        ]
+        whole = [name for name in folders if is_zarr(Path(place, name))]
+        folders[:] = [name for name in folders if name not in whole]
+        for path in (Path(place, name) for name in whole):
+            if is_wanted(path, folder, patterns, is_folder=True):
+                yield path
+        for name in files:
+            path = Path(place, name)
+            if is_wanted(path, folder, patterns):
+                yield path
+    # An unreadable folder is yielded itself, so that it fails with its reason.
+    yield from unreadable
+
+
+def is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
+    """Return whether a file, or an acquisition folder, is one of :func:`acquisition_files`, with the same parameters."""
+    if path.name.startswith(".") or _is_result(path):
+        return False
+    if not patterns:
+        return is_folder or path.suffix.lower() in SUFFIXES
+    below = str(path.relative_to(folder))
+    return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
+
+
+def _is_result(path: Path) -> bool:
+    stem, mark, _ = path.stem.rpartition("_sequence" if path.stem.endswith("_sequence") else "_denoised")
+    return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))

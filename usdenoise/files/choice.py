@@ -1,0 +1,103 @@
+"""Choice of the stack among the arrays of a file."""
+
+import numpy as np
+
+from usdenoise.errors import InputError
+from usdenoise.files.contents import Contents, Stack
+from usdenoise.files.stored import shape_text
+
+RESULTS_AND_TRUTH = (
+    "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "blood_power", "noise_power",
+    "unobserved", "directional_power", "signed_power", "axial_velocity")  # fmt: skip
+"""Beginnings of names in our own files, and of groups of MATLAB, that are read only if the user names them."""
+
+_PREFERRED = ("iq", "iqdata", "iq_data")
+
+
+def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
+    """Return the stack to read.
+
+    Without a name from the user this is the only candidate called iq, IQData or iq_data (in upper or lower case). If
+    none or several are called so it is the only complex candidate, and failing that the only candidate.
+
+    Parameters
+    ----------
+    contents : Contents
+        Contents of the file.
+    wanted : str or None
+        Name of the stack that the user gave with --dataset; None for the choice above.
+    path : str
+        Path of the file, for the message.
+
+    Raises
+    ------
+    InputError
+        If there is no stack of the name `wanted`, if there is no candidate, or if several remain.
+    """
+    every = contents.every
+    unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
+    if wanted is not None:
+        name = wanted.strip("/")
+        for stack in contents.stacks:
+            if stack.name == name:
+                return stack
+        if (linked := contents.look_up(name)) is not None:
+            return linked
+        if name in every:
+            raise InputError(
+                f"'{wanted}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
+                "or 4 (3-D + time)",
+                remedy="pick another one with {dataset}",
+            )
+        listing = ", ".join(stack.name for stack in unasked) or "none"
+        raise InputError(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
+    if not unasked:
+        found = ", ".join(f"{name} ({what})" for name, what in list(every.items())[:8]) or "nothing"
+        raise InputError(
+            f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
+            f"and the file holds {found}; check that this is the right file"
+        )
+    called_iq = [stack for stack in unasked if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
+    is_complex = [stack for stack in unasked if stack.array.dtype.kind == "c"]
+    for group in (called_iq, is_complex, unasked):
+        if len(group) == 1:
+            return group[0]
+    listing = ", ".join(f"{stack.name} {shape_text(stack.array.shape)}" for stack in unasked)
+    raise InputError(f"{path} holds several stacks: {listing}", remedy="pick one with {dataset}")
+
+
+def check_not_power(stack: Stack, path: str) -> None:
+    """Check that a stack is not power Doppler, which is real and nowhere negative.
+
+    The first and the middle slab are read. A stack that is zero in both of them passes.
+
+    Parameters
+    ----------
+    stack : Stack
+        The stack to read.
+    path : str
+        Path of the file, for the message.
+
+    Raises
+    ------
+    InputError
+        If the stack is real, and its two slabs hold positive values and no negative one.
+    """
+    array = stack.array
+    if array.dtype.kind == "c":
+        return
+    whole = [slice(0, n, 1) for n in array.shape]
+    positive = False
+    for middle in (0, array.shape[array.slow] // 2):
+        whole[array.slow] = slice(middle, middle + 1, 1)
+        values = array.read(tuple(whole))
+        values = values[np.isfinite(values)]
+        if values.size and values.min() < 0:
+            return
+        positive = positive or bool(values.any())
+    if positive:
+        raise InputError(
+            f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
+            "with no phase left to filter by",
+            remedy="give the beamformed IQ, or name it with {dataset} to filter it all the same",
+        )

@@ -1,0 +1,165 @@
+"""Metadata of a stack in an HDF5 file: attributes and small datasets near it.
+
+HDF5 stores values of variable length in heaps, and a damaged heap can make its library loop without end. Such
+values are read only under the names of axes and scales, and on the stack itself, whose attributes are copied to the
+output.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.files.hdf5.hdf5_items import UNREADABLE, items, member
+from usdenoise.files.hdf5.hdf5_scales import SCALE_NAMES
+from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.labels import Label, labelled_metadata
+from usdenoise.stack.metadata import is_known
+
+# Attributes that describe the storage in the file, and nothing of the stack.
+_SCALES = ("DIMENSION_", "REFERENCE_")
+_OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS")
+
+
+_PROVENANCE = "usdenoise_provenance"
+_MOST_POSITIONS = 1 << 22
+"""Most positions of an axis that are read: 32 MB."""
+
+
+def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
+    """Return attributes and small datasets that may describe a stack.
+
+    Of several with one name the nearest to the stack is returned: its own attributes come first, then those of its
+    group and the small datasets there, then those of the root, then the structs of PALA.
+
+    Parameters
+    ----------
+    file : h5py.File
+        The open file.
+    dataset : h5py.Dataset
+        The stack in this file. Its attributes that say nothing about axes or scales are read as well, to be copied to the
+        output.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    for name, value, place in _nearest_first(file, dataset):
+        if not name.startswith(_OWN):
+            found.setdefault(name, (value, place))
+    if _PROVENANCE in file.attrs:
+        found["coordinates"] = (_positions(file), "dimension scales")
+    return {**found, **_of_netcdf(dataset, found)}
+
+
+def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name, the value and the place of what may describe a stack."""
+    for name, value in _attributes(dataset, True):
+        yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
+    for group in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
+        for name, value in _attributes(group, False):
+            yield name, value, f"attribute {name} of {group.name}"
+        yield from _small_datasets(group)
+    for struct in STRUCTS:
+        if isinstance(fields := member(file, struct), h5py.Group):
+            yield from _small_datasets(fields)
+
+
+def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, Any, str]]:
+    for item in items(group):
+        if isinstance(item, h5py.Dataset) and (value := _small_value(item)) is not None:
+            name = item.name.strip("/")
+            yield name.rpartition("/")[2], value, f"dataset {name}"
+
+
+def _small_value(item: h5py.Dataset) -> Any:
+    """Return a few numbers, or text of MATLAB; None if a dataset is a dimension scale or has other values."""
+    try:
+        if item.is_scale:
+            return None
+        if item.attrs.get("MATLAB_class") != b"char":
+            return _values(item, MAX_METADATA_ITEMS)
+        codes = _values(item, MAX_TEXT)
+        return None if codes is None else codes.astype("<u2").tobytes().decode("utf-16-le")
+    except UNREADABLE:
+        return None
+
+
+def _of_netcdf(dataset: h5py.Dataset, found: Found) -> Found:
+    """Return what the dimensions of a variable of NetCDF, as xarray writes it, say about a stack."""
+    try:
+        wanted = np.asarray(dataset.attrs["_Netcdf4Coordinates"], np.int64).reshape(-1)
+        scales = [item for item in items(dataset.parent) if isinstance(item, h5py.Dataset) and item.is_scale]
+        by_number = {int(scale.attrs["_Netcdf4Dimid"]): scale for scale in scales}
+        named = {by_number[number].name.rpartition("/")[2]: by_number[number] for number in wanted.tolist()}
+    except (*UNREADABLE, LookupError):
+        return {}
+    if len(named) != dataset.ndim:
+        return {}
+    labels = {
+        name: Label((name,), numbers(scale, _MOST_POSITIONS), {"units": text_attribute(scale, "units")})
+        for name, scale in named.items()
+    }
+    n_axes = max(3, sum(n > 1 for n in dataset.shape))
+    unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
+    return labelled_metadata(tuple(named), dataset.shape, n_axes, labels, {**found, **unit})
+
+
+def _positions(file: h5py.File) -> dict[str, Coordinate]:
+    """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
+    found: dict[str, Coordinate] = {}
+    for letter, name in SCALE_NAMES.items():
+        # If the stack itself has the name of an axis, the scale has another one.
+        for item in (member(file, f"{name}_axis"), member(file, name)):
+            if letter in found or not isinstance(item, h5py.Dataset) or not item.is_scale:
+                continue
+            values = numbers(item, _MOST_POSITIONS)
+            if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
+                found[letter] = Coordinate(values)
+    return found
+
+
+def small_number(item: Any) -> float | None:
+    """Return the number in a dataset of one element; None if the item is no such dataset."""
+    values = numbers(item, most=1)
+    return None if values is None else float(values[0])
+
+
+def numbers(item: Any, most: int = 1 << 16) -> Any:
+    """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
+    values = _values(item, most)
+    return None if values is None else values.astype(np.float64)
+
+
+def _values(item: Any, most: int) -> NDArray[Any] | None:
+    """Return the numbers of a dataset in their own type, otherwise as :func:`numbers` does."""
+    try:
+        is_small = (
+            isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
+        )
+        return np.asarray(item[()]).reshape(-1) if is_small else None
+    except UNREADABLE:
+        return None
+
+
+def text_attribute(item: Any, name: str) -> str:
+    """Return an attribute as text without the zero bytes that end it in C; empty if it is missing."""
+    value = dict(_attributes(item, True, only=name)).get(name, "")
+    value = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size else value
+    text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+    return text.replace("\0", "").strip()
+
+
+def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
+    for name in item.attrs:
+        try:
+            # References between arrays and their dimension scales are in a heap, and say nothing of the stack.
+            if not isinstance(name, str) or only not in (None, name) or name.startswith(_SCALES):
+                continue
+            in_heap = item.attrs.get_id(name).dtype.hasobject
+            if every or is_known(name) or not in_heap:
+                yield name, item.attrs[name]
+            elif item.attrs.get_id(name).shape is not None:
+                yield name, None
+        except UNREADABLE:
+            continue

@@ -1,0 +1,96 @@
+"""Writing of HDF5 files, so that a full disk raises an error and memory holds no second stack."""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.layout import SLAB_BYTES, slab_shape, slabs
+from usdenoise.stack.file_stack import FileStack
+
+
+@contextmanager
+def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
+    """Create an HDF5 file in which a full disk raises an OSError.
+
+    The library writes through a Python file object, whose write raises an OSError when the disk is full. The
+    library's own driver would fail only on closing the file, and again when the process ends. The file has no chunk
+    cache for the same reason: a cache would be written on closing.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create. An existing one is replaced.
+    user_block_bytes : int, default 0
+        Bytes before the HDF5 content that the library leaves to the caller: 0, or a power of two from 512 on.
+    """
+    with path.open("w+b") as raw, h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block_bytes) as file:
+        yield file
+
+
+def write_values(dataset: h5py.Dataset, values: NDArray[Any] | FileStack) -> None:
+    """Write an array; of one in a file a few chunks are read at a time, all frames of some pixels first."""
+    if not isinstance(values, FileStack):
+        _write_part(dataset, values, (0,) * values.ndim)
+        return
+    slab = slab_shape(values.shape, dataset.chunks or 0, values.letters, SLAB_BYTES // values.dtype.itemsize)
+    for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
+        _write_part(dataset, np.asarray(values[index]), tuple(part.start for part in index))
+
+
+def _write_part(dataset: h5py.Dataset, values: NDArray[Any], start: tuple[int, ...]) -> None:
+    """Write a part of an array chunk by chunk, while a thread puts the next two into the order of the file.
+
+    Without a chunk cache the library would write every contiguous run of an assignment by itself, some hundred bytes
+    at a time; a chunk that needs no filter is therefore given to it whole.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset.
+    values : array
+        Whole chunks of the dataset, in memory of any order. They are converted to the type of the dataset; of a dataset
+        of pairs the complex numbers become the pairs.
+    start : tuple of int
+        Where the part begins in the dataset.
+    """
+    dtype = values.dtype if dataset.dtype.names else dataset.dtype
+    chunks = dataset.chunks
+    if chunks is None:
+        dataset[...] = np.ascontiguousarray(values, dtype).view(dataset.dtype)
+        return
+    is_filtered = dataset.id.get_create_plist().get_nfilters() > 0
+
+    def in_order(first: tuple[int, ...]) -> NDArray[Any]:
+        part = values[tuple(slice(start, start + n) for start, n in zip(first, chunks, strict=True))]
+        if is_filtered or part.shape == chunks:
+            return np.ascontiguousarray(part, dtype).view(dataset.dtype)
+        # A chunk at the edge of the dataset is stored whole.
+        chunk = np.zeros(chunks, dtype)
+        chunk[tuple(slice(n) for n in part.shape)] = part
+        return chunk.view(dataset.dtype)
+
+    def write(first: tuple[int, ...], part: NDArray[Any]) -> None:
+        place = tuple(begin + own for begin, own in zip(start, first, strict=True))
+        if is_filtered:
+            dataset[tuple(slice(begin, begin + n) for begin, n in zip(place, part.shape, strict=True))] = part
+        else:
+            dataset.id.write_direct_chunk(place, part)
+
+    firsts = product(*(range(0, n, step) for n, step in zip(values.shape, chunks, strict=True)))
+    with ThreadPoolExecutor(1) as ahead:
+        waiting: deque[tuple[tuple[int, ...], Future[NDArray[Any]]]] = deque()
+        for first in firsts:
+            waiting.append((first, ahead.submit(in_order, first)))
+            if len(waiting) > 2:
+                place, part = waiting.popleft()
+                write(place, part.result())
+        for place, part in waiting:
+            write(place, part.result())

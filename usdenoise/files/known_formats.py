@@ -1,0 +1,95 @@
+"""Recognition of the format of a file by its first bytes.
+
+To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.files.contents.Contents` of
+a file, and whose DAMAGED says what to do with a file that cannot be read. Give it a line in :func:`opener`, a suffix in
+SUFFIXES, and its name in the sentence on unknown content.
+"""
+
+import errno
+import os
+from importlib import import_module
+from pathlib import Path
+
+from usdenoise.errors import InputError, UnreadableError, check_path
+from usdenoise.files.contents import Opener
+from usdenoise.files.damage import check_kind, readable
+
+SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
+"""Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+def opener(path: Path) -> tuple[Opener, str]:
+    """Return the function that opens a file or folder and lists its contents, and what to say of a damaged one.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder.
+
+    Returns
+    -------
+    open_contents : callable
+        Takes the path and the :class:`ReadOptions`, and returns a context manager that gives the
+        :class:`usdenoise.files.contents.Contents`.
+    damaged : str
+        Rest of the message on a file of this format that cannot be read, as for :func:`usdenoise.files.damage.guard`.
+
+    Raises
+    ------
+    InputError
+        If the path is missing, unreadable, or of no known format.
+    """
+    check_path(path)
+    check_kind(path)
+    if os.path.isdir(path):
+        return _folder_opener(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(4104)
+    except OSError as error:
+        reason = (
+            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        )
+        raise UnreadableError(f"{path} {reason}; check the path") from error
+    suffix = path.suffix.lower()
+    if _has_hdf5_signature(head):
+        return _load("hdf5.hdf5_reading")
+    if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
+        return _load("matlab.matlab_reading")
+    if head[:6] == b"\x93NUMPY":
+        return _load("numpy_files", "open_npy")
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
+        return _load("numpy_files", "open_npz")
+    raise InputError(
+        f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy and Zarr: "
+        "check the path, or convert the stack to HDF5"
+    )
+
+
+def is_zarr(path: Path) -> bool:
+    """Check whether a path is the folder of a Zarr group or array."""
+    # A path that may not be looked at is none; Path.is_file would raise.
+    return any(os.path.isfile(path / mark) for mark in _ZARR_MARKS)
+
+
+def _has_hdf5_signature(head: bytes) -> bool:
+    return any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096))
+
+
+def _folder_opener(path: Path) -> tuple[Opener, str]:
+    with readable(path):
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    if is_zarr(path):
+        return _load("zarr.zarr_reading")
+    raise InputError(
+        f"{path} is a folder, and not a Zarr group; check the path, or use usdenoise batch to filter the scans in it"
+    )
+
+
+def _load(module: str, function: str = "open_contents") -> tuple[Opener, str]:
+    found = import_module(f"usdenoise.files.{module}")
+    return getattr(found, function), found.DAMAGED

@@ -1,0 +1,303 @@
+"""Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.files.stored import Index, StoredArray
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
+from usdenoise.stack.file_stack import FileStack
+from usdenoise.stack.precision import checked_conversion
+from usdenoise.system.row_file import ColumnFilling, RawFile, RowFile
+
+SLAB_BYTES = 16 << 20
+"""Size of a slab, the part of a stack that is read or written at a time."""
+
+_LEAST_SLAB_BYTES, _SLABS = 1 << 20, 12
+"""Least size of a slab of a stack on the disk, and the share of the memory that it is of: three or four take memory at a
+time, as they are read, converted and put into the order of the file."""
+
+_COPIED_TOGETHER = 16
+"""Steps of the first axis that are copied together into another memory order: 128 frames of 128 x 128 pixels took 0.6 of
+the time of a copy of all steps."""
+
+_HELD = 6
+"""Share of the memory that some rows of a stack on the disk may take before they are read block by block instead."""
+
+CHUNK_BYTES = 1 << 20
+"""Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
+
+
+def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type for values of a stored type: float32 for integers and half floats, otherwise the same.
+
+    The byte order becomes that of the machine.
+    """
+    if dtype.kind in "iu" or dtype == np.float16:
+        return np.dtype(np.float32)
+    return dtype.newbyteorder("=")
+
+
+def frame_slice(frames: slice | None, n_frames: int) -> slice:
+    """Return the selected frames as a slice with start, stop and a positive step.
+
+    Parameters
+    ----------
+    frames : slice or None
+        Selected frames, counted from 0; None selects all.
+    n_frames : int
+        Number of frames in the file.
+
+    Raises
+    ------
+    InputError
+        If the step is not positive, or fewer than two frames are selected.
+    """
+    wanted = frames if frames is not None else slice(None)
+    if wanted.step is not None and wanted.step < 1:
+        raise InputError(
+            f"has the step {wanted.step}, which must be positive",
+            option="frames",
+            remedy="give a step of 1 or more, or leave it out",
+        )
+    start, stop, step = wanted.indices(n_frames)
+    if len(range(start, stop, step)) < 2:
+        if frames is None:
+            raise InputError(
+                f"the stack holds {n_frames} frame, and a clutter filter needs at least two",
+                remedy="check {axes}",
+            )
+        raise InputError(
+            f"leaves {len(range(start, stop, step))} of {n_frames} frames, and a clutter filter needs at least two",
+            option="frames",
+            remedy="widen {frames}",
+        )
+    return slice(start, stop, step)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Where a stack goes that is larger than memory.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of the file, which has no name.
+    memory : int
+        Bytes that the job may take.
+    is_cached : bool
+        Whether the system has the memory to keep the file in its cache.
+    """
+
+    folder: Path
+    memory: int
+    is_cached: bool
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes that are read at a time."""
+        return max(_LEAST_SLAB_BYTES, self.memory // _SLABS)
+
+    def begin(self, shape: Sequence[int], dtype: np.dtype[Any], edges: Collection[int]) -> FileStack:
+        """Return a stack to be filled, in the order z, x, y, t; its method `filled` gives the one to be read.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Its shape.
+        dtype : numpy.dtype
+            Its type.
+        edges : collection of int
+            First frame of each part of the frames that is filled at once, and the number of frames.
+        """
+        raw = RawFile.create(self.folder, math.prod(shape) * dtype.itemsize, not self.is_cached)
+        rows = RowFile(raw, shape[-1], dtype, np.arange(math.prod(shape[:-1])), self.memory // _HELD)
+        return FileStack.of(ColumnFilling(rows, np.array(sorted(edges))), tuple(shape))
+
+
+def read_stack(
+    stored: StoredArray,
+    axes: str,
+    frames: slice | None,
+    dtype: np.dtype[Any],
+    name: str = "iq",
+    disk: Disk | None = None,
+    on_part: Callable[[int, int], None] | None = None,
+) -> NDArray[Any]:
+    """Read a stack slab by slab into memory ordered as a Casorati matrix.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        The stack in its file.
+    axes : str
+        Axis letters of the stack, in the file's order.
+    frames : slice or None
+        Frames to read, counted from 0; None reads all.
+    dtype : numpy.dtype
+        Type of the values that are returned.
+    name : str
+        Name of the stack, for error messages.
+    disk : Disk, optional
+        Where the stack is read to; by default the memory of this process.
+    on_part : callable, optional
+        Called with the bytes of the result that are read, and those of all of it, after each slab.
+
+    Returns
+    -------
+    array of 3 or 4 axes in the order of `axes`
+        The selected frames, a view of memory in the order z, x, y, t.
+
+    Raises
+    ------
+    InputError
+        If `axes` does not fit the stack, if fewer than two frames are selected, or if a finite value is beyond the
+        range of `dtype`.
+    """
+    check_axes(axes, stored.shape)
+    time = axes.index("t")
+    picked = [slice(0, n, 1) for n in stored.shape]
+    picked[time] = frame_slice(frames, stored.shape[time])
+    counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
+    canonical = canonical_axes(axes)
+    shape = [counts[axes.index(letter)] for letter in canonical]
+    most = (SLAB_BYTES if disk is None else disk.slab_bytes) // dtype.itemsize
+    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, most)
+    edges = {edge for _, target in slabs(picked, slab) for edge in (target[time].start, target[time].stop)}
+    whole: Any = np.empty(shape, dtype) if disk is None else disk.begin(shape, dtype, edges)
+    stack: Any = spatial_order(whole, canonical, axes)
+
+    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
+        with checked_conversion(slab, dtype, name):
+            if disk is None:
+                copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+            else:
+                stack[target] = slab.astype(dtype, copy=False)
+
+    parts = list(slabs(picked, slab))
+    # A thread in the background copies one slab into the matrix while the next one is read.
+    with ThreadPoolExecutor(1) as background:
+        placed: Future[None] | None = None
+        done = 0
+        for number, (index, target) in enumerate(parts, 1):
+            values = stored.read(index)
+            done += values.size * dtype.itemsize
+            if on_part is not None:
+                on_part(done, whole.nbytes)
+            if placed is not None:
+                placed.result()
+            if number < len(parts):
+                # np.errstate is part of the context: the thread ignores the same warnings as its caller.
+                placed = background.submit(copy_context().run, place, target, values)
+            else:
+                # Starting a thread takes longer than copying a few frames.
+                place(target, values)
+    filled: NDArray[Any] = stack if disk is None else stack.filled()
+    return filled
+
+
+def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:
+    """Return the shape of the slabs in which an array is read: whole chunks, or consecutive parts of a file without.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the array.
+    chunks : sequence of int, or int
+        Shape of its chunks; of an array without, its slowest axis.
+    axes : str
+        Axis letters of the array.
+    most : int
+        Entries of a slab, about. A slab has one chunk at least, or one step along the slowest axis.
+    """
+    if isinstance(chunks, int):
+        slab = [*shape]
+        rest = math.prod(shape) // max(1, shape[chunks])
+        slab[chunks] = min(max(1, most // max(1, rest)), shape[chunks])
+        return tuple(slab)
+    slab = [min(chunk, n) for chunk, n in zip(chunks, shape, strict=True)]
+    # Frames first: in memory those of a pixel lie side by side.
+    for axis in sorted(range(len(slab)), key=lambda axis: (axes[axis] != "t", -axis)):
+        times = min(max(1, most // max(1, math.prod(slab))), -(-shape[axis] // slab[axis]))
+        slab[axis] = min(slab[axis] * times, shape[axis])
+    return tuple(slab)
+
+
+def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index, tuple[slice, ...]]]:
+    """Yield the parts of a selection slab by slab: the index in the file, and the place in what is selected.
+
+    Parameters
+    ----------
+    picked : sequence of slice
+        Selected entries along each axis: start, stop and a positive step.
+    slab : sequence of int
+        Shape of a slab; slabs start at multiples of it in the file.
+    """
+
+    def parts(along: slice, length: int) -> Iterator[tuple[slice, slice]]:
+        done = 0
+        for start in range(along.start // length * length, along.stop, length):
+            first = along.start + done * along.step
+            count = len(range(first, min(start + length, along.stop), along.step))
+            if count:
+                yield (
+                    slice(first, first + (count - 1) * along.step + 1, along.step),
+                    slice(done, done + count),
+                )
+            done += count
+
+    for place in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):
+        yield tuple(index for index, _ in place), tuple(target for _, target in place)
+
+
+def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Copy an array line by line along its second axis, a part of the first axis at a time.
+
+    If the two arrays have different memory orders, this is several times faster than one assignment, because
+    a part of a line of each fits into the cache.
+
+    Parameters
+    ----------
+    target, source : arrays of the same shape, with at least two axes
+        Destination and origin of the values, which are converted to the type of `target`.
+    """
+    for part in row_blocks(len(target), _COPIED_TOGETHER):
+        for line in range(target.shape[1]):
+            target[part, line] = source[part, line]
+
+
+def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
+    """Return the shape of chunks that suit reading by frame as well as by pixel.
+
+    A chunk has about CHUNK_BYTES bytes. Of n chunks, about sqrt(n) hold a frame, and about sqrt(n) hold all
+    frames of a pixel.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the stack.
+    axes : str
+        Axis letters of the stack.
+    itemsize : int
+        Bytes of an entry.
+
+    Returns
+    -------
+    tuple of int
+        Shape of a chunk, axes in the order of the stack.
+    """
+    across = max(1.0, math.prod(shape) * itemsize / CHUNK_BYTES) ** 0.5
+    parts = {letter: across ** (1 / (len(axes) - 1)) for letter in axes} | {"t": across}
+    # A whole number of chunks along each axis leaves little padding in the last ones.
+    counts = {letter: max(1, round(part)) for letter, part in parts.items()}
+    return tuple(-(-n // min(n, counts[letter])) for n, letter in zip(shape, axes, strict=True))

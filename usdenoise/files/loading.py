@@ -1,0 +1,151 @@
+"""Reading and describing an acquisition in one call each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from usdenoise.errors import InputError
+from usdenoise.files.contents import Candidate
+from usdenoise.files.open_input import open_contents, open_input, pick
+from usdenoise.options.reading_options import reading_options
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class FileDescription:
+    """Description of a file, as ``usdenoise info`` shows it.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file.
+    container : str
+        Format of the file, in words.
+    candidates : tuple of Candidate
+        All datasets or variables that could be the stack.
+    chosen : Candidate or None
+        The one that would be read; None if `problem` says why none would be.
+    problem : InputError or None
+        Why the file cannot be read; None if it can be.
+    metadata : Metadata
+        Axes and scales of the chosen one.
+    """
+
+    path: str
+    container: str
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    problem: InputError | None
+    metadata: Metadata
+
+
+def load(
+    path: str | Path,
+    *,
+    dtype: str | None = None,
+    dataset: str | None = None,
+    axes: str | None = None,
+    frames: slice | None = None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
+    on_part: Callable[[int, int], None] | None = None,
+    **unknown: Any,
+) -> Acquisition:
+    """Read an acquisition from a file or a folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        HDF5 file (of h5py, MATLAB 7.3, UFF, zea or usdenoise), MATLAB file before 7.3, .npy or .npz file,
+        or Zarr group.
+    dtype : str, optional
+        "single" or "double" converts the values to that precision. By default floats and complex numbers keep
+        the precision of the file, except half floats; these and integers become float32.
+    dataset : str, optional
+        Name of the stack in the file. By default it is the only dataset that can be a stack.
+    axes : str, optional
+        Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files is
+        MATLAB's order. By default they are those of the file, or guessed from the shape.
+    frames : slice, optional
+        Frames to read, counted from 0; by default all.
+    frame_rate : float, optional
+        Frames per second after compounding; by default the file's.
+    spacing : float or sequence of float, optional
+        Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
+    on_part : callable, optional
+        Called with the bytes that are read so far, and those of the whole stack.
+    **unknown
+        `frame_rate_hz` and `spacing_mm` are the same as `frame_rate` and `spacing`. Another name raises an OptionError
+        that lists these.
+
+    Returns
+    -------
+    Acquisition
+        The stack with its metadata, axes in the file's own order. Its memory is in the order z, x, y, t, so
+        that the Casorati matrix is a view of it.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
+        stack, or if that stack is power Doppler, which has no phase left to filter by.
+    OptionError
+        If an option is unknown, or `dtype` or `frames` is of another kind.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> import usdenoise
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5")
+    >>> acquisition.iq.shape, acquisition.axes, acquisition.frame_rate_hz
+    ((150, 72, 56), 'tzx', 500.0)
+
+    Every second of the first 100 frames, in double precision:
+
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5", frames=slice(0, 100, 2), dtype="double")
+    >>> acquisition.iq.shape, acquisition.iq.dtype, acquisition.frame_rate_hz
+    ((50, 72, 56), dtype('complex128'), 250.0)
+    """
+    reading = {
+        "dataset": dataset,
+        "axes": axes,
+        "frames": frames,
+        "frame_rate": frame_rate,
+        "spacing": spacing,
+    }
+    with open_input(path, {**reading, **unknown}, dtype) as source:
+        return source.read(on_part=on_part)
+
+
+def describe(path: str | Path, **options: Any) -> FileDescription:
+    """Describe the contents of a file, and how :func:`load` would read it, from its headers alone.
+
+    Parameters
+    ----------
+    path, **options
+        File and reading options, as for :func:`load`.
+
+    Returns
+    -------
+    FileDescription
+        The possible stacks and the chosen one. If none can be chosen, its `problem` is the error.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or of an unknown format.
+    """
+    path, how = Path(path), reading_options(options)
+    metadata, chosen = Metadata(), None
+    problem: InputError | None = None
+    with open_contents(path, how) as contents:
+        candidates = tuple(stack.candidate for stack in contents.stacks)
+        try:
+            stack, metadata = pick(contents, path, how)
+            chosen = stack.candidate
+        except InputError as error:
+            problem = error
+        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)

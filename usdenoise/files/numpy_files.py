@@ -1,0 +1,118 @@
+"""Reading of NumPy's .npy and .npz files. Pickled objects are never loaded."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.contents import (
+    MAX_METADATA_ITEMS,
+    NPZ,
+    Contents,
+    Stack,
+    arranged,
+    describe_array,
+    stacks_of,
+)
+from usdenoise.files.stored import StoredArray, loaded_when_read
+from usdenoise.options.reading_options import ReadOptions
+
+DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
+
+
+@contextmanager
+def open_npy(path: Path, how: ReadOptions) -> Iterator[Contents]:
+    """Open a .npy file, whose one array is read only where it is used.
+
+    An array of pickled objects is listed, but is no stack.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    how : ReadOptions
+        Reading options.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or shorter than its header claims.
+    """
+    with path.open("rb") as file:
+        shape, is_fortran, dtype = _header(file)
+    stack: Stack | None = None
+    if math.prod(shape) and not dtype.hasobject and not dtype.names:
+        _mapped(path)
+        # Mapped anew for each slab: pages that were read through a map count as memory of this process.
+        array = StoredArray(
+            shape, dtype, lambda index: np.array(_mapped(path)[index]), len(shape) - 1 if is_fortran else 0
+        )
+        stack = arranged("iq", array, how.n_axes)
+    yield Contents("NumPy .npy", () if stack is None else (stack,), {"iq": _in_words(shape, dtype)})
+
+
+@contextmanager
+def open_npz(path: Path, how: ReadOptions) -> Iterator[Contents]:
+    """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    how : ReadOptions
+        Reading options.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    with np.load(path) as archive:
+        every: dict[str, str] = {}
+        arrays: dict[str, StoredArray] = {}
+        small: dict[str, tuple[Any, str]] = {}
+        for member in archive.zip.namelist():
+            name = member.removesuffix(".npy")
+            if name == member:
+                continue
+            with archive.zip.open(member) as file:
+                shape, _, dtype = _header(file)
+            every[name] = _in_words(shape, dtype)
+            if dtype.hasobject or dtype.names:
+                continue
+            arrays[name] = loaded_when_read(shape, dtype, partial(archive.__getitem__, name))
+            if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
+                values = archive[name]
+                text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
+                small[name] = (text, f"array {name}")
+
+        def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+            return arranged(name, array, how.n_axes, layout=layout, metadata=lambda: small)
+
+        yield Contents(NPZ, stacks_of(arrays, make, small), every)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """Return the array of a .npy file, mapped to memory; a file that is shorter than its header claims is refused."""
+    array: NDArray[Any] = np.load(path, mmap_mode="r")
+    return array
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(file)
+    if any(n < 0 for n in shape):
+        raise ValueError("a negative length")
+    return shape, is_fortran, dtype
+
+
+def _in_words(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return f"{len(shape)}-D pickled objects"
+    return describe_array(StoredArray(shape, dtype, lambda index: np.empty(0)))

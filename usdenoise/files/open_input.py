@@ -1,0 +1,365 @@
+"""An acquisition that is open: its stack is described, read in parts, whole, or where Dask needs it, in one opening."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, check_path
+from usdenoise.files.choice import check_not_power, choose
+from usdenoise.files.contents import READ_WHOLE, Contents, Stack
+from usdenoise.files.damage import guard, readable
+from usdenoise.files.file_state import file_state, sha256
+from usdenoise.files.known_formats import opener
+from usdenoise.files.layout import (
+    Disk,
+    frame_slice,
+    read_stack,
+    slab_shape,
+    slabs,
+    storage_dtype,
+)
+from usdenoise.files.stored import Index, complex_dtype
+from usdenoise.files.time_axis import SAMPLED, guess_axes, time_is_last
+from usdenoise.options.reading_options import ReadOptions, reading_options
+from usdenoise.stack.acquisition import Acquisition, check_axes
+from usdenoise.stack.coordinates import check_order
+from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
+from usdenoise.stack.precision import checked_conversion
+from usdenoise.system.background import run_in_background
+
+PRECISIONS = (None, "single", "double")
+"""Precisions of the values that are read; None keeps that of the file."""
+
+PART_BYTES = 24 << 20
+"""Bytes of a part of a Dask array, about, unless a chunk of the file has more. A task takes three times as much
+memory."""
+
+
+@contextmanager
+def open_input(
+    path: str | Path, reading: Mapping[str, Any] | None = None, dtype: str | None = None
+) -> Iterator["Input"]:
+    """Open an acquisition, choose its stack, and yield it as an :class:`Input`.
+
+    The file stays open in the context, and an array that cannot be read in parts stays in memory once it was read:
+    end the context, or close the input, after the last frame is read.
+
+    Parameters
+    ----------
+    path : str or Path
+        File or folder of the acquisition, as for :func:`usdenoise.load`.
+    reading : mapping, optional
+        Fields of :class:`usdenoise.options.ReadOptions`; by default none.
+    dtype : str, optional
+        "single" or "double" converts the values to that precision; by default that of the file stays.
+
+    Raises
+    ------
+    InputError
+        For the same reasons as :func:`usdenoise.load`.
+    OptionError
+        For the same reasons as :func:`usdenoise.load`.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> from usdenoise.files.open_input import open_input
+    >>> with open_input("sample_data/phantom.h5", {"frames": slice(0, 100)}) as source:
+    ...     source.shape, source.axes, source.read(0, 20).iq.shape
+    ((100, 72, 56), 'tzx', (20, 72, 56))
+    """
+    path, how = Path(path), reading_options(reading or {})
+    if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
+        raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
+    check_path(path)
+    state = file_state(path) or {}
+    with ExitStack() as files:
+        contents = files.enter_context(open_contents(path, how))
+        made = Input(path, how, dtype, contents, state, files.close)
+        # Arrays that were read whole are freed when the input is closed.
+        del contents
+        yield made
+
+
+@contextmanager
+def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+    """Open a file or a folder of any known format, and list its contents."""
+    with ExitStack() as stack:
+        with readable(path):
+            format_opener, damaged = opener(path)
+            with guard(path, damaged):
+                contents = stack.enter_context(format_opener(path, how))
+        yield replace(contents, damaged=damaged)
+
+
+def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metadata]:
+    """Choose the stack of an opened file, and check that the file holds all of it.
+
+    Parameters
+    ----------
+    contents : Contents
+        The possible stacks of the file.
+    path : Path
+        The file, for error messages.
+    how : ReadOptions
+        Reading options.
+    """
+    with guard(path, contents.damaged):
+        stack = choose(contents, how.dataset, str(path))
+        found = stack.metadata()
+        stack.check()
+    stack = replace(stack, array=replace(stack.array, read=guard(path, contents.damaged)(stack.array.read)))
+    values, sources, others = interpret(found)
+    add_verasonics(values, sources, others)
+    shape, time_last, is_seen = stack.array.shape, stack.time_last, False
+    if how.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
+        # Damage is said when the stack is read.
+        with suppress(InputError), readable(path):
+            time_last = time_is_last(stack.array)
+        is_seen = time_last is not None
+    metadata = with_options(
+        values,
+        sources,
+        others,
+        axes=how.axes,
+        guessed_axes=guess_axes(shape, time_last),
+        guessed_from="the data" if is_seen else "assumed",
+        frame_rate_hz=how.frame_rate_hz,
+        spacing_mm=how.spacing_mm,
+    )
+    axes = metadata.values["axes"]
+    check_axes(axes, stack.array.shape)
+    if (times := metadata.coordinates.get("t")) is not None:
+        frames = frame_slice(how.frames, stack.array.shape[axes.index("t")])
+        check_order(
+            times.values[frames],
+            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
+            "the frames are in order and their times wrong",
+        )
+    if how.dataset is None:
+        check_not_power(stack, str(path))
+    return stack, metadata
+
+
+class Input:
+    """The stack of an open file, and the state of the files that it is read from.
+
+    :func:`open_input` makes it.
+
+    Attributes
+    ----------
+    path : Path
+        File or folder of the acquisition.
+    container : str
+        Format of the file, in words.
+    stack : Stack
+        The stack in its file: name, shape of all frames, stored type.
+    metadata : Metadata
+        Axes and scales of the stack.
+    axes : str
+        Axis letters, in the file's order.
+    dtype : numpy.dtype
+        Type of the values that are read.
+    frames : slice
+        The selected frames of the file: start, stop and a positive step.
+    n_frames : int
+        Number of selected frames.
+    shape : tuple of int
+        Shape of the selected frames, in the file's order.
+    state : mapping
+        Size and modification time of the file, or of those in its folder, when it was opened (see
+        :func:`usdenoise.files.file_state.file_state`).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        how: ReadOptions,
+        precision: str | None,
+        contents: Contents,
+        state: Mapping[str, Any],
+        close: Callable[[], None],
+    ) -> None:
+        self.path, self._close = path, close
+        self._frames_read, self._is_lazy = 0, False
+        self.container = contents.container
+        self._how, self._precision, self.state = how, precision, state
+        self.stack, self.metadata = pick(contents, path, how)
+        stored = self.stack.array
+        self.axes: str = self.metadata.values["axes"]
+        self.dtype = _kept_dtype(stored.dtype, precision)
+        time = self.axes.index("t")
+        self.frames = frame_slice(how.frames, stored.shape[time])
+        self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
+        self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
+
+    @property
+    def passes(self) -> float | None:
+        """Passes over the stack so far, one for the digest; None where Dask workers read it, which nobody counts."""
+        return None if self._is_lazy else 1 + self._frames_read / self.n_frames
+
+    @property
+    def time_of_first_frame(self) -> float:
+        """Time of the first selected frame after the first frame of the file, in units of the frame step."""
+        return float(self.frames.start / self.frames.step)
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Whether the container lets arrays only be read whole."""
+        return self.container in READ_WHOLE
+
+    def read(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        disk: Disk | None = None,
+        on_part: Callable[[int, int], None] | None = None,
+    ) -> Acquisition:
+        """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
+
+        Parameters
+        ----------
+        start : int
+            First frame to read; 0 by default.
+        stop : int, optional
+            Frame after the last one to read; by default the number of selected frames.
+        disk : Disk, optional
+            Where the frames are read to; by default the memory of this process.
+        on_part : callable, optional
+            Called with the bytes that are read so far, and those of all frames to read.
+        """
+        step = self.frames.step
+        last = self.n_frames if stop is None else stop
+        self._frames_read += last - start
+        wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
+        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, disk, on_part)
+        return self._acquisition(iq, wanted)
+
+    def lazy(self) -> Acquisition:
+        """Return the selected frames as a Dask array, in whole chunks of the file or in consecutive parts.
+
+        Every process that makes parts of it opens the file by its absolute path: workers on other machines need the
+        same file system.
+
+        Raises
+        ------
+        InputError
+            If the container cannot be read in parts.
+        """
+        import dask.array as da
+
+        self._is_lazy = True
+        path, how, dtype = self.path.absolute(), self._how, self.dtype
+        if self.is_read_whole:
+            raise InputError(
+                f"a file of the kind {self.container} cannot be read in parts; save {path} as HDF5, MATLAB 7.3 or Zarr"
+            )
+        array = self.stack.array
+        picked = [slice(0, n, 1) for n in array.shape]
+        picked[self.axes.index("t")] = self.frames
+        chunks_or_slow, most = array.chunks or array.slow, PART_BYTES // dtype.itemsize
+        places = list(slabs(picked, slab_shape(array.shape, chunks_or_slow, self.axes, most)))
+        indices = {tuple((part.start, part.stop) for part in target): index for index, target in places}
+        # Along each axis the parts are the same in all rows of them.
+        chunks = tuple(
+            tuple(stop - start for start, stop in sorted(set(ends))) for ends in zip(*indices, strict=True)
+        )
+
+        def part(block_info: Mapping[Any, Any]) -> NDArray[Any]:
+            return _read_part(
+                path, how, dtype, indices[tuple(map(tuple, block_info[None]["array-location"]))]
+            )
+
+        lazy = da.map_blocks(part, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(chunks), dtype))
+        return self._acquisition(lazy, self.frames)
+
+    def close(self) -> None:
+        """Close the file, and free an array of it that had to be read whole. Nothing can be read any more."""
+        self._close()
+        del self.stack
+
+    def digest_in_background(self) -> Future[str]:
+        """Compute the SHA-256 digest of all files in a thread, and return its future.
+
+        Its result raises an InputError if a file has changed since it was opened.
+        """
+
+        def digest() -> str:
+            found = sha256(self.path)
+            self.check_unchanged()
+            return found
+
+        return run_in_background(digest)
+
+    def check_unchanged(self) -> None:
+        """Check that none of the files has changed since they were opened.
+
+        Raises
+        ------
+        InputError
+            If one has.
+        """
+        if file_state(self.path) != self.state:
+            raise InputError(
+                f"{self.path} changed while it was read; run again when nothing writes to it any more"
+            )
+
+    def _acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
+        """Return values of some frames of the file, also a Dask array, with the metadata of the stack."""
+        values, stack = dict(self.metadata.values), self.stack
+        if "frame_rate_hz" in values:
+            # With every step-th frame selected, the time between frames is `step` times as long.
+            values["frame_rate_hz"] /= self.frames.step
+        return Acquisition(
+            iq,
+            **values,
+            name=stack.name,
+            stored_dtype=stack.array.dtype,
+            assumptions=self._assumptions(),
+            attributes=self.metadata.attributes,
+            coordinates={
+                letter: made[frames] if letter == "t" else made
+                for letter, made in self.metadata.coordinates.items()
+            },
+            form=stack.form,
+        )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        stack, sources = self.stack, self.metadata.sources
+        assumptions = [*stack.assumptions]
+        if sources["axes"] in ("assumed", "the data"):
+            why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
+            assumptions.append(
+                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; set the axes if they are not"
+            )
+        if self.metadata.has_uneven_times:
+            assumptions.append("the times of the frames are uneven, so the frame rate is not known")
+        if "assumed" in sources.get("spacing_mm", ""):
+            assumptions.append(
+                f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
+            )
+        return tuple(assumptions)
+
+
+def _read_part(path: Path, how: ReadOptions, dtype: np.dtype[Any], index: Index) -> NDArray[Any]:
+    """Read a part of the stack in a file; `index` is in the numbers of the file."""
+    with open_contents(path, how) as contents:
+        with guard(path, contents.damaged):
+            stack = choose(contents, how.dataset, str(path))
+            values = stack.array.read(index)
+        with checked_conversion(values, dtype, stack.name):
+            return values.astype(dtype, copy=False)
+
+
+def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
+    if precision is None:
+        return storage_dtype(stored)
+    real = np.dtype(np.float64 if precision == "double" else np.float32)
+    return complex_dtype(real) if stored.kind == "c" else real

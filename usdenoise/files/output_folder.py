@@ -1,0 +1,194 @@
+"""Output folders: result files get their names when all of them are whole."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from usdenoise.errors import OutputError, check_path
+from usdenoise.files.zarr.zarr_writing import is_our_group
+from usdenoise.system.signals import uninterrupted
+
+_PREFIX = ".usdenoise-partial-"
+"""Beginning of the names of temporary folders."""
+
+_ABANDONED_S = 24 * 3600.0
+"""Age in s from which a temporary folder belongs to a process that was killed: a stack is written within minutes."""
+
+
+class OutputFolder:
+    """A folder in which a set of files gets its names at once.
+
+    Each file is written into a temporary folder inside the folder, and :meth:`commit` moves all of them.
+    Leaving the context removes the temporary folder. Leaving it with an error also removes the folders that were created
+    for the files, if they are empty.
+
+    The file that is reserved last is the record of the other files. An old record is removed before any other file
+    is replaced, and the new record is moved last. A record therefore never describes files other than those in
+    its folder.
+
+    With `overwrite`, an existing file is replaced. A folder is replaced only if it is a Zarr group that usdenoise
+    wrote. A link is replaced itself, and the file that it points to stays.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the files; it is created if it does not exist.
+    overwrite : bool
+        Whether existing files may be replaced; False by default.
+
+    Raises
+    ------
+    OutputError
+        On entering, if the folder cannot be created or written to. On leaving, if an OSError ended the context.
+    """
+
+    def __init__(self, folder: Path, overwrite: bool = False) -> None:
+        self.folder = folder
+        self.overwrite = overwrite
+        self._temporary: Path | None = None
+        self._new_folders: list[Path] = []
+        self._reserved: dict[Path, Path] = {}
+
+    def __enter__(self) -> Self:
+        check_path(self.folder, OutputError)
+        try:
+            above = [self.folder, *self.folder.absolute().parents]
+            self._new_folders = [folder for folder in above if not folder.exists()]
+            self.folder.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self.folder)
+            self._temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self.folder))
+        except OSError as error:
+            self._remove_new_folders()
+            raise OutputError(
+                f"the folder {self.folder} cannot be written ({error.strerror})",
+                remedy="choose another output folder",
+            ) from error
+        return self
+
+    def reserve(self, name: str) -> Path:
+        """Return the temporary path of the file that :meth:`commit` will call `name`.
+
+        Raises
+        ------
+        OutputError
+            If a file of that name exists and `overwrite` is False, it is a folder that usdenoise did not write, or the
+            name contains a NUL character.
+        """
+        check_path(name, OutputError)
+        final = self.folder / name
+        self._check_replaceable(final)
+        self._reserved[final] = self._temporary_path(name)
+        return self._reserved[final]
+
+    def release(self, name: str) -> None:
+        """Cancel the reservation of `name`, and remove its temporary file."""
+        self._reserved.pop(self.folder / name).unlink(missing_ok=True)
+
+    @property
+    def finals(self) -> list[Path]:
+        """Final paths of the reserved files, in the order of their reservation."""
+        return list(self._reserved)
+
+    def commit(self, earlier: Iterable[Path] = ()) -> None:
+        """Give all reserved files their final names, and remove the files of earlier results that they do not replace.
+
+        Parameters
+        ----------
+        earlier : iterable of Path
+            Files of the earlier results, from :func:`usdenoise.files.file_state.files_of_report`; by default none. Those
+            that are not replaced are removed last: a process that is killed leaves whole results.
+
+        Raises
+        ------
+        OutputError
+            If a final name has been taken since its reservation, as for :meth:`reserve`. Nothing is replaced then.
+        """
+        with uninterrupted():
+            for final in self._reserved:
+                self._check_replaceable(final)
+            if len(self._reserved) > 1:
+                self.finals[-1].unlink(missing_ok=True)
+            for final, temporary in self._reserved.items():
+                # os.replace cannot put a folder in place of a file, a link, or a folder that contains files.
+                if os.path.lexists(final) and (final.is_dir() or temporary.is_dir()):
+                    self._put_away(final)
+                os.replace(temporary, final)
+            with suppress(OSError):
+                for path in set(earlier) - set(self._reserved):
+                    self._put_away(path)
+            self._reserved = {}
+
+    def _put_away(self, final: Path) -> None:
+        """Move a file or a folder into the temporary folder, with which it is removed."""
+        os.replace(final, self._temporary_path(f"{final.name}.old"))
+
+    def _check_replaceable(self, final: Path) -> None:
+        if not os.path.lexists(final):
+            return
+        if not self.overwrite:
+            raise OutputError(
+                f"{final} exists", remedy="give {overwrite} to replace it, or another output folder"
+            )
+        if final.is_dir() and not final.is_symlink() and not is_our_group(final):
+            raise OutputError(
+                f"{final} is a folder that usdenoise did not write, so it is not replaced",
+                remedy="move it away, or choose another output folder",
+            )
+
+    def _temporary_path(self, name: str) -> Path:
+        if self._temporary is None:
+            raise RuntimeError("an output folder takes files only within its context")
+        return self._temporary / name
+
+    def _remove_new_folders(self) -> None:
+        # A folder that contains files stays.
+        for folder in self._new_folders:
+            with suppress(OSError):
+                folder.rmdir()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with uninterrupted():
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary = None
+            if kind is not None:
+                self._remove_new_folders()
+        if isinstance(error, OSError):
+            raise OutputError(
+                f"the results could not be written to {self.folder} ({error.strerror or error})",
+                remedy="free some space or choose another output folder",
+            ) from error
+
+
+def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
+    """Remove the temporary folders that killed processes left in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; nothing happens if it does not exist.
+    age_s : float
+        Seconds without a change after which a temporary folder is removed; a day by default.
+    """
+    for leftover in folder.glob(f"{_PREFIX}*"):
+        # The temporary folders of other users cannot be removed.
+        with suppress(OSError):
+            newest = max(path.lstat().st_mtime for path in [leftover, *leftover.rglob("*")])
+            if time.time() - newest >= age_s:
+                shutil.rmtree(leftover)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with its contents, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

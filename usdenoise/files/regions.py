@@ -1,0 +1,130 @@
+"""Regions of an image from their description on the command line: rectangles, circles, or a mask image."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError
+from usdenoise.files.damage import check_kind, guard
+from usdenoise.files.stored import shape_text
+
+FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
+
+
+def region(
+    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+) -> NDArray[np.bool_]:
+    """Return the mask of a region, True at its pixels.
+
+    Parameters
+    ----------
+    text : str
+        ``rect:Z0,X0,Z1,X1``, ``circle:Z,X,R``, or the path of a mask image. Rectangles are half-open, as Python
+        ranges are. Numbers count in pixels, or in mm if ``mm`` follows the last one. They follow the axes of the
+        image; a volume takes one number more for each point.
+    shape : tuple of int
+        Shape of the image.
+    axes : str
+        Letters of the image's axes, in the order of `shape`.
+    spacing_mm : mapping from axis letter to float
+        Pixel pitch in mm. In a region in mm, pixel i is at its centre, (i + 1/2) times the pitch.
+
+    Returns
+    -------
+    boolean array of shape `shape`
+
+    Raises
+    ------
+    OptionError
+        If the text has none of these forms, the region is in mm and a pixel pitch is missing, or the region holds no
+        pixel.
+    InputError
+        If a mask image cannot be read or has another shape.
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon or kind not in ("rect", "circle"):
+        if not Path(text).exists():
+            raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
+        mask = read_mask(text, shape)
+    else:
+        mask = _drawn(text, kind, rest, shape, axes, spacing_mm)
+    if not mask.any():
+        raise OptionError(
+            f"region '{text}' holds no pixel of the {shape_text(shape)} image; check its numbers"
+        )
+    return mask
+
+
+def _drawn(
+    text: str, kind: str, rest: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+) -> NDArray[np.bool_]:
+    metric = rest.endswith("mm")
+    try:
+        numbers = [float(part) for part in rest.removesuffix("mm").split(",")]
+    except ValueError:
+        numbers = []
+    wanted = 2 * len(shape) if kind == "rect" else len(shape) + 1
+    if len(numbers) != wanted or not all(math.isfinite(number) for number in numbers):
+        raise OptionError(f"region '{text}' needs {wanted} numbers for {axes} images; give {FORMS}")
+    if metric and any(letter not in spacing_mm for letter in axes):
+        raise OptionError(
+            f"region '{text}' is in mm, but the pixel pitch is not known", remedy="give {spacing_mm}"
+        )
+    pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
+    # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
+    offset = 0.5 if metric else 0.0
+    places = np.meshgrid(
+        *[(np.arange(n) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
+    )
+    mask = np.ones(shape, bool)
+    if kind == "rect":
+        for place, first, last in zip(places, numbers, numbers[len(shape) :], strict=False):
+            mask &= (place >= first) & (place < last)
+        return mask
+    squares = sum((place - centre) ** 2 for place, centre in zip(places, numbers, strict=False))
+    return np.asarray(squares <= numbers[-1] ** 2)
+
+
+def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Read a mask from an image file (depth downwards, lateral to the right) or a .npy array.
+
+    Parameters
+    ----------
+    path : str or Path
+        PNG, TIFF or other image file, or .npy file. Pixels that are not 0 belong to the mask.
+    shape : tuple of int
+        Shape that the mask must have.
+
+    Returns
+    -------
+    boolean array of shape `shape`
+        True at the pixels of the mask.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or its array has another shape.
+    """
+    import imageio.v3 as iio
+
+    check_kind(Path(path))
+    numpy = Path(path).suffix.lower() == ".npy"
+    # Libraries raise errors of many types on a damaged image.
+    with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
+        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
+        if image.dtype.kind not in "biufc":
+            raise TypeError(image.dtype)
+    if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
+        # The last channel is opacity, which says nothing about the mask.
+        image = image[..., :-1]
+    if image.ndim == len(shape) + 1:
+        image = image.any(axis=-1)
+    if image.shape != shape:
+        raise InputError(
+            f"the mask {path} has shape {image.shape} and the images {shape}; "
+            "draw it over an image of that shape"
+        )
+    return np.asarray(image != 0)

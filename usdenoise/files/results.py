@@ -1,0 +1,153 @@
+"""Result files: a filtered stack as its input stored it, with images, factors and provenance."""
+
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from usdenoise.files.hdf5.hdf5_scales import attach_scales
+from usdenoise.files.hdf5.hdf5_writing import create_file, write_values
+from usdenoise.files.layout import chunk_shape
+from usdenoise.files.matlab.matlab_writing import write_matlab
+from usdenoise.files.result_content import ResultFile
+from usdenoise.stack.stored_form import FREE_NAME
+from usdenoise.system.signals import uninterrupted
+
+_MOST_NAMED = 8
+"""Most variables that a note names."""
+
+
+def output_suffix(path: Path) -> str:
+    """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
+    suffix = path.suffix.lower()
+    if os.path.isdir(path) and suffix != ".mat":
+        from usdenoise.files.known_formats import is_zarr
+
+        return ".zarr" if is_zarr(path) else ".h5"
+    return ".mat" if suffix == ".mat" else ".h5"
+
+
+# The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
+@uninterrupted()
+def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
+    """Write a result file.
+
+    Parameters
+    ----------
+    path : Path
+        File (folder for Zarr) to write, which may have a temporary name.
+    suffix : str
+        Format of the file, from :func:`output_suffix`: ".h5", ".mat" or ".zarr".
+    content : ResultFile
+        What the file holds.
+
+    Returns
+    -------
+    list of str
+        Sentences on what is called otherwise than in the input, or did not come along from it.
+    """
+    own = {*content.arrays} if suffix != ".mat" else {*_matlab_variables(replace(content, with_stack=False))}
+    in_input = {content.stack.name, *content.stack.form.parts}
+    if content.called is not None:
+        content = _renamed(content, content.called)
+    content, notes = _with_free_name(content, own)
+    if suffix == ".zarr":
+        from usdenoise.files.zarr.zarr_writing import write_zarr
+
+        write_zarr(path, content)
+    elif suffix == ".mat":
+        variables = _matlab_variables(content)
+        is_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
+        source = content.source if is_matlab else None
+        lost = write_matlab(path, variables, source, in_input)
+        if lost:
+            notes.append(
+                f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input did not come "
+                "along into the result: damaged, or of a kind that cannot be written"
+            )
+    else:
+        _write_hdf5(path, content)
+    return notes
+
+
+def _with_free_name(content: ResultFile, own: Collection[str]) -> tuple[ResultFile, list[str]]:
+    """Return the content with another name for its stack, and a note, if the result has something else of its name."""
+    name = content.stack.name
+    if not content.with_stack or not any(
+        f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in own
+    ):
+        return content, []
+    note = f"the result has something else of the name '{name}', so the filtered stack in it is called '{FREE_NAME}'"
+    return _renamed(content, FREE_NAME), [note]
+
+
+def _renamed(content: ResultFile, name: str) -> ResultFile:
+    stack = content.stack
+    return replace(content, stack=replace(stack, name=name, form=replace(stack.form, parts=())))
+
+
+def _matlab_variables(content: ResultFile) -> dict[str, Any]:
+    """Return the content of a result by the names of its variables; the stack in the form of the input."""
+    stack = content.stack
+    variables: dict[str, Any] = {}
+    if content.with_stack:
+        values = _with_singles(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
+        if stack.form.parts and np.iscomplexobj(values):
+            variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
+        else:
+            variables[stack.name] = values
+    variables |= {**content.arrays, "axes": stack.axes}
+    variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
+    for name, attributes in content.attributes.items():
+        variables |= {
+            f"{name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
+            for key, value in attributes.items()
+        }
+    return {**variables, "usdenoise_provenance": content.provenance}
+
+
+def _with_singles(values: Any, singles: Collection[int]) -> Any:
+    """Return a stack with axes of length 1, also one that is not read yet."""
+    axes = range(values.ndim + len(singles))
+    return values[tuple(None if axis in singles else slice(None) for axis in axes)]
+
+
+def _write_hdf5(path: Path, content: ResultFile) -> None:
+    stack, dtype = content.stack, content.dtype
+    chunks = chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize)
+    with create_file(path) as file:
+        if content.with_stack:
+            dataset = file.create_dataset(stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks)
+            write_values(dataset, stack.iq)
+            dataset.attrs.update(content.stack_attributes)
+        for name, values in content.arrays.items():
+            array = np.asarray(values)
+            # A mask is mostly zeros, so it is compressed.
+            mask = array.dtype.kind not in "fc" and array.ndim > 1
+            packed = {"compression": "gzip", "shuffle": True} if mask else {}
+            dataset = file.create_dataset(name, data=array, **packed)
+            dataset.attrs.update({**content.described(name), **_axes_of(content, name)})
+        for name, attributes in content.attributes.items():
+            if isinstance(file[name], h5py.Group):
+                # Text of variable length goes to an HDF5 heap, where the reader does not look for it.
+                fixed = {key: np.bytes_(v) if isinstance(v, str) else v for key, v in attributes.items()}
+                file[name].attrs.update({**fixed, "axes": stack.axes, **content.scales})
+        if not content.with_stack:
+            file.attrs.update(content.scales)
+        axes = {**content.axes, **({stack.name: stack.axes} if content.with_stack else {})}
+        others = {name: content.dimensions(name) for name in content.arrays if name not in axes}
+        attach_scales(file, stack, axes, others)
+        file.attrs["usdenoise_provenance"] = content.provenance
+
+
+def _axes_of(content: ResultFile, name: str) -> dict[str, Any]:
+    """Return the axis letters of an image or a sequence and its pixel pitches, as attributes."""
+    letters, spacing = content.axes.get(name, ""), content.stack.spacing_mm
+    spatial = letters.replace("t", "")
+    known = bool(spatial) and all(letter in spacing for letter in spatial)
+    pitches = {"spacing_mm": [spacing[letter] for letter in spatial]} if known else {}
+    return {"axes": letters, **pitches} if letters else {}

@@ -1,0 +1,20 @@
+"""Many acquisitions: which scans and where, resuming, processes here or on Dask workers, the table and the page.
+
+What is listed below may be imported from outside. `run_batch` is the way in.
+"""
+
+from usdenoise.jobs.batch.plan import Scan
+from usdenoise.jobs.batch.resume import Decision
+from usdenoise.jobs.batch.run_batch import BatchReport, Watcher, plan_batch, run_batch
+from usdenoise.jobs.batch.table import Row, Status
+
+__all__ = [
+    "BatchReport",
+    "Decision",
+    "Row",
+    "Scan",
+    "Status",
+    "Watcher",
+    "plan_batch",
+    "run_batch",
+]

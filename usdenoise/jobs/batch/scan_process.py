@@ -1,0 +1,122 @@
+"""A scan as a process of ``usdenoise run``: its outcome is its report, its exit code, and its last error line."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from usdenoise.jobs.batch.plan import Scan
+from usdenoise.options.flags import as_flags
+from usdenoise.options.reading_options import ReadOptions
+
+GRACE_S = 5.0
+"""Seconds that a process has to remove its temporary files before it is killed."""
+
+_POLL_S = 0.2
+"""Seconds between two checks whether the batch has ended."""
+
+_PROGRAM = """
+import ctypes, os, signal, sys
+set_death_signal = 1
+getattr(ctypes.CDLL(None), "prctl", lambda *words: None)(set_death_signal, signal.SIGTERM)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit("the batch has ended")
+from usdenoise.__main__ import main
+main()
+"""
+"""The program ``usdenoise``, which Linux ends when the thread that started it ends, also when the batch is killed: before
+that is set, another parent shows it. A function between fork and exec could deadlock with the threads of BLAS."""
+
+
+def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the words that follow ``usdenoise run`` for a scan.
+
+    Parameters
+    ----------
+    scan : Scan
+        The scan.
+    arguments : mapping
+        Keyword arguments of :func:`usdenoise.run`: options, display, output, reading, and memory.
+    """
+    reading = ReadOptions(**arguments["reading"])
+    groups = (arguments["options"], arguments["display"], arguments["output"], reading)
+    words = [word for options in groups for word in as_flags(options)]
+    if arguments.get("memory") is not None:
+        words.append(f"--memory={arguments['memory']}")
+    # The folder of a scan follows from the tree of the batch, also in a BIDS data set.
+    return [
+        *words,
+        "--bids=none",
+        "-qq",
+        "--overwrite",
+        f"--output={scan.folder.absolute()}",
+        str(scan.path.absolute()),
+    ]
+
+
+def run_scan(words: Sequence[str], lock: Path) -> str | None:
+    """Run ``usdenoise run`` in a process, and return why it failed; None if it did not.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The words that follow ``usdenoise run``.
+    lock : Path
+        The locked file of the batch. The process is ended when it is removed.
+    """
+    if not lock.exists():
+        return "the batch has ended"
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                # The Ctrl-C of a terminal is for the batch alone, which then ends its processes.
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"the process of this scan cannot be started ({error.strerror}); run the batch again"
+        code = _wait(process, lock)
+        errors.seek(0)
+        return _failure(code, errors.read().decode(errors="replace"))
+
+
+def run_scan_on_worker(words: Sequence[str], lock: Path) -> str | None:
+    """Run a scan on a Dask worker, with the share of the worker's memory of one thread."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    share = [f"--memory={limit // worker.state.nthreads}"] if limit else []
+    # The last of several values counts: that of the user.
+    return run_scan([*share, *words], lock)
+
+
+def _wait(process: "subprocess.Popen[bytes]", lock: Path) -> int:
+    while lock.exists():
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_S)
+    process.terminate()
+    try:
+        return process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _failure(code: int, errors: str) -> str | None:
+    if code == 0:
+        return None
+    if code < 0:
+        hint = "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
+        return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
+    lines = errors.split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
+    return last.removeprefix("usdenoise: ")

@@ -1,0 +1,202 @@
+"""The rows of a batch, one for each scan, and the files that show them."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.tables import csv_text
+from usdenoise.files.tiff import read_tiff
+from usdenoise.jobs.batch.plan import BatchFile, Scan
+from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.system.provenance import software, to_json
+
+
+class Status(StrEnum):
+    """State of a scan in the table of a batch."""
+
+    DONE = "done"
+    """The scan was run and has results."""
+    SKIPPED = "skipped"
+    """The scan has complete results of an earlier batch."""
+    FAILED = "failed"
+    """The scan was run and has no results."""
+    NOT_RUN = "not run"
+    """The batch ended before the scan was run."""
+
+    @property
+    def key(self) -> str:
+        """Name of the number of such scans in the summary."""
+        return self.replace(" ", "_")
+
+
+WITH_RESULTS = (Status.DONE, Status.SKIPPED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outcome of one scan.
+
+    Attributes
+    ----------
+    scan : str
+        Name of the scan in the batch.
+    path, folder : str
+        Input file, and folder of the results.
+    status : Status
+        State of the scan.
+    reason : str
+        Why the scan was run or left out.
+    seconds : float or None
+        Duration of the job in s; None for a scan that was not run.
+    rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
+    peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
+        The same as in the scan's own report.
+    bad_frames : int or None
+        Number of bad frames.
+    remark : str
+        What is doubtful about the results, in a few words; empty where nothing is.
+    error : str
+        Why the scan failed, in one sentence; empty if it did not fail.
+    """
+
+    scan: str
+    path: str
+    folder: str
+    status: Status
+    reason: str = ""
+    seconds: float | None = None
+    rank: int | None = None
+    low_cutoff: int | None = None
+    high_cutoff: str | int | None = None
+    cutoff_certainty: str = ""
+    held_out_rmse: float | None = None
+    held_out_ratio: float | None = None
+    verdict: str = ""
+    n_unobserved: int | None = None
+    peak_memory_bytes: int | None = None
+    blood_to_noise_db: float | None = None
+    reproducibility: float | None = None
+    noise_floor: float | None = None
+    bad_frames: int | None = None
+    remark: str = ""
+    error: str = ""
+
+
+def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
+    """Return the row of a scan, with the values of its other fields by name."""
+    return Row(
+        scan=scan.name,
+        path=str(scan.path),
+        folder=str(scan.folder),
+        status=status,
+        reason=reason,
+        **values,
+    )
+
+
+def finished_row(scan: Scan, reason: str, failure: str | None) -> Row:
+    """Return the row of a scan that was run, from its report or the sentence on why it failed."""
+    if failure is not None:
+        return scan_row(scan, Status.FAILED, reason, error=failure)
+    try:
+        return row_of_report(scan, json.loads(scan.report.read_bytes()), Status.DONE, reason)
+    except (OSError, ValueError) as error:
+        return scan_row(scan, Status.FAILED, reason, error=f"its report cannot be read ({error})")
+
+
+def row_of_report(scan: Scan, report: Mapping[str, Any], status: Status, reason: str) -> Row:
+    """Return the row of a scan with results."""
+    copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
+              "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
+    return scan_row(
+        scan,
+        status,
+        reason,
+        **{name: report[name] for name in copied},
+        seconds=report["timings_s"]["total"],
+        cutoff_certainty=report["cutoff"]["certainty"],
+        blood_to_noise_db=report["blood"]["blood_to_noise_db"],
+        bad_frames=len(report["bad_frames"]),
+        remark=_remark(report),
+    )
+
+
+def _remark(report: Mapping[str, Any]) -> str:
+    n_bad = len(report["bad_frames"])
+    missing = (report["n_unobserved"] - report["frames"]["n_entries_left_out"]) / math.prod(
+        report["input"]["shape"]
+    )
+    words = {
+        "no blood found": report["blood"]["lost_share"] is None,
+        "cutoff unsure": report["cutoff"]["certainty"] == CutoffCertainty.UNSURE,
+        f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
+        f"{100 * missing:.3g} % missing": missing > 0,
+        "poor estimate": not Verdict.from_code(report["fit"]).is_good,
+    }
+    return ", ".join(word for word, is_so in words.items() if is_so)
+
+
+def write_tables(
+    folder: Path,
+    rows: Sequence[Row],
+    summary: Mapping[str, Any],
+    options: Mapping[str, Any],
+    command: list[str] | None,
+) -> None:
+    """Write batch.csv and batch.json.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the batch's results.
+    rows : sequence of Row
+        One row for each scan, in natural order.
+    summary : mapping
+        Numbers of scans by status, seconds, and paths of the batch's own files.
+    options : mapping
+        Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
+    command : list of str or None
+        Command line of the batch, for the record.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written.
+    """
+    lines = [asdict(row) for row in rows]
+    text = csv_text([field.name for field in fields(Row)], lines)
+    record = {
+        "summary": dict(summary),
+        "rows": lines,
+        "requested": dict(options),
+        "software": dict(software()),
+        "command": command,
+    }
+    with OutputFolder(folder, overwrite=True) as outputs:
+        outputs.reserve(BatchFile.TABLE).write_text(text, encoding="utf-8")
+        outputs.reserve(BatchFile.RECORD).write_text(to_json(record, indent=2) + "\n")
+        outputs.commit()
+
+
+def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
+    """Return the blood map of a scan, or its power Doppler where it has none, and the height of a pixel over its width.
+
+    The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None where they cannot be read.
+    """
+    try:
+        report = json.loads(scan.report.read_text())
+        output, spacing = report["output"], report["input"]["spacing_mm"]
+        name = output.get("blood_power_tif") or output["power_doppler_tif"]
+        image = read_tiff(scan.folder / Path(name).name)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))

@@ -1,0 +1,272 @@
+"""The result of denoising a stack, also as labelled arrays of xarray."""
+
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.flow import axial_velocity
+from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.clutter.clutter_cutoff import CutoffChoice
+from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.completion.solve import Solution
+from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.fit_quality import FitQuality
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.bit_mask import unpack
+from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.data_arrays import import_xarray, to_data_array
+from usdenoise.stack.stored_form import FREE_NAME
+from usdenoise.system.provenance import record, to_json
+
+LONG_NAMES = {
+    "power_doppler": "Power Doppler",
+    "blood_power": "Blood power",
+    "noise_power": "Noise power",
+    "axial_velocity": "Axial velocity",
+    "unobserved": "Unobserved entries",
+}
+"""Name of an image -> its name in words, as xarray shows it beside a plot."""
+
+
+@dataclass(frozen=True, repr=False)
+class DenoiseResult:
+    """A filtered acquisition, and how it was obtained.
+
+    Attributes
+    ----------
+    acquisition : Acquisition
+        The filtered stack, in the axis order of the input. From a Dask array it is a Dask array, not made yet.
+    power_doppler : float32 array
+        Mean power over frames, in the squared units of the stack; spatial axes in the order of the input.
+    blood_power : float32 array
+        Blood map: power of the blood before the clutter filter, without the noise, in the units of `power_doppler`
+        (docs/blood.md).
+    noise_power : float32 array
+        Power of the noise in the stack, smooth over the image, in the same units.
+    model : LowRank
+        The estimated singular triplets. Of a large stack whose residual is kept they are those below the low cutoff
+        and eight more, unless all were asked for.
+    singular_values : (rank,) float64 array
+        Singular values of all components. Those that the model does not have are estimated from every few pixels.
+    options : DenoiseOptions
+        The options as used, with numbers for those that were automatic.
+    solution : Solution or None
+        The result of the iterative method; None for the SVD.
+    cutoff : CutoffChoice or None
+        How the low cutoff was chosen; None where it was given.
+    picture_quality : PictureQuality
+        Blood over noise, the share of the image where noise dominates, the loss to the clutter filter, and the
+        correlation of the blood maps of two halves of the scan.
+    frame_quality : FrameQuality
+        Bad frames, and curves over all frames.
+    fit_quality : FitQuality
+        The held-out error against the one that the sample allows, and the verdict.
+    noise_floor : float
+        Noise level: estimated rms of the noise in an entry, in the units of the data.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the entries of the Casorati matrix that were observed and in no frame that was left out; None
+        when that is all of them.
+    n_unobserved : int
+        Number of entries that were NaN or infinite, or in a frame that was left out.
+    n_silent : int
+        Number of pixels without a signal: zero or unobserved in all frames, or far below the noise of the others. They
+        count nowhere, and are 0 in the filtered stack and all images.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    timings_s : dict
+        Seconds of the stages "solve" and "filter".
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> result.kept, result.power_doppler.shape, result.cutoff_sentence
+    ('[8, all)', (72, 56), 'as given')
+    """
+
+    acquisition: Acquisition
+    power_doppler: NDArray[np.float32]
+    blood_power: NDArray[np.float32]
+    noise_power: NDArray[np.float32]
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    options: DenoiseOptions
+    solution: Solution | None
+    cutoff: CutoffChoice | None
+    picture_quality: PictureQuality
+    frame_quality: FrameQuality
+    fit_quality: FitQuality
+    noise_floor: float
+    observed: NDArray[np.uint8] | None
+    n_unobserved: int
+    n_silent: int
+    n_sampled: int
+    timings_s: dict[str, float]
+
+    @property
+    def held_out_rmse(self) -> float | None:
+        """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
+        return None if self.solution is None else self.solution.held_out_rmse
+
+    @property
+    def cutoff_certainty(self) -> CutoffCertainty:
+        """How certain the low cutoff is."""
+        return CutoffCertainty.GIVEN if self.cutoff is None else self.cutoff.certainty
+
+    @property
+    def cutoff_sentence(self) -> str:
+        """Why the low cutoff was chosen, in words."""
+        return CutoffReason.GIVEN.value if self.cutoff is None else self.cutoff.sentence
+
+    @property
+    def verdict(self) -> str:
+        """What can be said of the picture, and then of the estimate, in words."""
+        sentences = (
+            self.picture_quality.sentence,
+            self.frame_quality.sentence,
+            f"estimate: {self.fit_quality.sentence}",
+            self.fit_quality.start_caution,
+        )
+        return "; ".join(sentence for sentence in sentences if sentence)
+
+    @property
+    def kept(self) -> str:
+        """The components that were kept, for example "[14, all)"."""
+        high = {"rank": self.options.rank, "none": "all"}.get(
+            str(self.options.high_cutoff), self.options.high_cutoff
+        )
+        return f"[{self.options.low_cutoff}, {high})"
+
+    @property
+    def sampled(self) -> str:
+        """The share of all entries that were fitted or held out, for example "7.1 %"."""
+        return f"{100 * self.n_sampled / self.acquisition.iq.size:.3g} %"
+
+    def to_xarray(self) -> Any:
+        """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
+
+        The stack has its own name, or `filtered_stack` where an image or a coordinate has that name.
+
+        Raises
+        ------
+        OptionError
+            If xarray is not installed.
+        """
+        stack = self.acquisition
+        arrays = {name: self._image(name, getattr(self, name), POWER_IMAGES[name]) for name in POWER_IMAGES}
+        if np.iscomplexobj(stack.iq):
+            arrays["axial_velocity"] = self._velocity()
+        if self.observed is not None:
+            arrays["unobserved"] = self._unobserved()
+        attributes = {
+            "low_cutoff": self.options.low_cutoff,
+            "rank": self.options.rank,
+            "cutoff": self.cutoff_sentence,
+            "verdict": self.verdict,
+            "usdenoise_provenance": self.provenance,
+        }
+        made = self._stack()
+        # A stack with the name of an image or of a coordinate would be lost, and a coordinate with that of an image as well.
+        taken = stack.name in arrays or stack.name in made.coords or stack.name in made.dims
+        named = {FREE_NAME if taken else stack.name: made, **arrays}
+        variables = {name: array.drop_vars(arrays, errors="ignore") for name, array in named.items()}
+        return import_xarray().Dataset(variables, attrs=attributes)
+
+    def _stack(self) -> Any:
+        made = self.acquisition.to_xarray()
+        made.attrs["usdenoise_provenance"] = self.provenance
+        return made
+
+    def _velocity(self) -> Any:
+        velocity = axial_velocity(self.acquisition)
+        about = {"unit": velocity.unit, "formula": velocity.formula}
+        return self._image("axial_velocity", velocity.values, about)
+
+    def _image(self, name: str, values: Any, about: dict[str, str]) -> Any:
+        stack = self.acquisition
+        attributes = {"units": about["unit"], "long_name": LONG_NAMES[name], "formula": about["formula"]}
+        attributes["usdenoise_provenance"] = self.provenance
+        return to_data_array(np.asarray(values), stack, stack.spatial_axes, name, attributes)
+
+    def _unobserved(self) -> Any:
+        stack = self.acquisition
+        if self.observed is None:
+            missing = np.zeros(stack.iq.shape, bool)
+        else:
+            missing = from_casorati(~unpack(self.observed, stack.n_frames), stack)
+        return to_data_array(
+            missing, stack, stack.axes, "unobserved", {"long_name": LONG_NAMES["unobserved"]}
+        )
+
+    @property
+    def provenance(self) -> str:
+        """What made the result, as JSON text."""
+        stack = self.acquisition
+        source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
+        return to_json(record(None, asdict(self.options), source))
+
+    def __repr__(self) -> str:
+        stack, options = self.acquisition, self.options
+        iterations = "not iterative" if self.solution is None else self.solution.stop_reason.value
+        n_iterations = 0 if self.solution is None else self.solution.iterations
+        error = "-" if self.held_out_rmse is None else f"{self.held_out_rmse:.4g}"
+        seconds = ", ".join(f"{stage} {value:.2f} s" for stage, value in self.timings_s.items())
+        lines = {
+            "stack": f"{stack.name}, {stack.shape_text}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
+            "method": f"{options.method}, rank {options.rank}, {self.sampled} of the entries sampled, seed {options.seed}",
+            "kept": f"components {self.kept}",
+            "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",
+            "iterations": f"{n_iterations}: {iterations}",
+            "error": f"held-out {error}, noise {self.noise_floor:.4g}",
+            "picture": self.picture_quality.sentence,
+            "frames": self.frame_quality.sentence or "none is bad",
+            "estimate": self.fit_quality.sentence,
+            "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
+            "time": seconds,
+        }
+        width = max(map(len, lines))
+        rows = [f"  {name:<{width}}  {text}" for name, text in lines.items()]
+        return "\n".join([f"<{type(self).__name__}", *rows]) + ">"
+
+
+@dataclass(frozen=True, repr=False)
+class LabelledResult(DenoiseResult):
+    """The result for an xarray.DataArray: its images are DataArrays, with the labels of the input.
+
+    Attributes
+    ----------
+    power_doppler, blood_power, noise_power : xarray.DataArray
+        As in :class:`usdenoise.DenoiseResult`.
+    """
+
+    power_doppler: Any
+    blood_power: Any
+    noise_power: Any
+
+    @classmethod
+    def from_result(cls, result: DenoiseResult) -> Self:
+        """Return a result with its images as DataArrays."""
+        values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
+        images = {name: result._image(name, values[name], POWER_IMAGES[name]) for name in POWER_IMAGES}
+        return cls(**{**values, **images})
+
+    @cached_property
+    def stack(self) -> Any:
+        """The filtered stack as an xarray.DataArray."""
+        return self._stack()
+
+    @cached_property
+    def axial_velocity(self) -> Any:
+        """The axial velocity as an xarray.DataArray; see :func:`usdenoise.axial_velocity`."""
+        return self._velocity()
+
+    @cached_property
+    def unobserved(self) -> Any:
+        """Which entries were NaN or infinite, as an xarray.DataArray of bool."""
+        return self._unobserved()

@@ -1,0 +1,190 @@
+"""Line charts as SVG that takes the colours of its page, with their numbers as text for a screen reader."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from usdenoise.report.page_templates import template
+
+_WIDTH, _HEIGHT = 640, 260
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210
+"""Size of a drawing, and the edges of the area inside its axes."""
+
+_MOST_POINTS = 400
+"""Points of a line. A longer one is thinned to the smallest and the largest value of each of 200 stretches."""
+
+_MOST_NAMED = 20
+"""Marked points whose positions are named in the words of a chart."""
+
+_MOST_DOTS = 60
+"""Points up to which each is marked with a dot."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A line chart.
+
+    Attributes
+    ----------
+    title : str
+        What the line shows.
+    x_label, y_label : str
+        Quantity and unit of each axis.
+    x, y : sequence of float
+        Positions and values of the points. Points with a value that is None or not finite are left out.
+    mark : float or None
+        Position of a vertical line; by default None, for no line.
+    mark_label : str
+        Text of the vertical line.
+    flagged : sequence of float
+        Positions of points that are marked with a ring; by default none.
+    least_span : float
+        Smallest range of the y axis, so that small differences do not look large; by default 0.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    mark: float | None = None
+    mark_label: str = ""
+    flagged: Sequence[float] = ()
+    least_span: float = 0.0
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """The points that can be drawn."""
+        pairs = zip(self.x, self.y, strict=True)
+        return [(float(x), float(y)) for x, y in pairs if y is not None and math.isfinite(y)]
+
+    @property
+    def text(self) -> str:
+        """The chart in words, with its numbers."""
+        points = self.points
+        if not points:
+            return f"{self.title}: no values"
+        lowest, highest = min(points, key=lambda p: p[1]), max(points, key=lambda p: p[1])
+        words = (
+            f"{self.title}: {len(points)} points of {self.y_label} over {self.x_label}, "
+            f"first {_number(points[0][1])}, last {_number(points[-1][1])}, "
+            f"smallest {_number(lowest[1])} at {_number(lowest[0])}, "
+            f"largest {_number(highest[1])} at {_number(highest[0])}"
+        )
+        if self.mark is not None:
+            words += f"; line at {_number(self.mark)}: {self.mark_label}"
+        if self.flagged:
+            more = len(self.flagged) - _MOST_NAMED
+            named = ", ".join(map(_number, self.flagged[:_MOST_NAMED]))
+            words += f"; marked at {named}" + (f" and {more} more" if more > 0 else "")
+        return words
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as an SVG element; empty where it has no points."""
+        points = self.points
+        if not points:
+            return ""
+        xs, ys = zip(*points, strict=True)
+        marked = () if self.mark is None else (self.mark,)
+        spare = max(0.0, self.least_span - (max(ys) - min(ys))) / 2
+        y_ticks = ticks(min(ys) - spare, max(ys) + spare)
+        return _drawing(
+            "chart.svg",
+            self,
+            ticks(min(xs + marked), max(xs + marked)),
+            y_ticks=y_ticks,
+            down=_scale(y_ticks, _BOTTOM, _TOP),
+            line=_thinned(points),
+            dots=points if len(points) <= _MOST_DOTS else (),
+            flagged=[point for point in points if point[0] in set(self.flagged)],
+        )
+
+
+@dataclass(frozen=True)
+class Carpet:
+    """An image below the charts, with their horizontal axis.
+
+    Attributes
+    ----------
+    title : str
+        What it shows.
+    x_label, y_label : str
+        Quantity and unit of each axis.
+    n_columns : int
+        Positions along the horizontal axis, the first at 0.
+    png : bytes
+        The image, stretched over the axes.
+    text : str
+        The image in words.
+    step : float
+        Distance of two positions; 1 by default.
+    ends : (str, str)
+        Words at the top and at the bottom of the vertical axis; by default none.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    n_columns: int
+    png: bytes
+    text: str
+    step: float = 1.0
+    ends: tuple[str, str] = ("", "")
+
+    @cached_property
+    def svg(self) -> str:
+        """The carpet as an SVG element, whose positions are those of charts over the same columns."""
+        return _drawing("carpet.svg", self, ticks(0, self.step * (self.n_columns - 1)))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return four to ten round numbers in steps of 1, 2 or 5 that reach over a range, or one step around a value."""
+    if not high > low:
+        width = abs(low) * 0.1 or 1.0
+        low, high = low - width, high + width
+    step = 10 ** math.floor(math.log10((high - low) / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 6)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines: Any) -> str:
+    drawn: str = template(name).render(
+        chart=chart,
+        x_ticks=x_ticks,
+        across=_scale(x_ticks, _LEFT, _RIGHT),
+        number=_number,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_RIGHT,
+        top=_TOP,
+        bottom=_BOTTOM,
+        **lines,
+    )
+    return drawn
+
+
+def _scale(ticks: Sequence[float], first: float, last: float) -> Callable[[float], float]:
+    """Return the function from values to positions, with the first tick at `first` and the last one at `last`."""
+    low, high = ticks[0], ticks[-1]
+    return lambda value: round(first + (last - first) * (value - low) / (high - low), 1)
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    if len(points) <= _MOST_POINTS:
+        return points
+    length = math.ceil(2 * len(points) / _MOST_POINTS)
+    kept: list[tuple[float, float]] = []
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        ends = {min(stretch, key=lambda p: p[1]), max(stretch, key=lambda p: p[1])}
+        kept += sorted(ends)
+    return kept
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}") if value else "0"

@@ -1,0 +1,192 @@
+"""A film of power images with axes, colour bar and time, encoded as GIF or MP4."""
+
+import io
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.report.figures import any_letters, power_scale
+from usdenoise.report.panels import front_view, panel_figure
+from usdenoise.system.printable import printable
+
+IMAGES_A_SECOND = 10.0
+"""Images a second where the time between them is not known."""
+
+MOST_A_SECOND = {"gif": 50.0, "mp4": 60.0}
+"""Most images a second that players show; of a faster film some images are left out."""
+
+_SLOWEST = 0.1
+"""Fewest images a second: of a slower film nobody waits for the next image, and a GIF has no room for its delay."""
+
+_LEAST_A_SECOND = 5
+"""Fewest images a second of an MP4, as players do not show fewer: images are repeated. A GIF has any delay."""
+
+_DPI, _GREYS = 100, 24
+"""Dots per inch of a film, and greys in the palette of a GIF."""
+
+
+def movie(
+    decibels: Sequence[NDArray[Any]],
+    axes: str,
+    kind: str,
+    *,
+    times: Sequence[float] | NDArray[np.float64] | None = None,
+    time_unit: str = "s",
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+    **scale_settings: Any,
+) -> bytes:
+    """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
+
+    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time, but
+    shows no image for more than 10 s.
+
+    Parameters
+    ----------
+    decibels : sequence of 2-D or 3-D arrays
+        Power in dB: 0 at the maximum of the whole sequence, or absolute where `dynamic_range_db` has two levels.
+    axes : str
+        Axis letters of each array, for example "zx".
+    kind : str
+        "gif" or "mp4".
+    times : sequence of float, optional
+        Time of each image; by default none is shown.
+    time_unit : str
+        Unit of the times, "s" or "frames".
+    spacing_mm, title
+        As for :func:`usdenoise.report.doppler_pictures.power_doppler_picture`.
+    **scale_settings
+        Range, colours and quantity of :func:`usdenoise.report.figures.power_scale`; by default the range suits the
+        whole sequence.
+
+    Returns
+    -------
+    bytes
+        The encoded film.
+
+    Raises
+    ------
+    OptionError
+        If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
+    """
+    check_available(kind)
+    title = printable(title)
+    views = [front_view(np.asarray(image), axes) for image in decibels]
+    images = np.stack([view.image for view in views])
+    scale = power_scale(images, **scale_settings)
+    # No power at all would be white, as what is not known is.
+    images = np.clip(images, scale.lowest, scale.highest)
+    panel = replace(views[0], image=images[0])
+    clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
+    texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
+    # A text that is empty now takes no room, and is set later.
+    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
+    rate = _images_a_second(times if time_unit == "s" else None)
+    rate = min(max(rate, _SLOWEST), MOST_A_SECOND[kind] * len(images))
+    step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
+    pictures = _pictures(figure, images[::step], texts[::step])
+    with any_letters():
+        return _gif(pictures, rate / step, scale.color_map) if kind == "gif" else _mp4(pictures, rate / step)
+
+
+def check_available(kind: str) -> None:
+    """Check that the package that encodes this kind of film is installed.
+
+    Parameters
+    ----------
+    kind : str
+        "gif" or "mp4".
+
+    Raises
+    ------
+    OptionError
+        If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
+    """
+    if kind == "mp4" and find_spec("imageio_ffmpeg") is None:
+        raise OptionError(
+            "an MP4 needs the package imageio-ffmpeg",
+            remedy="run pip install imageio-ffmpeg, or give {movie} gif",
+        )
+
+
+def _time(value: float, unit: str) -> str:
+    return f"{value:.2f} s" if unit == "s" else f"frame {value:.0f}"
+
+
+def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
+    """Return the images a second at which a film of these times plays; the last window may be shorter."""
+    if times is None or len(times) < 2:
+        return IMAGES_A_SECOND
+    return 1 / float(np.median(np.diff(times)))
+
+
+def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+    """Draw the figure once, and yield its pixels with each image and text in turn."""
+    canvas = figure.canvas
+    subplot = figure.axes[0]
+    drawn = subplot.images[0]
+    changing = [drawn, *subplot.spines.values(), *figure.texts]
+    for artist in changing:
+        artist.set_animated(True)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
+    letters = max(map(len, figure.texts[0].get_text().split("\n")))
+    for image, text in zip(images, texts, strict=True):
+        drawn.set_data(image)
+        figure.texts[0].set_text(textwrap.fill(text, max(letters, 1)))
+        canvas.restore_region(still)
+        for artist in changing:
+            (figure if artist in figure.texts else subplot).draw_artist(artist)
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+        # Video encoders accept only an even height and width.
+        yield np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])
+
+
+def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:
+    from matplotlib import colormaps
+    from PIL import Image
+
+    # One palette for all pictures: most of it for the scale, the rest for the greys of the text.
+    colors = colormaps[color_map](np.linspace(0, 1, 256 - _GREYS))[:, :3]
+    greys = np.linspace(0, 1, _GREYS)[:, np.newaxis].repeat(3, axis=1)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((255 * np.concatenate([colors, greys])).round().astype(np.uint8).tobytes())
+    frames = (
+        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
+    )
+    buffer = io.BytesIO()
+    next(frames).save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames,
+        duration=round(1000 / rate),
+        loop=0,
+        optimize=False,
+    )
+    return buffer.getvalue()
+
+
+def _mp4(pictures: Iterator[NDArray[np.uint8]], rate: float) -> bytes:
+    import imageio.v2 as iio
+
+    repeats = max(1, math.ceil(_LEAST_A_SECOND / rate))
+    # The encoder is a separate program, which can only write to a file.
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "film.mp4"
+        settings: Any = {"fps": rate * repeats, "macro_block_size": 2, "ffmpeg_log_level": "error"}
+        writer: Any = iio.get_writer(place, format="FFMPEG", **settings)
+        with writer:
+            for picture in pictures:
+                for _ in range(repeats):
+                    writer.append_data(picture)
+        return place.read_bytes()

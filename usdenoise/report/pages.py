@@ -1,0 +1,164 @@
+"""The pages of a batch, of a comparison and of a live session; that of a scan is `scan_page`.
+
+Each has a template: templates/batch.html, comparison.html and live.html.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from usdenoise.report.charts import Chart
+from usdenoise.report.page_templates import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, template
+from usdenoise.report.scan_page import Picture
+
+RELOAD_S = 2
+"""Seconds after which the page loads itself again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One scan of the table.
+
+    Attributes
+    ----------
+    scan : str
+        Name of the scan.
+    status : str
+        State of the scan in one or two words.
+    address : str or None
+        Address of the scan's page, relative to the page of the batch; None where it has none.
+    thumbnail : bytes or None
+        The blood map as a small PNG; None without results.
+    on_common_scale : bool
+        Whether the thumbnail has the scale of the others.
+    words : str
+        The verdict, or why the scan failed or was not run.
+    row : mapping
+        Fields of the row of the scan; empty (the default) until it has one. The table shows low_cutoff, cutoff_certainty,
+        blood_to_noise_db, reproducibility, bad_frames and seconds, where they are known.
+    """
+
+    scan: str
+    status: str
+    address: str | None = None
+    thumbnail: bytes | None = None
+    on_common_scale: bool = True
+    words: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a person should look at the scan."""
+        return self.status == "failed" or self.row.get("cutoff_certainty") == "unsure"
+
+
+def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:
+    """Return the page of a batch, which needs no other file and no network.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    entries : sequence of Entry
+        The scans in the order of the table.
+    is_running : bool
+        Whether the batch still runs. The page then loads itself again every 15 s.
+    scale : str
+        The scale of the thumbnails in words.
+    made : str
+        Which program made the page, and how.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    counts = Counter(entry.status for entry in entries)
+    page: str = template(BATCH_PAGE).render(
+        title=title,
+        entries=entries,
+        statuses=sorted(counts),
+        counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
+        n_doubtful=sum(entry.is_doubtful for entry in entries),
+        is_running=is_running,
+        scale=scale,
+        made=made,
+    )
+    return page
+
+
+def comparison_page(
+    name: str,
+    shared: str,
+    montage: bytes | None,
+    table: tuple[Sequence[str], Sequence[Sequence[str]]],
+    notes: Sequence[str],
+) -> str:
+    """Return the page of a comparison, which needs no other file and no network.
+
+    Parameters
+    ----------
+    name : str
+        Name of the scan.
+    shared : str
+        What the methods share, in words.
+    montage : bytes or None
+        PNG of the images; None if no method has one.
+    table : (headings, lines)
+        Texts of the figures.
+    notes : sequence of str
+        What each method did, and its source.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    headings, lines = table
+    page: str = template(COMPARISON_PAGE).render(
+        name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
+    )
+    return page
+
+
+def live_page(
+    name: str,
+    figures: Sequence[tuple[str, str, str]],
+    pictures: Sequence[Picture],
+    charts: Sequence[Chart],
+    remarks: Sequence[str],
+    report: str | None,
+) -> str:
+    """Return the page of a live session, which needs no other file, and loads itself again while the session runs.
+
+    Parameters
+    ----------
+    name : str
+        Name of the session.
+    figures : sequence of (str, str, str)
+        Name, value and meaning of the numbers at the top.
+    pictures : sequence of Picture
+        The pictures.
+    charts : sequence of Chart
+        Curves over the blocks.
+    remarks : sequence of str
+        Warnings, in sentences.
+    report : str or None
+        Name of the page of the finished session, if it is finished.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    page: str = template(LIVE_PAGE).render(
+        name=name,
+        figures=figures,
+        pictures=pictures,
+        charts=charts,
+        remarks=remarks,
+        report=report,
+        reload_s=None if report else RELOAD_S,
+    )
+    return page

@@ -1,0 +1,242 @@
+"""Panels: views of an image or a volume in axes, and the figure that places one or three of them in inches."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.report.figures import DPI, MARGIN_INCHES, ColorScale, any_letters, encoded
+from usdenoise.stack.acquisition import canonical_axes, spatial_order
+from usdenoise.system.printable import printable
+
+_WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
+"""Inches of the panels together, and of the narrowest one. A panel that would be narrower is stretched."""
+
+_GAP, _BAR_GAP, _BAR = 0.32, 0.12, 0.14
+"""Inches between panels, between the panels and the colour bar, and of the colour bar."""
+
+_LEAST_BAR = 1.6
+"""Least height of the colour bar in inches: its label has to fit."""
+
+_LETTERS_AN_INCH, _SMALL_LETTERS_AN_INCH = 13.0, 18.0
+"""Letters of a title of 10 points, and of a caption of 7 points, that fit into an inch."""
+
+AXIS_NAMES = {"z": "depth", "x": "lateral", "y": "elevation"}
+"""Name of each axis in words, by its letter."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One view of an image or a volume.
+
+    Attributes
+    ----------
+    image : (n_rows, n_columns) array
+        What is drawn, depth downwards.
+    rows, columns : str
+        Axis letters of the rows and of the columns.
+    caption : str
+        How the view was made; empty for an image.
+    """
+
+    image: NDArray[Any]
+    rows: str
+    columns: str
+    caption: str = ""
+
+    def size(self, spacing_mm: Mapping[str, float]) -> tuple[float, float]:
+        """Return the height and width, in mm along axes of known pixel pitch, otherwise in pixels."""
+        n_rows, n_columns = self.image.shape
+        return n_rows * spacing_mm.get(self.rows, 1.0), n_columns * spacing_mm.get(self.columns, 1.0)
+
+
+def front_view(image: NDArray[Any], axes: str) -> Panel:
+    """Return an image with depth downwards; a volume is reduced to its maximum over elevation.
+
+    Parameters
+    ----------
+    image : 2-D or 3-D array
+        Image or volume.
+    axes : str
+        Axis letters of `image`, in its own order.
+    """
+    order = canonical_axes(axes)
+    ordered = spatial_order(image, axes, order)
+    return Panel(ordered if ordered.ndim == 2 else ordered.max(axis=2), order[0], order[1])
+
+
+def panels_of(image: NDArray[Any], axes: str, weight: NDArray[Any] | None = None) -> list[Panel]:
+    """Return the panels of a picture: one for an image; front, side and top for a volume.
+
+    Parameters
+    ----------
+    image : 2-D or 3-D array
+        Image or volume.
+    axes : str
+        Axis letters of `image`, in its own order.
+    weight : array of the same shape, optional
+        A projection shows the value of the voxel with the largest weight; by default the largest value.
+    """
+    if image.ndim == 2:
+        return [front_view(image, axes)]
+    volume = spatial_order(image, axes, "zxy")
+    heavy = volume if weight is None else spatial_order(weight, axes, "zxy")
+    how = "maximum over" if weight is None else "strongest voxel over"
+
+    def projected(axis: int) -> NDArray[Any]:
+        place = np.expand_dims(np.argmax(heavy, axis=axis), axis)
+        chosen: NDArray[Any] = np.take_along_axis(volume, place, axis).squeeze(axis)
+        return chosen
+
+    return [
+        Panel(projected(2), "z", "x", f"front: {how} elevation"),
+        Panel(projected(1), "z", "y", f"side: {how} lateral"),
+        Panel(projected(0).T, "y", "x", f"top: {how} depth"),
+    ]
+
+
+def axis_label(letter: str, spacing_mm: Mapping[str, float]) -> str:
+    """Return the name of an axis with its unit: mm where its pixel pitch is known, otherwise pixels."""
+    return f"{AXIS_NAMES[letter]} ({'mm' if letter in spacing_mm else 'pixels'})"
+
+
+def draw_panel(
+    subplot: Any, panel: Panel, scale: ColorScale, spacing_mm: Mapping[str, float], **settings: Any
+) -> Any:
+    """Draw a panel without smoothing in a subplot, and return matplotlib's handle for the colour bar.
+
+    Parameters
+    ----------
+    subplot : matplotlib.axes.Axes
+        Where the panel is drawn.
+    panel : Panel
+        Values to draw.
+    scale : ColorScale
+        Colours of the values.
+    spacing_mm : mapping from axis letter to float
+        Pixel pitch in mm, for the axes where it is known.
+    **settings
+        Other arguments of matplotlib's ``Axes.imshow``.
+    """
+    height, width = panel.size(spacing_mm)
+    return subplot.imshow(
+        panel.image,
+        cmap=scale.color_map,
+        vmin=scale.lowest,
+        vmax=scale.highest,
+        interpolation="nearest",
+        extent=(0, width, height, 0),
+        **settings,
+    )
+
+
+def panel_figure(
+    panels: Sequence[Panel],
+    scale: ColorScale,
+    spacing_mm: Mapping[str, float],
+    title: str,
+    dots_per_inch: int = DPI,
+) -> Any:
+    """Return a matplotlib figure of one panel, or of the front, side and top of a volume on one scale.
+
+    The side is drawn next to the front at the same depths, and the top below it at the same lateral positions.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        One panel, or three from :func:`panels_of`.
+    scale : ColorScale
+        Colours of all panels.
+    spacing_mm : mapping from axis letter to float
+        Pixel pitch in mm, for the axes where it is known.
+    title : str
+        Text above the panels; empty for none.
+    dots_per_inch : int
+        Resolution of the figure, 150 by default.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, as large as what it shows with a narrow margin.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sizes = [panel.size(spacing_mm) for panel in panels]
+    widths = [sizes[0][1], *(size[1] for size in sizes[1:2])]
+    heights = [sizes[0][0], *(size[0] for size in sizes[2:3])]
+    gaps = _GAP * (len(widths) - 1)
+    inches = min((_WIDEST - gaps) / sum(widths), (_HIGHEST - gaps) / sum(heights))
+    across = [max(width * inches, _LEAST) for width in widths]
+    down = [max(height * inches, _LEAST) for height in heights]
+    width, height = sum(across) + gaps, sum(down) + gaps
+    # The bar is outside this size; without margins, the size of the figure does not matter.
+    figure = Figure(figsize=(width, height), dpi=dots_per_inch)
+
+    def place(left: float, top: float, wide: float, high: float) -> Any:
+        return figure.add_axes((left / width, (height - top - high) / height, wide / width, high / height))
+
+    places = [(0.0, 0.0, across[0], down[0])]
+    if len(panels) == 3:
+        places += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
+    for number, (panel, where) in enumerate(zip(panels, places, strict=True)):
+        subplot = place(*where)
+        drawn = draw_panel(subplot, panel, scale, spacing_mm, aspect="auto")
+        is_front = number == 0 and len(panels) == 3
+        subplot.set_xlabel("" if is_front else axis_label(panel.columns, spacing_mm))
+        subplot.set_ylabel("" if number == 1 else axis_label(panel.rows, spacing_mm))
+        subplot.tick_params(labelbottom=not is_front, labelleft=number != 1)
+        if panel.caption:
+            subplot.set_title(
+                "\n".join(textwrap.wrap(panel.caption, max(int(where[2] * _SMALL_LETTERS_AN_INCH), 12))),
+                fontsize=7,
+                loc="left",
+                pad=3,
+            )
+    bar = place(width + _BAR_GAP, 0.0, _BAR, max(down[0], min(_LEAST_BAR, height)))
+    color_bar = figure.colorbar(drawn, cax=bar, label=scale.label)
+    if scale.ticks is not None:
+        color_bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+    if title:
+        lines = textwrap.wrap(printable(title), max(int((width + 0.8) * _LETTERS_AN_INCH), 24))
+        above = 0.12 if len(panels) == 1 else 0.34
+        figure.text(0, 1 + above / height, "\n".join(lines), va="bottom", fontsize="medium", parse_math=False)
+    FigureCanvasAgg(figure)
+    _fit_margins(figure)
+    return figure
+
+
+def panel_picture(
+    panels: Sequence[Panel], scale: ColorScale, spacing_mm: Mapping[str, float], title: str, kind: str
+) -> bytes:
+    """Return the figure of :func:`panel_figure` in a file format."""
+    return encoded(panel_figure(panels, scale, spacing_mm, title), kind, crop=False)
+
+
+def _fit_margins(figure: Any) -> None:
+    """Make a figure as large as what it shows, with a narrow margin; its panels keep their sizes in inches.
+
+    Matplotlib's own cropping would lay the figure out once more, which takes a quarter of the time of a picture.
+    """
+    with any_letters():
+        box = figure.get_tightbbox(figure.canvas.get_renderer())
+    old_width, old_height = figure.get_size_inches()
+    width, height = box.width + 2 * MARGIN_INCHES, box.height + 2 * MARGIN_INCHES
+
+    def across(x: float) -> float:
+        return float((x * old_width - box.x0 + MARGIN_INCHES) / width)
+
+    def up(y: float) -> float:
+        return float((y * old_height - box.y0 + MARGIN_INCHES) / height)
+
+    for subplot in figure.axes:
+        place = subplot.get_position()
+        left, bottom = across(place.x0), up(place.y0)
+        subplot.set_position((left, bottom, across(place.x1) - left, up(place.y1) - bottom))
+    for text in figure.texts:
+        x, y = text.get_position()
+        text.set_position((across(x), up(y)))
+    figure.set_size_inches(width, height)

@@ -1,0 +1,217 @@
+"""The page of one scan: its report as HTML, with its pictures and curves. The template is templates/scan.html."""
+
+import io
+import math
+import os
+import shlex
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from usdenoise.report.charts import Carpet, Chart
+from usdenoise.report.methods_paragraph import methods_paragraph, sampled_share
+from usdenoise.report.page_templates import SCAN_PAGE, template
+
+_PICTURE_BYTES = 2_000_000
+"""Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
+
+_LEAST_WIDTH = 600
+"""Width in pixels below which a picture is not made smaller: its text could not be read."""
+
+_LEAST_TRACE = 3
+"""Points from which the error over the iterations is a curve."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a page.
+
+    Attributes
+    ----------
+    title : str
+        What it shows, in a few words.
+    png : bytes
+        The encoded picture.
+    text : str
+        The picture in words, with its numbers, for who cannot see it.
+    caption : str
+        Text below the picture.
+    """
+
+    title: str
+    png: bytes
+    text: str
+    caption: str
+
+    def within(self, most: int) -> "Picture":
+        """Return the picture in at most a number of bytes, with fewer colours and then fewer pixels where it has to be.
+
+        Parameters
+        ----------
+        most : int
+            Bytes that each PNG may have. A picture of fewer than 600 pixels across is not made smaller.
+        """
+        return replace(self, png=_within(self.png, most))
+
+
+def _within(png: bytes, most: int) -> bytes:
+    if len(png) <= most:
+        return png
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        # A large picture is one of our own.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        image = Image.open(io.BytesIO(png)).convert("RGB")
+    while True:
+        buffer = io.BytesIO()
+        image.quantize(256).save(buffer, "PNG", optimize=True)
+        if buffer.tell() <= most or image.width < _LEAST_WIDTH:
+            return buffer.getvalue()
+        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+
+
+def scan_page(
+    name: str,
+    report: Mapping[str, Any],
+    pictures: Sequence[Picture],
+    charts: Sequence[Chart],
+    frame_charts: Sequence[Chart | Carpet] = (),
+    remarks: Sequence[str] = (),
+    block_charts: Sequence[Chart | Carpet] = (),
+) -> str:
+    """Return the page of a scan, which needs no other file and no network.
+
+    Parameters
+    ----------
+    name : str
+        Name of the scan.
+    report : mapping
+        The report of the job, with "requested" among its fields.
+    pictures : sequence of Picture
+        The pictures, the most important first.
+    charts : sequence of Chart
+        Curves that only the result has, such as the noise over depth.
+    frame_charts : sequence of Chart or Carpet
+        Curves and images over the frames; by default none.
+    remarks : sequence of str
+        Warnings, in sentences; by default none.
+    block_charts : sequence of Chart or Carpet
+        Curves and images over the blocks of a session; by default none.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    methods, sources = methods_paragraph(report)
+    source, command = report["input"], report["command"]
+    options = dict(report["parameters"])
+    if "sampling" in options and report["method"] != "svd":
+        options["sampling"] = (
+            f"{options['sampling']:g} of a pixel subset, {sampled_share(report)} of all entries"
+        )
+    page: str = template(SCAN_PAGE).render(
+        name=name,
+        report=report,
+        verdict=_verdict(report, remarks),
+        remarks=[_sentence(remark) for remark in remarks],
+        ranges=_figures(report),
+        memory=_size(report["peak_memory_bytes"]),
+        pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
+        cutoff_charts=_cutoff_charts(report),
+        estimate_charts=[*_error_charts(report), *charts],
+        block_charts=block_charts,
+        frame_charts=frame_charts,
+        shape=", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True)),
+        pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source["spacing_mm"].items()),
+        options=options,
+        methods=methods,
+        sources=sources,
+        command=None if command is None else shlex.join(command),
+        files=_files(report["output"]),
+        iterations=report["iterations"],
+    )
+    return page
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
+    """Return the verdict, without the sentences that are among the remarks."""
+    parts = [
+        (report["blood"]["sentence"], ""),
+        (report["frames"]["sentence"], ""),
+        (report["estimate"], "estimate: "),
+    ]
+    verdict = "; ".join(f"{start}{part}" for part, start in parts if part and part not in remarks)
+    return _sentence(verdict)
+
+
+def _figures(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers at the top of the page in words; unknown ones are empty."""
+    blood = report["blood"]
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else form.format(value)
+
+    return {
+        "removed": str(report["low_cutoff"]),
+        "vessels": number(100 * blood["vessel_share"], "{:.0f}"),
+        "noise": number(100 * blood["noise_share"], "{:.0f}"),
+        "blood_over_noise": number(blood["blood_to_noise_db"], "{:.1f} dB"),
+        "repeatability": number(blood["reproducibility"], "{:.2f}"),
+    }
+
+
+def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
+    values, low = report["singular_values"], report["low_cutoff"]
+    if not values or not values[0] > 0:
+        return []
+    numbers = range(1, len(values) + 1)
+    mark = (low + 0.5, f"{low} removed")
+    decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
+    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
+    if profile := report["cutoff"].get("similarity_profile"):
+        charts.append(
+            Chart(
+                "Similarity of each component to the leading ones",
+                "component",
+                "similarity",
+                range(1, len(profile) + 1),
+                profile,
+                *mark,
+            )
+        )
+    return charts
+
+
+def _error_charts(report: Mapping[str, Any]) -> list[Chart]:
+    trace = report["trace"]
+    if len(trace) < _LEAST_TRACE or all(line["held_out_rmse"] is None for line in trace):
+        return []
+    return [
+        Chart(
+            "Held-out error over the iterations",
+            "iteration",
+            "rms error, units of the file",
+            [line["iteration"] for line in trace],
+            [line["held_out_rmse"] for line in trace],
+        )
+    ]
+
+
+def _files(output: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the name of each file, and its address from a page in the same folder."""
+    names = [Path(path).name for path in output.values()]
+    return [(name, f"./{quote(os.fsencode(name))}") for name in names]
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
