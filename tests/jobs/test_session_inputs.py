@@ -11,6 +11,7 @@ import pytest
 from tests.stacks import low_rank, write_stack
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.acquisition_files import acquisition_files
+from usdenoise.files.open_input import Input
 from usdenoise.jobs.session_call import block_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 
@@ -133,6 +134,13 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
     assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
     assert [part.window.n_frames for part in found.blocks] == [30, 30, 30, 30, 20]
     assert starts(opened([path], window=25, interval=1.5)) == pytest.approx([0, 1.5, 3, 4.5])
+
+
+def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
+    monkeypatch.setattr(Input, "read", None)
+    found = opened(paths)
+    assert (found.n_frames, found.geometry.shape_text) == (3 * N, f"t {N}, z 6, x 5")
 
 
 # ---------------------------------------------------------------- which are refused

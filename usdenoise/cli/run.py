@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
     from usdenoise.jobs.live_files import LiveBlocks
     from usdenoise.jobs.live_session import SessionUpdate
-    from usdenoise.stack.acquisition import Acquisition
     from usdenoise.stack.file_stack import FileStack
+    from usdenoise.stack.geometry import GriddedStack
 
 
 class _Passes:
@@ -55,14 +55,15 @@ class Narrator:
             self._console.begin("load", total)
         self._console.advance(done, f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB")
 
-    def loaded(self, acquisition: "Acquisition") -> None:
+    def loaded(self, stack: "GriddedStack") -> None:
         """Say what was assumed on reading."""
+        from usdenoise.stack.acquisition import Acquisition
         from usdenoise.stack.file_stack import FileStack
 
-        iq: Any = acquisition.iq
+        iq: Any = stack.iq if isinstance(stack, Acquisition) else None
         if isinstance(iq, FileStack):
             self._state = _Passes(iq)
-        for assumption in acquisition.assumptions:
+        for assumption in stack.assumptions:
             self._console.say(f"note: {assumption}")
 
     def blocks(self, done: int, total: int) -> None:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.acquisition import canonical_axes, check_axes, spatial_order
+from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.file_stack import FileStack
+from usdenoise.stack.geometry import check_axes
 from usdenoise.stack.precision import checked_conversion
 from usdenoise.system.row_file import ColumnFilling, RawFile, RowFile
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.acquisition import Acquisition, spatial_order
+from usdenoise.stack.acquisition import spatial_order
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.voxel_grid import grid_attributes, positions, slice_thickness_mm
 
 _ORDER = "xzy"
@@ -27,7 +28,7 @@ _SCANNER = 1
 def write_nifti(
     path: Path,
     power: NDArray[np.float32],
-    stack: Acquisition,
+    stack: GriddedStack,
     times: NDArray[np.float64],
     unit: str,
     window: int,
@@ -45,7 +46,7 @@ def write_nifti(
         File to write, which may have a temporary name.
     power : float32 array, (n_windows, ...) with the spatial axes of the stack in its order
         Linear power Doppler of each window.
-    stack : Acquisition
+    stack : Geometry or Acquisition
         Stack with the axes and scales of `power`. If the pixel pitch of an axis is not known, the file counts voxels
         instead of mm. The slice of a 2-D stack gets 1 mm if its thickness is not known. The sidecar lists these axes
         under PixelPitchUnknown.
@@ -122,7 +123,7 @@ def _starts(
 
 
 def _sidecar(
-    stack: Acquisition,
+    stack: GriddedStack,
     starts: Sequence[float],
     window: int,
     stride: int,
@@ -159,7 +160,7 @@ def _sidecar(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _depth(stack: Acquisition) -> list[float] | None:
+def _depth(stack: GriddedStack) -> list[float] | None:
     """Return the smallest and the largest depth in mm; None if they are not known."""
     place = positions(stack, "z")
     known = place.unit == "mm" and "z" in stack.axes

@@ -27,8 +27,9 @@ from usdenoise.files.layout import (
 from usdenoise.files.stored import Index, complex_dtype
 from usdenoise.files.time_axis import SAMPLED, guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
-from usdenoise.stack.acquisition import Acquisition, check_axes
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
+from usdenoise.stack.geometry import Geometry, check_axes
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.stack.precision import checked_conversion
 from usdenoise.system.background import run_in_background
@@ -311,15 +312,28 @@ class Input:
                 f"{self.path} changed while it was read; run again when nothing writes to it any more"
             )
 
+    @property
+    def geometry(self) -> Geometry:
+        """Axes, shape and scales of the selected frames, without their values."""
+        return self._geometry_of(self.frames)
+
     def _acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
         """Return values of some frames of the file, also a Dask array, with the metadata of the stack."""
+        return Acquisition.of(self._geometry_of(frames), iq)
+
+    def _geometry_of(self, frames: slice) -> Geometry:
+        """Return the geometry of some frames of the file."""
         values, stack = dict(self.metadata.values), self.stack
+        n_frames = len(range(frames.start, frames.stop, frames.step))
         if "frame_rate_hz" in values:
             # With every step-th frame selected, the time between frames is `step` times as long.
             values["frame_rate_hz"] /= self.frames.step
-        return Acquisition(
-            iq,
+        return Geometry(
             **values,
+            shape=tuple(
+                n_frames if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
+            ),
+            dtype=self.dtype,
             name=stack.name,
             stored_dtype=stack.array.dtype,
             assumptions=self._assumptions(),

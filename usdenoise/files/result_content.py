@@ -9,6 +9,7 @@ import numpy as np
 
 from usdenoise.files.layout import storage_dtype
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry
 
 _DIMENSIONS = {
     "singular_values": ("component",),
@@ -28,9 +29,9 @@ class ResultFile:
 
     Attributes
     ----------
-    stack : Acquisition
-        The filtered stack. It is stored under its own name, in its own axis order and in the precision of the
-        input file. Its scales and attributes are stored even without the stack.
+    stack : Acquisition or Geometry
+        The filtered stack, which is stored under its own name, in its own axis order and in the precision of the
+        input file. If it is a geometry, only its scales and attributes are stored.
     arrays : mapping from str to array
         Other arrays by name; a slash in a name makes a group (a struct in MATLAB).
     provenance : str
@@ -40,28 +41,30 @@ class ResultFile:
     axes : mapping from str to str
         Axis letters of each array that is an image or a sequence, such as "zx" or "tzx", by its name. For a sequence t
         numbers the windows, and the array "time" has their times.
-    with_stack : bool
-        Whether the stack itself is stored; True by default.
     source : Path or None
         The input. The other variables of a MATLAB file come along into a MATLAB file. None (the default) has none.
     called : str or None
         Name of the stored stack; None (the default) for its own.
     """
 
-    stack: Acquisition
+    stack: Acquisition | Geometry
     arrays: Mapping[str, Any]
     provenance: str
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     axes: Mapping[str, str] = field(default_factory=dict)
-    with_stack: bool = True
     source: Path | None = None
     called: str | None = None
+
+    @property
+    def with_stack(self) -> bool:
+        """Whether the stack itself is stored."""
+        return isinstance(self.stack, Acquisition)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the stored stack."""
         stored = self.stack.stored_dtype
-        return self.stack.iq.dtype if stored is None else storage_dtype(stored)
+        return self.stack.dtype if stored is None else storage_dtype(stored)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
         """Return names for the axes of an array that is no image."""

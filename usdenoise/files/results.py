@@ -14,6 +14,7 @@ from usdenoise.files.hdf5.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.stored_form import FREE_NAME
 from usdenoise.system.signals import uninterrupted
 
@@ -50,7 +51,11 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     list of str
         Sentences on what is called otherwise than in the input, or did not come along from it.
     """
-    own = {*content.arrays} if suffix != ".mat" else {*_matlab_variables(replace(content, with_stack=False))}
+    own = (
+        {*content.arrays}
+        if suffix != ".mat"
+        else {*_matlab_variables(replace(content, stack=content.stack.geometry))}
+    )
     in_input = {content.stack.name, *content.stack.form.parts}
     if content.called is not None:
         content = _renamed(content, content.called)
@@ -94,7 +99,7 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
     """Return the content of a result by the names of its variables; the stack in the form of the input."""
     stack = content.stack
     variables: dict[str, Any] = {}
-    if content.with_stack:
+    if isinstance(stack, Acquisition):
         values = _with_singles(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
         if stack.form.parts and np.iscomplexobj(values):
             variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
@@ -118,10 +123,10 @@ def _with_singles(values: Any, singles: Collection[int]) -> Any:
 
 def _write_hdf5(path: Path, content: ResultFile) -> None:
     stack, dtype = content.stack, content.dtype
-    chunks = chunk_shape(stack.iq.shape, stack.axes, dtype.itemsize)
+    chunks = chunk_shape(stack.shape, stack.axes, dtype.itemsize)
     with create_file(path) as file:
-        if content.with_stack:
-            dataset = file.create_dataset(stack.name, shape=stack.iq.shape, dtype=dtype, chunks=chunks)
+        if isinstance(stack, Acquisition):
+            dataset = file.create_dataset(stack.name, shape=stack.shape, dtype=dtype, chunks=chunks)
             write_values(dataset, stack.iq)
             dataset.attrs.update(content.stack_attributes)
         for name, values in content.arrays.items():

@@ -141,15 +141,15 @@ class LivePages:
 
     def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
         power = update.mean_blood_power if of_mean else update.blood_power
-        stack = update.acquisition
+        geometry = update.geometry
         what = f"mean of {int((~update.bad).sum())} blocks" if of_mean else f"block {update.number}"
         return power_doppler_picture(
             shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
-            stack.spatial_axes,
+            geometry.spatial_axes,
             dynamic_range_db=self._display.dynamic_range,
             color_map=self._display.color_map,
             quantity="blood power",
-            spacing_mm=stack.spacing_mm,
+            spacing_mm=geometry.spacing_mm,
             title=f"{self._stem}: {what}",
         )
 
@@ -204,7 +204,7 @@ def _charts(update: SessionUpdate) -> list[Chart]:
 
 def _content(update: SessionUpdate) -> ResultFile:
     """Return the file of the series so far: the regions over time, and the images of the mean and of the last block."""
-    spatial = update.acquisition.spatial_axes
+    spatial = update.geometry.spatial_axes
     images = {name: getattr(update, name) for name in (*POWER_IMAGES, "mean_blood_power")}
     lines = {"time": update.times, "motion": update.motion, "bad": update.bad.astype(np.uint8)}
     lines |= {f"blood_{name.replace(' ', '_')}": values for name, values in update.series.items()}
@@ -213,4 +213,4 @@ def _content(update: SessionUpdate) -> ResultFile:
         "motion": {"unit": "pixels"},
     }
     axes = dict.fromkeys(lines, "t") | dict.fromkeys(images, spatial)
-    return ResultFile(update.acquisition, {**lines, **images}, "{}", attributes, axes, with_stack=False)
+    return ResultFile(update.geometry, {**lines, **images}, "{}", attributes, axes)

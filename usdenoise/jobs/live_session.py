@@ -23,6 +23,7 @@ from usdenoise.sessions.session_clutter import SessionClutter, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati
+from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.random_streams import RandomStream
 from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
@@ -76,8 +77,8 @@ class SessionUpdate:
         Median of the blood over the noise in the vessels of the mean; None where no blood was found.
     low_cutoff : int
         Number of components that were removed from the block.
-    acquisition : Acquisition
-        Two frames, with the axes and scales of all blocks.
+    geometry : Geometry
+        Axes and scales of all blocks, and the number of frames of the first one.
     """
 
     name: str
@@ -93,7 +94,7 @@ class SessionUpdate:
     why: str
     blood_to_noise_db: float | None
     low_cutoff: int
-    acquisition: Acquisition
+    geometry: Geometry
 
     @property
     def number(self) -> int:
@@ -245,7 +246,7 @@ class Session:
                 raise OptionError(f"a region cannot have the name '{name}'; choose another one")
         self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
         self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
-        self._first: Acquisition | None = None
+        self._geometry: Geometry | None = None
         self._sample: list[SampledFrames] = []
         self._sums = BlockSums()
         self._fits = _FoundAgain[tuple[DenoiseResult, SessionClutter]]()
@@ -293,16 +294,16 @@ class Session:
             If it is unlike the first one, or an option is wrong.
         """
         who = Path(name or "the block")
-        along = stack.axes.index("t")
-        first = replace(stack, iq=np.take(stack.iq, [0, 1], axis=along), coordinates={}, labels=None)
+        # The labels would keep the values.
+        geometry = replace(stack.geometry, labels=None)
         if not self._lengths:
-            self._masks = _masks(self._regions, first)
+            self._masks = _masks(self._regions, geometry)
             self._series = {region: [] for region in self._masks}
-            self._first = first
+            self._geometry = geometry
             # The first file was not whole: what was found of it does not hold.
             self._fits = _FoundAgain()
-        assert self._first is not None
-        check_alike(first, self._first, who)
+        assert self._geometry is not None
+        check_alike(geometry, self._geometry, who)
         numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
@@ -361,14 +362,14 @@ class Session:
         power: NDArray[np.float32] | None = None,
     ) -> SessionUpdate:
         """Return the update of the last block, with its images if it has any."""
-        assert self._first is not None
-        missing = np.full(self._first.shape_in(self._first.spatial_axes), np.nan, np.float32)
+        assert self._geometry is not None
+        missing = np.full(self._geometry.shape_in(self._geometry.spatial_axes), np.nan, np.float32)
         blood = missing if blood is None else blood
         model, clutter = self._models.found, self._clutter
         self._bad.append(bool(why))
         for region_name, mask in self._masks.items():
             self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
-        frame_time = 1 / (self._first.frame_rate_hz or 1.0)
+        frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
         starts = start_times(self._starts, self._lengths, frame_time, self._interval)
         return SessionUpdate(
             name,
@@ -377,14 +378,14 @@ class Session:
             missing if model is None or clutter is None else clutter.image_of(model.mean_blood_power),
             missing if model is None or clutter is None else clutter.image_of(model.noise_power),
             starts + (np.array(self._lengths) - 1) / 2 * frame_time,
-            time_unit(self._first),
+            time_unit(self._geometry),
             {region_name: np.array(values) for region_name, values in self._series.items()},
             np.array(self._motion),
             np.array(self._bad),
             why,
             None if model is None else model.quality.blood_to_noise_db,
             0 if clutter is None else clutter.cutoff,
-            self._first,
+            self._geometry,
         )
 
     def _take_over(self, clutter: SessionClutter) -> None:
@@ -414,22 +415,22 @@ class Session:
 
     def _fit_to(self, sample: Sequence[SampledFrames]) -> tuple[DenoiseResult, SessionClutter]:
         """Estimate the clutter of blocks that are not in the sample."""
-        assert self._first is not None
+        assert self._geometry is not None
         parts = [np.take(some.values, np.argsort(some.numbers), axis=1) for some in sample]
-        fit = fit_sample(parts, self._first, self._options)
+        fit = fit_sample(parts, self._geometry, self._options)
         length = int(np.median([some.length for some in sample]))
         return fit, session_clutter(fit, [np.zeros(0, np.intp)], [length])
 
 
 def _masks(
-    regions: Mapping[str, NDArray[np.bool_] | str], first: Acquisition
+    regions: Mapping[str, NDArray[np.bool_] | str], geometry: Geometry
 ) -> dict[str, NDArray[np.bool_]]:
     """Return the masks of the regions, the whole image first."""
-    axes = first.spatial_axes
-    shape = first.shape_in(axes)
+    axes = geometry.spatial_axes
+    shape = geometry.shape_in(axes)
     masks = {WHOLE_IMAGE: np.ones(shape, bool)}
     for name, given in regions.items():
-        drawn = region(given, shape, axes, first.spacing_mm) if isinstance(given, str) else given
+        drawn = region(given, shape, axes, geometry.spacing_mm) if isinstance(given, str) else given
         mask = np.asarray(drawn, bool)
         if mask.shape != shape or not mask.any():
             raise OptionError(

@@ -58,6 +58,7 @@ def _stack_content(
     provenance: str,
     *,
     attributes: Mapping[str, Mapping[str, Any]] = POWER_IMAGES,
+    with_stack: bool = True,
     **stored: Any,
 ) -> ResultFile:
     """Return the content of the file of a filtered stack; `stored` has other fields of ResultFile."""
@@ -69,7 +70,8 @@ def _stack_content(
         unobserved = ~unpack(result.observed, stack.n_frames)
         arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
         axes["unobserved"] = stack.axes
-    return ResultFile(stack, arrays, provenance, described, axes, **stored)
+    kept = stack if with_stack else stack.geometry
+    return ResultFile(kept, arrays, provenance, described, axes, **stored)
 
 
 def sequence_content(series: Series, window: int | None, source: Path | None, provenance: str) -> ResultFile:
@@ -86,7 +88,7 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
     provenance : str
         JSON text on what made the file.
     """
-    stack, records = series.stack, series.records
+    stack, records = series.geometry, series.records
     means = {f"mean_{name}": series.means[name] for name in POWER_NAMES}
     arrays = {
         **series.images,
@@ -123,7 +125,6 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
         provenance,
         attributes,
         axes,
-        with_stack=False,
         source=source,
     )
 

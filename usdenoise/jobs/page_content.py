@@ -18,7 +18,8 @@ from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.scan_page import Picture, scan_page
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.stack.geometry import GriddedStack
 
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
@@ -44,7 +45,7 @@ def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
     report : mapping
         The report.
     """
-    job, stack = results.job, series.stack
+    job, stack = results.job, series.geometry
     shown = [(product.name, product.on_page) for product in PRODUCTS if product.is_on_page(job)]
     pictures = []
     for name, on_page in shown:
@@ -131,7 +132,7 @@ def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
     return Carpet(title, "block", "depth", n_blocks, png, words, ends=SHALLOW_TO_DEEP)
 
 
-def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: str) -> str:
+def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: str) -> str:
     """Return the description of an image in words: its size, and where it is brightest or what its values are.
 
     Parameters
@@ -140,7 +141,7 @@ def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: s
         Name of the image.
     values : array
         Its values, with the spatial axes of the stack.
-    stack : Acquisition
+    stack : Geometry or Acquisition
         Where axes and spacing come from.
     unit : str
         Unit of the values.
@@ -167,14 +168,14 @@ def described_image(name: str, values: NDArray[Any], stack: Acquisition, unit: s
     return f"{size}; brightest at {where}{above}"
 
 
-def noise_over_depth(noise: NDArray[Any], stack: Acquisition) -> list[Chart]:
+def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
     """Return the chart of the mean noise power over the depth; none where there is no noise.
 
     Parameters
     ----------
     noise : array
         Linear noise power, with the spatial axes of `stack`.
-    stack : Acquisition
+    stack : Geometry or Acquisition
         Where axes and spacing come from.
     """
     depth = stack.spatial_axes.index("z")
@@ -256,7 +257,7 @@ def _levels(power: NDArray[Any]) -> list[float | None]:
     return [10 * math.log10(value) if value > 0 else None for value in power.tolist()]
 
 
-def _size_in_words(shape: tuple[int, ...], stack: Acquisition) -> str:
+def _size_in_words(shape: tuple[int, ...], stack: GriddedStack) -> str:
     axes, spacing = stack.spatial_axes, stack.spacing_mm
     words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
     if all(letter in spacing for letter in axes):

@@ -95,7 +95,7 @@ class Product:
 def _power_picture(name: str, series: Series, job: Job, kind: str) -> bytes:
     return power_doppler_picture(
         shown_levels(series.means[name], job.display),
-        series.stack.spatial_axes,
+        series.geometry.spatial_axes,
         kind=kind,
         dynamic_range_db=job.display.dynamic_range,
         color_map=job.display.color_map,
@@ -110,7 +110,7 @@ def _velocity_picture(series: Series, job: Job, kind: str) -> bytes:
     return velocity_picture(
         means["axial_velocity"],
         means["blood_power"],
-        series.stack.spatial_axes,
+        series.geometry.spatial_axes,
         kind=kind,
         unit=unit,
         shows_blood=blood_pixels(means["blood_power"], means["noise_power"]),
@@ -134,7 +134,7 @@ def _two_directions(
     return directional_picture(
         positive,
         negative,
-        series.stack.spatial_axes,
+        series.geometry.spatial_axes,
         kind=kind,
         db_factor=job.display.db_factor,
         dynamic_range_db=job.display.dynamic_range,
@@ -145,7 +145,7 @@ def _two_directions(
 def _tsnr_picture(series: Series, job: Job, kind: str) -> bytes:
     return power_doppler_picture(
         decibels(np.maximum(series.means["tsnr"], 0) ** 2, job.display.db_factor, 1.0),
-        series.stack.spatial_axes,
+        series.geometry.spatial_axes,
         kind=kind,
         dynamic_range_db=TSNR_RANGE_DB,
         color_map=job.display.color_map,
@@ -162,7 +162,7 @@ def _common_settings(series: Series, job: Job, quantity: str) -> dict[str, Any]:
     else:
         high = options.rank if options.high_cutoff == "rank" else options.high_cutoff
         title = figure_title(stem, quantity, int(options.low_cutoff), high)
-    return {"spacing_mm": series.stack.spacing_mm, "title": title}
+    return {"spacing_mm": series.geometry.spacing_mm, "title": title}
 
 
 TSNR_RANGE_DB = (0.0, 40.0)
@@ -189,7 +189,7 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
 
 
 def _write_power_files(name: str, series: Series, results: Results) -> None:
-    stack, job = series.stack, results.job
+    stack, job = series.geometry, results.job
     movie = job.session_options.movie
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.place(f"{name}_tif").write_bytes(encoded_mean)
@@ -205,14 +205,14 @@ def _film(name: str, series: Series, job: Job, kind: str) -> bytes:
     power = np.maximum(series.images[name], 0)
     return movie(
         list(shown_levels(power, display)),
-        series.stack.spatial_axes,
+        series.geometry.spatial_axes,
         kind,
         times=series.times,
         time_unit=series.time_unit,
         dynamic_range_db=display.dynamic_range,
         color_map=display.color_map,
         quantity=QUANTITIES[name],
-        spacing_mm=series.stack.spacing_mm,
+        spacing_mm=series.geometry.spacing_mm,
         title=f"{shortened(job.path.stem, STEM_LETTERS)}: {QUANTITIES[name]}",
     )
 
@@ -223,7 +223,7 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
     sidecar = write_nifti(
         results.place(key),
         series.images[name],
-        series.stack,
+        series.geometry,
         series.times,
         series.time_unit,
         length,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from usdenoise.completion.solve import Iteration
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import GriddedStack
 
 if TYPE_CHECKING:
     # Only live sessions need them.
@@ -20,8 +20,8 @@ class Watcher(Protocol):
     def read(self, done: int, total: int) -> None:
         """Note how many bytes of the acquisition are read, of how many."""
 
-    def loaded(self, acquisition: Acquisition) -> None:
-        """Note that the acquisition, or the first frames of a session, were read."""
+    def loaded(self, stack: GriddedStack) -> None:
+        """Note that the acquisition was read, or the geometry of a session."""
 
     def iteration(self, line: Iteration) -> None:
         """Note that the solver made a step."""
@@ -42,7 +42,7 @@ class Silence:
     def read(self, done: int, total: int) -> None:
         """Do nothing."""
 
-    def loaded(self, acquisition: Acquisition) -> None:
+    def loaded(self, stack: GriddedStack) -> None:
         """Do nothing."""
 
     def iteration(self, line: Iteration) -> None:

@@ -9,21 +9,21 @@ from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.result_record import result_record
 from usdenoise.jobs.series import Series
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.file_stack import FileStack
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import requested, software
 
 
-def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
+def source_of(source: Input, stack: GriddedStack, digest: str) -> dict[str, Any]:
     """Return the record of the input of a job: its path, its SHA-256 digest, and what was read from it.
 
     Parameters
     ----------
     source : Input
         The open input, after the last frame was read.
-    stack : Acquisition
-        Frames of it, with the metadata.
+    stack : Geometry or Acquisition
+        Its metadata.
     digest : str
         The digest of its files.
     """
@@ -32,7 +32,7 @@ def source_of(source: Input, stack: Acquisition, digest: str) -> dict[str, Any]:
 
 
 def record_of_stack(
-    path: Path, stack: Acquisition, shape: Sequence[int], digest: str | None
+    path: Path, stack: GriddedStack, shape: Sequence[int], digest: str | None
 ) -> dict[str, Any]:
     """Return the record of a stack that was read: its place, its shape and its scales.
 
@@ -40,8 +40,8 @@ def record_of_stack(
     ----------
     path : Path
         File, or folder of files.
-    stack : Acquisition
-        Frames of it, with the metadata.
+    stack : Geometry or Acquisition
+        Its metadata.
     shape : sequence of int
         Its shape, with all frames.
     digest : str or None
@@ -53,7 +53,7 @@ def record_of_stack(
         "dataset": stack.name,
         "shape": list(shape),
         "axes": stack.axes,
-        "dtype": str(stack.stored_dtype or stack.iq.dtype),
+        "dtype": str(stack.stored_dtype or stack.dtype),
         "frame_rate_hz": stack.frame_rate_hz,
         "spacing_mm": dict(stack.spacing_mm),
         "assumptions": list(stack.assumptions),
@@ -84,7 +84,7 @@ def report_of(
         **result_record(series.result),
         "timings_s": clock.timings_s,
         "peak_memory_bytes": peak_memory_bytes(),
-        **_scratch_fields(series.stack.iq),
+        **_scratch_fields(series.result.acquisition.iq),
         "input": dict(source),
         "output": results.names,
         "notes": results.notes,

@@ -174,7 +174,7 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            return series, source_of(source, series.stack, digest.result())
+            return series, source_of(source, series.geometry, digest.result())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,9 @@ class Series:
     Attributes
     ----------
     result : DenoiseResult
-        The filtered stack. Of a session its sample, with two frames in place of the stack.
+        The filtered stack. Of a session its sample, whose frames are not kept.
+    geometry : Geometry
+        Axes and scales of the images.
     images : mapping
         Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
     means : mapping
@@ -35,16 +37,12 @@ class Series:
     """
 
     result: DenoiseResult
+    geometry: Geometry
     images: Mapping[str, NDArray[np.float32]]
     means: Mapping[str, NDArray[np.float32]]
     attributes: Mapping[str, Mapping[str, Any]]
     time_unit: str
     records: list[dict[str, Any]]
-
-    @property
-    def stack(self) -> Acquisition:
-        """A stack with the axes and scales of the images."""
-        return self.result.acquisition
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -89,5 +87,11 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     }
     unit = "frames" if rate is None else "s"
     return Series(
-        result, {name: values[None] for name, values in means.items()}, means, attributes, unit, [about]
+        result=result,
+        geometry=result.acquisition.geometry,
+        images={name: values[None] for name, values in means.items()},
+        means=means,
+        attributes=attributes,
+        time_unit=unit,
+        records=[about],
     )

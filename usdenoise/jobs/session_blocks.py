@@ -53,7 +53,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             session.skip_bad_files,
         )
     with blocks:
-        watcher.loaded(blocks.first)
+        watcher.loaded(blocks.geometry)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]
@@ -139,9 +139,9 @@ def _spectra_folder(job: Job) -> Path:
 
 def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> dict[str, Any]:
     """Return the record of the files of a session; of one file it is that of a single acquisition."""
-    first = blocks.first
+    first = blocks.geometry
     shape = [
-        blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.iq.shape, strict=True)
+        blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
     ]
     place = job.path if digest is not None else job.paths[0].parent
     about = record_of_stack(place, first, shape, digest)

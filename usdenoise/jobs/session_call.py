@@ -126,7 +126,7 @@ class SessionResult:
         OptionError
             If xarray is not installed.
         """
-        first, series = self.series.stack, self.series
+        geometry, series = self.series.geometry, self.series
         images = {
             name: (series.images[name], {"units": about["unit"], "long_name": LONG_NAMES[name]})
             for name, about in POWER_IMAGES.items()
@@ -134,9 +134,9 @@ class SessionResult:
         length = series.frames_a_block(self.options.window)
         about = {
             "volume_acquisition_reference": "center",
-            "volume_acquisition_duration": length / (first.frame_rate_hz or 1.0),
+            "volume_acquisition_duration": length / (geometry.frame_rate_hz or 1.0),
         }
-        return series_to_dataset(images, first, Coordinate(self.time, None, about), self.time_unit)
+        return series_to_dataset(images, geometry, Coordinate(self.time, None, about), self.time_unit)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the series to a file, as ``usdenoise session`` writes it, and return its path.

@@ -14,6 +14,7 @@ from usdenoise.files.file_state import file_state
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.pipeline.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry, GriddedStack
 
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the window before."""
@@ -54,8 +55,8 @@ class Blocks(Protocol):
     """The blocks of a session, and their frames."""
 
     blocks: list[Block]
-    first: Acquisition
-    """Two frames, with the axes and scales of all blocks."""
+    geometry: Geometry
+    """Axes and scales of all blocks."""
     frame_time: float
     """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
     skips: bool
@@ -71,9 +72,9 @@ def windows_of(n_frames: int, window: int, stride: int | None) -> list[Window]:
     return cut_into_windows(n_frames, window, stride, shortest)
 
 
-def time_unit(first: Acquisition) -> str:
+def time_unit(geometry: Geometry) -> str:
     """Return the unit of the times of blocks: "s", or "frames" where the frame rate is not known."""
-    return "frames" if first.frame_rate_hz is None else "s"
+    return "frames" if geometry.frame_rate_hz is None else "s"
 
 
 class BlocksOfStack:
@@ -95,7 +96,7 @@ class BlocksOfStack:
             Block("", 0, part, part.start * self.frame_time)
             for part in windows_of(stack.n_frames, window, stride)
         ]
-        self.first = self.read(0, 0, 2)
+        self.geometry = replace(stack.geometry, labels=None)
 
     def read(self, number: int, start: int, stop: int) -> Acquisition:
         """Return a copy of some frames of a block."""
@@ -148,8 +149,8 @@ class BlocksOfFiles:
         If the window is longer than a file.
     """
 
-    _known: Acquisition | None = None
-    """The first frames of the first file that can be read."""
+    _known: Geometry | None = None
+    """The geometry of the first file that can be read."""
 
     def __init__(
         self,
@@ -177,19 +178,19 @@ class BlocksOfFiles:
             ]
         if self._known is None:
             raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
-        self.first: Acquisition = self._known
+        self.geometry: Geometry = self._known
         self.n_frames: int = sum(file.n_frames for file in files)
         self._set_times(files, interval)
         self._check_order()
 
     def _look_into(self, number: int) -> _BlockFile:
-        """Return what is known of a file from its first frames; of one that cannot be read and is a gap, why."""
+        """Return what is known of a file from its header; of one that cannot be read and is a gap, why."""
         path = self._opened[number]
         try:
             source = self._source(number)
-            first = source.read(0, 2)
-            self._known = self._known or first
-            check_alike(first, self._known, path)
+            geometry = source.geometry
+            self._known = self._known or geometry
+            check_alike(geometry, self._known, path)
             rate, step = self._known.frame_rate_hz, source.frames.step
             self.frame_time = 1 / rate if rate else float(step)
             whole = [Window(0, source.n_frames, True)]
@@ -199,7 +200,7 @@ class BlocksOfFiles:
             self.states[str(path)] = source.state
             return _BlockFile(
                 n_frames=source.n_frames,
-                own_start=own_start(first),
+                own_start=own_start(geometry),
                 offset=source.time_of_first_frame,
                 windows=windows,
             )
@@ -213,7 +214,7 @@ class BlocksOfFiles:
 
     def _set_times(self, files: Sequence[_BlockFile], interval: float | None) -> None:
         """Set the time of the first frame of each block."""
-        if interval is not None and self.first.frame_rate_hz is None:
+        if interval is not None and self.geometry.frame_rate_hz is None:
             raise OptionError(
                 "is in s, and the frame rate is not known",
                 option="block_interval_s",
@@ -314,19 +315,19 @@ def start_times(
     return starts
 
 
-def own_start(stack: Acquisition) -> float | None:
+def own_start(stack: GriddedStack) -> float | None:
     """Return the time of the first frame that a file gives, in s; None where it gives none."""
     times = stack.coordinates.get("t")
     given = stack.attributes.get("start_s") if times is None else times.values[0]
     return None if given is None else float(np.ravel(given)[0])
 
 
-def check_alike(stack: Acquisition, first: Acquisition, path: Path) -> None:
+def check_alike(stack: GriddedStack, first: Geometry, path: Path) -> None:
     """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
     about = {
         "axes": (stack.axes, first.axes),
         "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
-        "type": (np.iscomplexobj(stack.iq), np.iscomplexobj(first.iq)),
+        "type": (stack.is_complex, first.is_complex),
     }
     for what, (own, wanted) in about.items():
         if own != wanted:

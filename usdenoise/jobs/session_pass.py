@@ -35,6 +35,7 @@ from usdenoise.sessions.session_clutter import (
 from usdenoise.sessions.session_series import BlockSums, find_bad_blocks, leak_share, session_series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import casorati, from_casorati
+from usdenoise.stack.geometry import Geometry
 from usdenoise.system.blas_threads import available_threads
 
 MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
@@ -109,14 +110,14 @@ def fit_session(
         filtered.append(number)
     if not parts:
         raise InputError("no block of the session has good frames")
-    fit = fit_sample(parts, blocks.first, options, on_iteration)
+    fit = fit_sample(parts, blocks.geometry, options, on_iteration)
     own = _frames_in_sample(blocks, filtered, sampled)
     clutter = session_clutter(fit, *own)
     is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
     tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
     whole = None
     while len(tried) > 1 and _leaks(_sums_of(blocks, tried, clutter, options), clutter):
-        whole = whole or fit_sample(parts, blocks.first, options, on_iteration, all_components=True)
+        whole = whole or fit_sample(parts, blocks.geometry, options, on_iteration, all_components=True)
         rank = len(whole.singular_values)
         if clutter.cutoff >= rank:
             break
@@ -192,7 +193,7 @@ def _with_cutoff(whole: DenoiseResult, before: DenoiseResult, low: int) -> Denoi
 
 def fit_sample(
     parts: Sequence[NDArray[Any]],
-    first: Acquisition,
+    geometry: Geometry,
     options: DenoiseOptions,
     on_iteration: Callable[..., None] | None = None,
     all_components: bool = False,
@@ -203,8 +204,8 @@ def fit_sample(
     ----------
     parts : sequence of (n_pixels, n) arrays
         Frames of each block, as in the Casorati matrix.
-    first : Acquisition
-        Two frames, with the axes and scales of all.
+    geometry : Geometry
+        Axes and scales of the blocks.
     options, on_iteration
         As for :func:`fit_session`.
     all_components : bool
@@ -215,8 +216,8 @@ def fit_sample(
     DenoiseResult
         As for :func:`fit_session`.
     """
-    iq = from_casorati(np.concatenate(parts, axis=1), first)
-    sample = replace(first, iq=iq, frame_rate_hz=None, coordinates={}, labels=None)
+    iq = from_casorati(np.concatenate(parts, axis=1), geometry)
+    sample = Acquisition.of(replace(geometry, frame_rate_hz=None, coordinates={}), iq)
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     fit = denoise(
         sample,
@@ -228,7 +229,9 @@ def fit_sample(
     quality = fit.frame_quality
     still = FrameQuality((), quality.n_frames, Treatment.KEPT, Movement(0.0, (), 0.0), quality.curves)
     chosen = replace(fit.options, bad_frames=options.bad_frames)
-    return replace(fit, acquisition=first, frame_quality=still, options=chosen, observed=None)
+    # The filtered frames of the sample are read by nobody, and may take much memory.
+    unfilled = Acquisition.of(geometry, np.broadcast_to(np.zeros((), geometry.dtype), geometry.shape))
+    return replace(fit, acquisition=unfilled, frame_quality=still, options=chosen, observed=None)
 
 
 def filter_session(
@@ -399,7 +402,7 @@ def _series(
     }
     means["blood_power"] = clutter.image_of(found.model.mean_blood_power)
     means["tsnr"] = _tsnr(series["blood_power"][good])
-    unit = time_unit(blocks.first)
+    unit = time_unit(blocks.geometry)
     records = []
     for number, (block, record) in enumerate(zip(blocks.blocks, stored, strict=True)):
         unusual = has_data[number] and is_bad[number] and not record["problem"]
@@ -422,6 +425,7 @@ def _series(
         )
     return Series(
         result=replace(fit, picture_quality=found.model.quality),
+        geometry=blocks.geometry,
         images=series,
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},

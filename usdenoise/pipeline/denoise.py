@@ -28,10 +28,11 @@ from usdenoise.pipeline.filter_rows import filter_rows
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit, start_caution
 from usdenoise.pipeline.live_pixels import live_pixels
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
-from usdenoise.stack.acquisition import Acquisition, canonical_axes, check_axes
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
+from usdenoise.stack.geometry import check_axes
 from usdenoise.stack.metadata import with_options
 from usdenoise.stack.rows import Rows
 

@@ -1,68 +1,17 @@
 """An ultrafast acquisition: the beamformed stack, the meaning of its axes, and its physical scales."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.file_stack import FileStack
+from usdenoise.stack.geometry import SPATIAL_LETTERS, GriddedStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.stored_form import StoredForm
-from usdenoise.stack.voxel_grid import GriddedStack
-
-SPATIAL_LETTERS = "zxy"
-"""Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
-
-
-def check_axes(axes: str, shape: tuple[int, ...]) -> None:
-    """Check that `axes` names every axis of a stack of `shape` once, time among them.
-
-    Raises
-    ------
-    InputError
-        If the letters are not distinct ones of z, x, y and t, if t is missing, or if their number is wrong.
-    """
-    letters = set(axes)
-    if len(letters) != len(axes) or not letters <= set(SPATIAL_LETTERS + "t") or "t" not in letters:
-        raise InputError(
-            f"axes '{axes}' must be distinct letters of z, x, y and t, with t among them",
-            remedy="give {axes} in the file's own order, for example tzx",
-        )
-    if len(axes) != len(shape):
-        raise InputError(
-            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {words_of_shape(shape)}",
-            remedy="give {axes} one letter for each axis",
-        )
-
-
-def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
-    """Check that an array could be an ultrafast stack: numeric, two or three spatial axes and time.
-
-    Raises
-    ------
-    InputError
-        If the data are not numeric, have another number of axes, or are empty, or their shape is not known.
-    """
-    if dtype.kind not in "fciu":
-        raise InputError(
-            f"'{name}' holds {dtype} values, not numbers", remedy="pick the stack with {dataset}"
-        )
-    if len(shape) not in (3, 4):
-        raise InputError(
-            f"'{name}' is {len(shape)}-D {words_of_shape(shape)}, but a stack has 3 axes (2-D + time) "
-            "or 4 (3-D + time)",
-            remedy="pick another one with {dataset}",
-        )
-    if any(np.isnan(n) for n in shape):
-        raise InputError(
-            f"the sizes of the chunks of '{name}' are not known; call compute_chunk_sizes() on it first"
-        )
-    if 0 in shape:
-        raise InputError(f"'{name}' is empty {words_of_shape(shape)}; check how the file was written")
 
 
 @dataclass(frozen=True)
@@ -98,6 +47,8 @@ class Acquisition(GriddedStack):
         where it came from elsewhere.
     form : StoredForm
         How the file holds the stack, for a result in the same form.
+    shape, dtype
+        Shape and type of `iq`.
 
     Raises
     ------
@@ -126,37 +77,34 @@ class Acquisition(GriddedStack):
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
     labels: Any = None
     form: StoredForm = field(default_factory=StoredForm)
+    shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    dtype: np.dtype[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))
-        check_stack(self.iq.shape, self.iq.dtype, self.name)
-        check_axes(self.axes, self.iq.shape)
-        if self.n_frames < 2:
-            raise InputError(
-                f"'{self.name}' holds one frame, and a clutter filter needs at least two",
-                remedy="check {frames} and {axes}",
-            )
+        object.__setattr__(self, "shape", tuple(self.iq.shape))
+        object.__setattr__(self, "dtype", self.iq.dtype)
+        self._check()
+
+    @classmethod
+    def of(cls, geometry: GriddedStack, iq: NDArray[Any]) -> Self:
+        """Return an acquisition with the axes and scales of a geometry, also of another number of frames.
+
+        Parameters
+        ----------
+        geometry : Geometry or Acquisition
+            Axes and scales.
+        iq : array
+            The values, axes in the order of those of the geometry.
+        """
+        own = {one.name: getattr(geometry, one.name) for one in fields(cls) if one.init and one.name != "iq"}
+        return cls(iq, **own)
 
     def __repr__(self) -> str:
         rate = "frame rate unknown" if self.frame_rate_hz is None else f"{self.frame_rate_hz:g} Hz"
         pitches = ", ".join(f"{letter} {pitch:.4g} mm" for letter, pitch in self.spacing_mm.items())
-        kind = f"{self.name}, {self.shape_text}, {self.iq.dtype}"
+        kind = f"{self.name}, {self.shape_text}, {self.dtype}"
         return f"<{type(self).__name__} {kind}, {rate}, {pitches or 'pixel pitch unknown'}>"
-
-    @property
-    def shape_text(self) -> str:
-        """Axes and shape in words, for example "t 150, z 72, x 56"."""
-        return ", ".join(f"{letter} {n}" for letter, n in zip(self.axes, self.iq.shape, strict=True))
-
-    @property
-    def n_frames(self) -> int:
-        """Number of frames (the ensemble)."""
-        return int(self.iq.shape[self.axes.index("t")])
-
-    @property
-    def n_pixels(self) -> int:
-        """Number of pixels of a frame."""
-        return self.iq.size // self.n_frames
 
     def to_xarray(self) -> Any:
         """Return the stack as an xarray.DataArray with its positions, units and scales.
@@ -171,7 +119,7 @@ class Acquisition(GriddedStack):
         """
         from usdenoise.stack.data_arrays import stack_to_data_array
 
-        return stack_to_data_array(self)
+        return stack_to_data_array(self.iq, self)
 
 
 def without_mask(values: Any) -> NDArray[Any]:
@@ -202,8 +150,3 @@ def canonical_axes(axes: str) -> str:
 def spatial_order(image: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
     """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return image.transpose([axes.index(letter) for letter in order])
-
-
-def words_of_shape(shape: tuple[int, ...]) -> str:
-    """Return a shape as in "(30 x 12 x 10)", for messages."""
-    return "(" + " x ".join(str(n) for n in shape) + ")"

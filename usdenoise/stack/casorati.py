@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.stack.acquisition import Acquisition, canonical_axes, spatial_order
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.precision import checked_conversion
 
 
@@ -37,13 +38,13 @@ def casorati(acquisition: Acquisition, dtype: Any = None) -> NDArray[Any]:
         return np.ascontiguousarray(ordered.reshape(-1, acquisition.n_frames), dtype=dtype)
 
 
-def from_casorati(matrix: NDArray[Any], like: Acquisition) -> NDArray[Any]:
+def from_casorati(matrix: NDArray[Any], like: GriddedStack) -> NDArray[Any]:
     """Return a view of an (n_pixels, n) matrix as a stack of n frames with the axes and the pixels of `like`."""
     shape = like.shape_in(canonical_axes(like.spatial_axes))
     return spatial_order(matrix.reshape(*shape, -1), canonical_axes(like.axes), like.axes)
 
 
-def image_from_pixels(values: NDArray[Any], like: Acquisition) -> NDArray[Any]:
+def image_from_pixels(values: NDArray[Any], like: GriddedStack) -> NDArray[Any]:
     """Return a view of n_pixels values as an image in the spatial axis order and shape of `like`."""
     canonical = canonical_axes(like.spatial_axes)
     return spatial_order(values.reshape(like.shape_in(canonical)), canonical, like.spatial_axes)

@@ -1,5 +1,6 @@
 """Stacks and images as xarray.DataArray. This is the only file that imports xarray, when one of its functions is called."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.coordinates import Coordinate
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import voxel_matrix
-from usdenoise.stack.voxel_grid import DIMENSIONS, GriddedStack, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
 
 
 def import_xarray() -> Any:
@@ -52,7 +54,7 @@ def to_data_array(
     ----------
     values : array
         The values.
-    stack : Acquisition
+    stack : Acquisition or Geometry
         Stack with the axes and scales of the array.
     letters : str
         Axis letters of the array: those of the stack, or its spatial ones.
@@ -62,7 +64,7 @@ def to_data_array(
         Attributes of the array.
     """
     labels = stack.labels if letters in (stack.axes, stack.spatial_axes) else None
-    if labels is not None and labels.size == stack.iq.size:
+    if labels is not None and labels.size == math.prod(stack.shape):
         if letters == stack.spatial_axes:
             kept = kept_axes(labels.shape, labels.ndim)
             labels = labels.isel({labels.dims[kept[stack.axes.index("t")]]: 0}, drop=True)
@@ -88,8 +90,8 @@ def to_data_array(
     )
 
 
-def stack_to_data_array(stack: GriddedStack) -> Any:
-    """Return an acquisition as an xarray.DataArray with its scales as attributes; see :func:`to_data_array`."""
+def stack_to_data_array(values: NDArray[Any], stack: GriddedStack) -> Any:
+    """Return a stack as an xarray.DataArray with its scales as attributes; see :func:`to_data_array`."""
     scales = {
         "compound_sampling_frequency": stack.frame_rate_hz,
         "transmit_frequency": stack.center_frequency_hz,
@@ -97,7 +99,7 @@ def stack_to_data_array(stack: GriddedStack) -> Any:
     }
     known = {name: value for name, value in scales.items() if value is not None}
     own = stack.attributes if stack.labels is None else stack.labels.attrs
-    return to_data_array(stack.iq, stack, stack.axes, stack.name, {**own, **known})
+    return to_data_array(values, stack, stack.axes, stack.name, {**own, **known})
 
 
 def series_to_dataset(
@@ -112,7 +114,7 @@ def series_to_dataset(
     ----------
     images : mapping
         Name -> values, times first and then the spatial axes of `stack`, and attributes.
-    stack : Acquisition
+    stack : Acquisition or Geometry
         Stack with the axes and scales of the images.
     times : Coordinate
         Time of each image.

@@ -1,6 +1,5 @@
 """The axes of a stack as ConfUSIus and xarray name them: dimensions, coordinates, and the place of the voxels."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.stack.coordinates import ATTRIBUTES, Coordinate
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
 
 LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
@@ -15,30 +15,6 @@ LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
 
 DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
 """Axis letter -> dimension in ConfUSIus."""
-
-
-class GriddedStack:
-    """A stack with its axes, scales and positions: the attributes of :class:`usdenoise.Acquisition` that place it."""
-
-    iq: NDArray[Any]
-    axes: str
-    frame_rate_hz: float | None
-    spacing_mm: Mapping[str, float]
-    center_frequency_hz: float | None
-    sound_speed_m_s: float | None
-    name: str
-    attributes: Mapping[str, Any]
-    coordinates: Mapping[str, Coordinate]
-    labels: Any
-
-    @property
-    def spatial_axes(self) -> str:
-        """The axes without t, in the stack's own order."""
-        return self.axes.replace("t", "")
-
-    def shape_in(self, order: str) -> tuple[int, ...]:
-        """Return the lengths of some axes, in the order of their letters."""
-        return tuple(self.iq.shape[self.axes.index(letter)] for letter in order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +44,7 @@ def positions(stack: GriddedStack, letter: str) -> Positions:
 
     Parameters
     ----------
-    stack : Acquisition
+    stack : Acquisition or Geometry
         The stack; of the axes that it does not have, one position is returned.
     letter : str
         Letter of the axis.
@@ -126,7 +102,7 @@ def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
 
     Parameters
     ----------
-    stack : Acquisition
+    stack : Acquisition or Geometry
         Stack with the axes and scales of the array.
     letters : str
         Axis letters of the array, from :func:`with_slice`.

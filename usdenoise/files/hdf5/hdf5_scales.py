@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.voxel_grid import LONG_NAMES, positions
 
 SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
@@ -15,7 +15,7 @@ SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
 
 def attach_scales(
     file: h5py.File,
-    stack: Acquisition,
+    stack: GriddedStack,
     axes: Mapping[str, str],
     others: Mapping[str, tuple[str, ...]],
 ) -> None:
@@ -28,7 +28,7 @@ def attach_scales(
     ----------
     file : h5py.File
         File open for writing, which holds the arrays.
-    stack : Acquisition
+    stack : Geometry or Acquisition
         The stack with these axes.
     axes : mapping from str to str
         Axis letters of each image, sequence or stack by its name.

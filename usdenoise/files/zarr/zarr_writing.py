@@ -14,6 +14,7 @@ from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.zarr.zarr_reading import import_zarr
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import WORLD
 from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
 
@@ -42,8 +43,8 @@ def write_zarr(path: Path, content: ResultFile) -> None:
         config={"write_empty_chunks": True},
     )
     stack, described = content.stack, content.stack_attributes
-    if content.with_stack:
-        _write_stack(create, content)
+    if isinstance(stack, Acquisition):
+        _write_stack(create, content, stack)
     else:
         root.attrs.update(_json(described))
     for name, values in content.arrays.items():
@@ -56,9 +57,9 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     _consolidate(path, [*([stack.name] if content.with_stack else []), *content.arrays])
 
 
-def _write_stack(create: Callable[..., Any], content: ResultFile) -> None:
+def _write_stack(create: Callable[..., Any], content: ResultFile, stack: Acquisition) -> None:
     """Write the filtered stack slab by slab."""
-    stack, dtype = content.stack, content.dtype
+    dtype = content.dtype
     values, letters = _as_grid(stack.iq, stack.axes)
     array = create(
         stack.name,
@@ -103,14 +104,14 @@ def _write_coordinates(root: Any, content: ResultFile, every: set[str]) -> None:
             array.attrs.update(_json(label.attributes))
 
 
-def _grid_attributes(stack: Acquisition, letters: str) -> dict[str, Any]:
+def _grid_attributes(stack: GriddedStack, letters: str) -> dict[str, Any]:
     """Return the attributes of a voxel grid; by "coordinates" xarray takes the positions in the world as such."""
     labels = grid_labels(stack, letters)
     coordinates = " ".join(name for name in WORLD.values() if name in labels)
     return {**_json(grid_attributes(stack)), "coordinates": coordinates}
 
 
-def _scales(stack: Acquisition) -> dict[str, float]:
+def _scales(stack: GriddedStack) -> dict[str, float]:
     """Return the scales of a stack by the names that ConfUSIus has for them."""
     scales = {
         "compound_sampling_frequency": stack.frame_rate_hz,
