@@ -9,10 +9,10 @@ import pytest
 import scipy.linalg  # noqa: F401, loads the BLAS of SciPy, so that it is limited as well
 from threadpoolctl import threadpool_limits
 
-from usdenoise.jobs import products
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.report import result_pictures
 
 SMALL = PhantomSettings(shape=(40, 32, 120), frame_rate_hz=500.0, seed=3)
 
@@ -49,4 +49,4 @@ def phantom_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs draw nothing: it takes most of the time of a small one, and has tests of its own."""
     for name in ("power_doppler_picture", "directional_picture", "velocity_picture"):
-        monkeypatch.setattr(products, name, lambda *arguments, **settings: b"picture")
+        monkeypatch.setattr(result_pictures, name, lambda *arguments, **settings: b"picture")

@@ -417,10 +417,11 @@ from dataclasses import replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import spectra_store
-from usdenoise.jobs import products, run_job, session_blocks
+from usdenoise.jobs import run_job, session_blocks
+from usdenoise.report import result_pictures
 
 for name in ("power_doppler_picture", "directional_picture"):
-    setattr(products, name, lambda *arguments, **settings: b"picture")
+    setattr(result_pictures, name, lambda *arguments, **settings: b"picture")
 path, out, n_blocks = sys.argv[1:4]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]

@@ -1,17 +1,23 @@
-"""A report as jobs write it, with fields that a test sets, and a reader of pages."""
+"""A report with fields that a test sets, and a reader of pages."""
 
 from html.parser import HTMLParser
 from typing import Any
 
 from usdenoise.report.charts import Chart
+from usdenoise.report.record import Report, from_plain
 from usdenoise.report.scan_page import Picture, scan_page
 
 EVIL = "<script>alert('x')</script> \"quoted\" & 'single' \x1b[31mred\x07 " + "long" * 1000
 """Text that a page must show and must not obey."""
 
 
-def report(**fields: Any) -> dict[str, Any]:
-    """The report of a small run, with some fields replaced."""
+LINE = {"objective": 1.0, "damping": None, "step": None, "halvings": 0, "seconds": 0.1}
+BAD_FRAME = {"time_s": None, "reason": "outlier", "score": 1.0}
+BLOCK = {"time": 0.0, "n_frames": 20, "complete": True, "low_cutoff": 2, "is_bad": False}
+
+
+def report(**fields: Any) -> Report:
+    """The report of a small run, with some fields replaced; mappings add to those of the report."""
     values: dict[str, Any] = {
         "method": "eta-decay", "rank": 4, "sampling": 0.5, "seed": 7, "low_cutoff": 2, "high_cutoff": "none",
         "iterations": 3, "passes": 4, "stop_reason": "the held-out error stopped falling",
@@ -30,10 +36,11 @@ def report(**fields: Any) -> dict[str, Any]:
         "bad_frames": [],
         "frames": {"n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "moves_pixels": 0.0, "steps": [], "sentence": ""},
         "noise_floor": 0.32, "n_sampled": 2400, "n_unobserved": 0, "n_silent": 0,
-        "trace": [{"iteration": k, "held_out_rmse": 0.6 - 0.03 * k} for k in range(4)],
+        "trace": [{**LINE, "iteration": k, "held_out_rmse": 0.6 - 0.03 * k} for k in range(4)],
         "singular_values": [100.0, 10.0, 1.0, 0.1],
         "parameters": {"refit": "all", "init": "pixels", "threads": None},
         "timings_s": {"load": 0.1, "total": 1.5}, "peak_memory_bytes": 150 * 2**20,
+        "scratch_bytes": 0, "scratch_bytes_read": 0, "scratch_bytes_written": 0,
         "input": {
             "path": "scans/x.h5", "sha256": "ab" * 32, "dataset": "iq", "shape": [40, 12, 10], "axes": "tzx",
             "dtype": "complex64", "frame_rate_hz": 500.0, "spacing_mm": {"z": 0.1, "x": 0.1}, "assumptions": [],
@@ -42,17 +49,25 @@ def report(**fields: Any) -> dict[str, Any]:
         "software": {"usdenoise": "9.8.7", "numpy": "2.2"},
         "command": ["usdenoise", "run", "scans/my scan.h5"],
         "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]}},
+        "sequence": None, "output_bytes": {},
     }  # fmt: skip
-    return {**values, **fields}
+    merged = {"blood", "cutoff", "frames", "input", "parameters"}
+    values |= {name: {**values[name], **value} if name in merged else value for name, value in fields.items()}
+    values["bad_frames"] = [{**BAD_FRAME, **bad} for bad in values["bad_frames"]]
+    if values["sequence"] is not None:
+        usual = {"time": [], "time_unit": "s", "sampled_frames": 40}
+        blocks = [{**BLOCK, **block} for block in values["sequence"]["blocks"]]
+        values["sequence"] = {**usual, **values["sequence"], "blocks": blocks}
+    return from_plain(Report, values)
 
 
 def hostile_page(png: bytes) -> str:
     """The page of a scan with EVIL wherever a file or a user has a say."""
-    source = {**report()["input"], "path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
+    source = {"path": EVIL, "dataset": EVIL, "dtype": EVIL, "assumptions": [EVIL]}
     fields = {
         "input": source, "notes": [EVIL], "estimate": EVIL, "stop_reason": EVIL, "command": ["usdenoise", EVIL],
         "software": {"usdenoise": EVIL}, "output": {"report": f"out/{EVIL}"}, "parameters": {"init": EVIL, "refit": EVIL},
-        "cutoff": {**report()["cutoff"], "reason": EVIL},
+        "cutoff": {"reason": EVIL},
         "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
     }  # fmt: skip
     chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)

@@ -19,8 +19,8 @@ PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power 
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
 
 
-def page(*remarks: str, block_charts: Any = (), **fields: Any) -> Page:
-    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], remarks, block_charts))
+def page(block_charts: Any = (), **fields: Any) -> Page:
+    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], block_charts))
 
 
 def test_the_page_says_what_the_report_says() -> None:
@@ -43,10 +43,10 @@ def test_green_contradicts_no_number() -> None:
     """The error of the sample has a limit only where no refit comes after it; without blood nothing is green."""
     assert "1.1 or less is good" not in page(held_out_ratio=1.13).text
     assert "single entries differ by a few per cent. For localisation choose the method svd" in page().text
-    unfitted = page(parameters={**report()["parameters"], "refit": "none"}, fit="as-sample-allows")
+    unfitted = page(parameters={"refit": "none"}, fit="as-sample-allows")
     assert "1.1 or less is good" in unfitted.text
     assert "localisation" not in unfitted.text
-    blood = {**report()["blood"], "vessel_share": 0.0, "blood_to_noise_db": None, "lost_share": None}
+    blood = {"vessel_share": 0.0, "blood_to_noise_db": None, "lost_share": None}
     assert "Nothing doubtful" not in page(blood=blood).text
     assert "No blood was found above the noise." in page(blood=blood).text
 
@@ -79,7 +79,7 @@ def test_hostile_text_is_shown_and_not_obeyed() -> None:
     assert shown.all("img")[0]["alt"] == visible
     assert any(f"{visible}: 2 points of {visible} over" in chart["aria-label"] for chart in shown.all("svg"))
     # The text opens no element of its own.
-    plain = page("a remark", bad_frames=[{"frame": 3, "reason": "", "score": 1.0}])
+    plain = page(notes=["a note"], bad_frames=[{"frame": 3}])
     assert {tag for tag, _ in shown.elements} <= {tag for tag, _ in plain.elements}
 
 
@@ -94,28 +94,27 @@ def test_a_page_needs_no_other_file() -> None:
 def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     bad = [
         {"frame": 31, "reason": "interference", "score": 12.34},
-        {"frame": 77, "reason": "all zero", "score": None},
+        {"frame": 77, "reason": "all zero", "score": 1.0},
     ]
-    text = page("the low cutoff 2 is unsure", bad_frames=bad).text
-    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero" in text
-    assert "The low cutoff 2 is unsure." in text
+    text = page(cutoff={"certainty": "unsure"}, bad_frames=bad).text
+    assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero 1" in text
+    assert "The low cutoff 2 is unsure; look at" in text
     assert "Nothing doubtful" not in text
-    text = page(frames={**report()["frames"], "sentence": "the image steps by 3.0 pixels"}).text
-    assert "Vessels in 19 % of the image; the image steps by 3.0 pixels; estimate: as good" in text
+    text = page(frames={"sentence": "the image steps by 3.0 pixels"}).text
+    assert "The image steps by 3.0 pixels." in text
     assert "Frames the image steps by 3.0 pixels. No bad frame was found." in text
     # A sentence is not in both the verdict and the remarks.
-    text = page("poor fit", estimate="poor fit", verdict="some; estimate: poor fit").text
+    text = page(estimate="poor fit", fit="not-fitted").text
     assert "Vessels in 19 % of the image. Poor fit." in text
 
 
 def test_the_number_of_components_is_said_to_be_sure_or_given() -> None:
     assert "Clutter components removed 2 this number is sure Blood" in page().text
-    given = {**report()["cutoff"], "certainty": "given"}
-    assert "Clutter components removed 2 as given Blood" in page(cutoff=given).text
+    assert "Clutter components removed 2 as given Blood" in page(cutoff={"certainty": "given"}).text
 
 
 def test_the_share_of_sampled_entries_is_one_number() -> None:
-    text = page(parameters={**report()["parameters"], "sampling": 0.5}, n_sampled=341).text
+    text = page(n_sampled=341).text
     assert "a random sample of 7.1 % of the entries" in text
     assert "sampling 0.5 of a pixel subset, 7.1 % of all entries" in text
     assert "a random sample of 100 % of the entries" in page(n_sampled=4800).text

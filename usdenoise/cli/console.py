@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -166,8 +166,3 @@ def columns(headings: list[str], rows: list[list[str]]) -> list[str]:
         cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
     return lines
-
-
-def shape_text(described: Mapping[str, Any]) -> str:
-    """Return the axes and the shape of a stack in one line, for example "t 150, z 72, x 56"."""
-    return ", ".join(f"{letter} {n}" for letter, n in zip(described["axes"], described["shape"], strict=True))

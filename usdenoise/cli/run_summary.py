@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from usdenoise.cli.console import Console, shape_text, two_columns
+from usdenoise.cli.console import Console, two_columns
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
-from usdenoise.report.methods_paragraph import sampled_share
+
+if TYPE_CHECKING:
+    from usdenoise.report.record import Report, SequenceRecord
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
 """Names of the stages of a job in the summary."""
@@ -14,109 +16,111 @@ _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "wri
 
 def show_summary(console: Console, report: Mapping[str, Any]) -> None:
     """Print the warnings about a run, and its summary."""
-    from usdenoise.jobs.cautions import cautions
+    from usdenoise.report.cautions import cautions
+    from usdenoise.report.record import Report
 
-    warnings = cautions(report)
+    record = Report.from_json(report)
+    warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
-    console.show(report, lambda: two_columns(summary_rows(report, warnings)))
+    console.show(report, lambda: two_columns(summary_rows(record, warnings)))
 
 
-def summary_rows(report: Mapping[str, Any], warned: Sequence[str]) -> list[tuple[str, str]]:
+def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names and the texts of the summary of a run.
 
     Parameters
     ----------
-    report : mapping
+    report : Report
         The report of the job.
     warned : sequence of str
         Sentences that were printed as warnings; the summary refers to them instead of repeating them.
     """
-    source, sequence = report["input"], report.get("sequence")
-    rows = [("input", f"{source['path']} ({source['dataset']}, {shape_text(source)}, {source['dtype']})")]
+    source, sequence = report.input, report.sequence
+    rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
     if sequence is not None:
         rows.append(("blocks", _blocks(sequence)))
     rows += [
-        ("method", f"{report['method']}, rank {report['rank']}{_sampled(report)}"),
+        ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
-        ("blood", report["blood"]["sentence"]),
+        ("blood", report.blood.sentence),
         ("estimate", _estimate(report, warned)),
         ("error", _error(report)),
         ("stopped", _stopped(report)),
-        ("time", _time(report["timings_s"])),
+        ("time", _time(report.timings_s)),
         ("memory", _memory(report)),
     ]
     rows += [
         ("wrote", name)
-        for key, name in report["output"].items()
+        for key, name in report.output.items()
         if key != "report_html" and not key.endswith("_denoised")
     ]
-    if report["requested"].get("session", {}).get("stacks"):
-        sequence_file = Path(report["output"]["sequence"])
+    if report.requested.get("session", {}).get("stacks"):
+        sequence_file = Path(report.output["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
-    if (page := report["output"].get("report_html")) is not None:
+    if (page := report.output.get("report_html")) is not None:
         rows.append(("page", page))
     return rows
 
 
-def _memory(report: Mapping[str, Any]) -> str:
-    peak, on_disk = report["peak_memory_bytes"], report.get("scratch_bytes", 0)
+def _memory(report: "Report") -> str:
+    peak, on_disk = report.peak_memory_bytes, report.scratch_bytes
     beside = f", and {on_disk / 2**30:.3g} GiB in a temporary file" if on_disk else ""
     return f"{peak / 2**20:.0f} MiB at the peak{beside}"
 
 
-def _blocks(sequence: Mapping[str, Any]) -> str:
-    blocks, length = sequence["blocks"], sequence["window"]
-    last, stride = blocks[-1]["n_frames"], sequence["stride"]
+def _blocks(sequence: "SequenceRecord") -> str:
+    blocks, length = sequence.blocks, sequence.window
+    last, stride = blocks[-1].n_frames, sequence.stride
     every = "" if stride in (None, length) else f" every {stride}"
-    is_usual = sequence["size"] == f"{length} frames"
+    is_usual = sequence.size == f"{length} frames"
     other = f", the last one of {last}" if is_usual and last not in (0, length) else ""
-    bad = f"; {sequence['n_bad']} bad" if sequence["n_bad"] else ""
-    return f"{len(blocks)} of {sequence['size']}{every}{other}{bad}"
+    bad = f"; {sequence.n_bad} bad" if sequence.n_bad else ""
+    return f"{len(blocks)} of {sequence.size}{every}{other}{bad}"
 
 
-def _sampled(report: Mapping[str, Any]) -> str:
-    return "" if report["method"] == "svd" else f", {sampled_share(report)} of the entries sampled"
+def _sampled(report: "Report") -> str:
+    return "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
 
 
-def _clutter(report: Mapping[str, Any]) -> str:
-    count, cutoff = report["low_cutoff"], report["cutoff"]
+def _clutter(report: "Report") -> str:
+    count, cutoff = report.low_cutoff, report.cutoff
     removed = f"{count} component{'' if count == 1 else 's'} removed"
-    if "sequence" in report:
+    if report.sequence is not None:
         removed += " from all blocks"
-    if cutoff["certainty"] == CutoffCertainty.GIVEN:
+    if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
-    return f"{removed}, {cutoff['certainty']}: {cutoff['reason']}"
+    return f"{removed}, {cutoff.certainty}: {cutoff.reason}"
 
 
-def _kept(report: Mapping[str, Any]) -> str:
-    low, high = report["low_cutoff"], report["high_cutoff"]
-    if high == "none":
+def _kept(report: "Report") -> str:
+    low, high = report.low_cutoff, report.high_cutoff
+    if isinstance(high, str):
         return "all other components and the residual: blood and noise"
-    if "sequence" in report:
+    if report.sequence is not None:
         return "the other components"
     return f"the next {high - low} component{'' if high - low == 1 else 's'}; the rest is dropped as noise"
 
 
-def _estimate(report: Mapping[str, Any], warned: Sequence[str]) -> str:
-    sentence: str = report["estimate"]
+def _estimate(report: "Report", warned: Sequence[str]) -> str:
+    sentence = report.estimate
     return f"{sentence.partition(':')[0]}; see the warning" if sentence in warned else sentence
 
 
-def _error(report: Mapping[str, Any]) -> str:
-    noise = f"noise {report['noise_floor']:.4g}, in the units of the file"
-    held_out, expected = report["held_out_rmse"], report["held_out_allowed"]
+def _error(report: "Report") -> str:
+    noise = f"noise {report.noise_floor:.4g}, in the units of the file"
+    held_out, expected = report.held_out_rmse, report.held_out_allowed
     if held_out is None:
         return noise
     shown = "" if expected is None else f" (expected {expected:.4g})"
-    when = " before the refit" if report["parameters"]["refit"] == "all" else ""
+    when = " before the refit" if report.parameters["refit"] == "all" else ""
     return f"held-out {held_out:.4g}{when}{shown}, {noise}"
 
 
-def _stopped(report: Mapping[str, Any]) -> str:
-    count = report["iterations"]
-    return f"after {count} iteration{'' if count == 1 else 's'}: {report['stop_reason']}"
+def _stopped(report: "Report") -> str:
+    count = report.iterations
+    return f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"
 
 
 def _time(seconds: Mapping[str, float]) -> str:

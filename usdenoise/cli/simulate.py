@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.console import Console, shape_text, two_columns, typed_command
+from usdenoise.cli.console import Console, two_columns, typed_command
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.option_types import PathType
 from usdenoise.options import PhantomSettings
@@ -68,7 +68,7 @@ def command(
         on_frames=console.advance,
     )
     letters = "zxyt" if settings.is_volume else "zxt"
-    shape = shape_text({"axes": letters, "shape": settings.shape})
+    shape = ", ".join(f"{letter} {n}" for letter, n in zip(letters, settings.shape, strict=True))
     session = f"{settings.n_blocks} blocks of {settings.frames_a_block} frames" if settings.session else ""
     rows = [
         ("phantom", f"{shape}, {'real' if settings.real else 'complex'}, seed {settings.seed}"),

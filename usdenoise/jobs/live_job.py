@@ -12,7 +12,6 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
-from usdenoise.jobs.figure_settings import shown_levels
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.jobs.progress import Watcher
@@ -21,6 +20,7 @@ from usdenoise.report.charts import Chart
 from usdenoise.report.doppler_pictures import power_doppler_picture
 from usdenoise.report.figures import load_libraries
 from usdenoise.report.pages import live_page
+from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated

@@ -13,8 +13,8 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
-from usdenoise.jobs.series import Series
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.series import Series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
@@ -88,16 +88,16 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
     provenance : str
         JSON text on what made the file.
     """
-    stack, records = series.geometry, series.records
+    stack, blocks = series.geometry, series.blocks
     means = {f"mean_{name}": series.means[name] for name in POWER_NAMES}
     arrays = {
         **series.images,
         **means,
         "tsnr": series.means["tsnr"],
         "time": series.times,
-        "first_frame": np.array([record["first_frame"] for record in records], np.int64),
-        "n_frames": np.array([record["n_frames"] for record in records], np.int64),
-        "complete": np.array([record["complete"] for record in records], np.uint8),
+        "first_frame": np.array([block.first_frame for block in blocks], np.int64),
+        "n_frames": np.array([block.n_frames for block in blocks], np.int64),
+        "complete": np.array([block.complete for block in blocks], np.uint8),
         "bad": series.is_bad.astype(np.uint8),
     }
     length = series.frames_a_block(window)

@@ -1,15 +1,15 @@
 """The folder of a job's results: every file has its name before the work begins, and all of them appear at once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.tables import tsv_text
 from usdenoise.jobs.job import Job
+from usdenoise.report.record import Report
+from usdenoise.report.tables import Table
 from usdenoise.system.provenance import to_json
 
 REPORT, PAGE = "report", "report_html"
@@ -64,41 +64,39 @@ class Results:
         if key in self._places:
             self._places[key].write_bytes(picture)
 
-    def write_table(
-        self,
-        name: str,
-        columns: Mapping[str, NDArray[Any]],
-        descriptions: Mapping[str, tuple[str, str | None]],
-    ) -> None:
-        """Write a table as TSV, and the description and the unit of each column as a BIDS sidecar has them."""
-        described = {}
-        for column in columns:
-            text, unit = descriptions[column]
-            described[column] = {"Description": text, **({} if unit is None else {"Units": unit})}
-        self.place(f"{name}_tsv").write_text(tsv_text(columns))
-        self.place(f"{name}_json").write_text(to_json(described, indent=2) + "\n")
+    def write_table(self, name: str, table: Table) -> None:
+        """Write a table as TSV, and its sidecar."""
+        self.place(f"{name}_tsv").write_text(tsv_text(table.columns))
+        self.place(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
 
     @property
     def names(self) -> dict[str, str]:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: dict[str, Any], page: str) -> None:
+    def commit(self, report: Report, page: str) -> Report:
         """Write the page and the report, and give all files their final names.
 
         Parameters
         ----------
-        report : dict
-            The report. It gets the bytes of each file, from which a later batch tells that the results are whole.
+        report : Report
+            The report.
         page : str
             The page.
+
+        Returns
+        -------
+        Report
+            The report with the bytes of each file, from which a later batch tells that the results are whole.
         """
         self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
-        report["output_bytes"] = {
+        sizes = {
             key: size_on_disk(self._places.get(key, Path(name)))
-            for key, name in report["output"].items()
+            for key, name in report.output.items()
             if key != REPORT
         }
-        self._places[REPORT].write_text(to_json(report, indent=2) + "\n")
+        report = replace(report, output_bytes=sizes)
+        self._places[REPORT].write_text(to_json(report.as_json(), indent=2) + "\n")
         self._folder.commit(files_of_report(self._folder.finals[-1]))
+        return report

@@ -15,19 +15,20 @@ from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
 from usdenoise.jobs.memory_check import stack_disk
-from usdenoise.jobs.page_content import page_of
-from usdenoise.jobs.products import PRODUCTS
+from usdenoise.jobs.products import PRODUCTS, pictures_on_page
 from usdenoise.jobs.progress import Silence, Watcher
-from usdenoise.jobs.report import report_of, source_of
 from usdenoise.jobs.result_folder import Results
-from usdenoise.jobs.series import Series, series_of_stack
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
 from usdenoise.jobs.whole_stack import filter_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.figures import load_libraries
+from usdenoise.report.page_content import page_of
+from usdenoise.report.record import InputRecord
+from usdenoise.report.result_record import input_record, report_of
+from usdenoise.report.series import Series, series_of_stack
 from usdenoise.system.memory import release_freed_memory
-from usdenoise.system.provenance import record, software, to_json
+from usdenoise.system.provenance import record, requested, software, to_json
 
 ZARR = "zarr"
 """Key of the series as Zarr, beside the main file."""
@@ -138,7 +139,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         watcher.stage("load")
         drawing.submit(_prepare_writing)
         filtered = filter_blocks if job.is_session else _filter_whole
-        series, input_record = filtered(job, watcher, clock)
+        series, read = filtered(job, watcher, clock)
         watcher.stage("write")
         with clock.stage("write"):
             release_freed_memory()
@@ -148,25 +149,34 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             if job.session is not None:
                 parameters |= asdict(job.session)
             # A session that was stopped and went on has read some blocks twice, and has the same results.
-            read = {name: value for name, value in input_record.items() if name != "passes_over_file"}
-            provenance = to_json(record(job.command, parameters, read))
+            source = asdict(replace(read, passes_over_file=None))
+            provenance = to_json(record(job.command, parameters, source))
             content = main_content(series, job, provenance)
             results.notes = [*job.notes, *write_result(results.place(main), suffix, content)]
             if results.has(ZARR):
                 write_result(results.place(ZARR), ".zarr", replace(content, source=None))
             for picture in drawn:
                 picture.result()
-        report = report_of(series, results, input_record, clock)
-        report["output"] |= place_stacks(job, series.records)
-        results.commit(report, page_of(series, results, report))
+        report = report_of(
+            series,
+            read,
+            results.names | place_stacks(job, series.blocks),
+            results.notes,
+            clock.timings_s,
+            job.command,
+            requested(**job.asked),
+            job.session,
+        )
+        page = page_of(job.path.stem, series, report, pictures_on_page(results))
+        report = results.commit(report, page)
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:
-        describe_derivative(job.root, str(report["software"]["usdenoise"]))
-    return report
+        describe_derivative(job.root, report.software["usdenoise"])
+    return report.as_json()
 
 
-def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any]]:
+def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:
     """Filter a scan at once, and return its images and the record of its file."""
     with open_input(job.path, job.reading, job.options.precision) as source:
         digest = source.digest_in_background()
@@ -174,7 +184,15 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            return series, source_of(source, series.geometry, digest.result())
+            found = input_record(
+                source.path,
+                series.geometry,
+                source.shape,
+                digest.result(),
+                **source.state,
+                passes_over_file=source.passes,
+            )
+            return series, found
 
 
 @contextmanager

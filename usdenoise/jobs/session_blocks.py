@@ -1,7 +1,7 @@
 """The blocks of a job of several blocks: read, filtered and measured, and where their spectra are meanwhile."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,17 @@ from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.report import record_of_stack
-from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.session_pass import filter_session
+from usdenoise.report.record import BlockRecord, InputRecord
+from usdenoise.report.result_record import input_record
+from usdenoise.report.series import Series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
 
 
-def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, dict[str, Any]]:
+def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:
     """Filter the blocks of a session, and return their series and the record of the files.
 
     What is measured of a block is stored beside the results at once, so that the same command goes on after it was
@@ -101,14 +102,14 @@ def was_stopped(job: Job) -> bool:
     )
 
 
-def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def place_stacks(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
     """Put the filtered blocks of a session, if they are asked for, from its spectra into the folder of the results.
 
     Parameters
     ----------
     job : Job
         The job.
-    records : sequence of mapping
+    blocks : sequence of BlockRecord
         The record of each block.
 
     Returns
@@ -123,7 +124,7 @@ def place_stacks(job: Job, records: Sequence[Mapping[str, Any]]) -> dict[str, st
             os.replace(place, outputs.reserve(place.name))
         outputs.commit()
     places = [
-        job.folder / block_file_name(job, Path(block["file"]), number) for number, block in enumerate(records)
+        job.folder / block_file_name(job, Path(block.file), number) for number, block in enumerate(blocks)
     ]
     return {place.stem: str(place) for place in places if place.exists()}
 
@@ -137,15 +138,15 @@ def _spectra_folder(job: Job) -> Path:
     return job.folder / f"{job.stem}_spectra"
 
 
-def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> dict[str, Any]:
+def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> InputRecord:
     """Return the record of the files of a session; of one file it is that of a single acquisition."""
     first = blocks.geometry
     shape = [
         blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
     ]
     place = job.path if digest is not None else job.paths[0].parent
-    about = record_of_stack(place, first, shape, digest)
     states = list(blocks.states.values())
+    more: dict[str, Any] = {"files": blocks.states, "bytes": sum(state["bytes"] for state in states)}
     if digest is not None:
-        return {**about, **states[0], "passes_over_file": blocks.source.passes}
-    return {**about, "files": blocks.states, "bytes": sum(state["bytes"] for state in states)}
+        more = {**states[0], "passes_over_file": blocks.source.passes}
+    return input_record(place, first, shape, digest, **more)

@@ -17,7 +17,6 @@ from usdenoise.files.bids import bids_name
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs.block_table import block_columns
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
@@ -25,7 +24,6 @@ from usdenoise.jobs.live_session import Session, SessionUpdate
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import BlocksOfFiles, BlocksOfStack
 from usdenoise.jobs.session_pass import filter_session
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -34,6 +32,8 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import plot
+from usdenoise.report.series import Series
+from usdenoise.report.tables import block_table
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
@@ -110,7 +110,7 @@ class SessionResult:
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:
         """The table of the blocks, as the file has it: name of a column -> values; pandas.DataFrame takes it as it is."""
-        return {name: values.tolist() for name, values in block_columns(self.series).items()}
+        return {name: values.tolist() for name, values in block_table(self.series).columns.items()}
 
     def __repr__(self) -> str:
         """Say what it holds, in one line."""

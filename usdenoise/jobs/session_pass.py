@@ -19,13 +19,13 @@ from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs.result_record import bad_frames_record, frames_record
-from usdenoise.jobs.series import Series
 from usdenoise.jobs.session_inputs import OR_SKIP, Blocks, time_unit
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.result_record import bad_frames_record, frames_record
+from usdenoise.report.series import Series
 from usdenoise.sessions.block_filter import FilteredBlock, filter_block
 from usdenoise.sessions.session_clutter import (
     SessionClutter,

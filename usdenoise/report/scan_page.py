@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+from usdenoise.report.cautions import cautions
 from usdenoise.report.charts import Carpet, Chart
-from usdenoise.report.methods_paragraph import methods_paragraph, sampled_share
+from usdenoise.report.methods_paragraph import methods_paragraph
 from usdenoise.report.page_templates import SCAN_PAGE, template
+from usdenoise.report.record import Report
 
 _PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
@@ -76,11 +77,10 @@ def _within(png: bytes, most: int) -> bytes:
 
 def scan_page(
     name: str,
-    report: Mapping[str, Any],
+    report: Report,
     pictures: Sequence[Picture],
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart | Carpet] = (),
-    remarks: Sequence[str] = (),
     block_charts: Sequence[Chart | Carpet] = (),
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
@@ -89,16 +89,14 @@ def scan_page(
     ----------
     name : str
         Name of the scan.
-    report : mapping
-        The report of the job, with "requested" among its fields.
+    report : Report
+        The report of the job.
     pictures : sequence of Picture
         The pictures, the most important first.
     charts : sequence of Chart
         Curves that only the result has, such as the noise over depth.
     frame_charts : sequence of Chart or Carpet
         Curves and images over the frames; by default none.
-    remarks : sequence of str
-        Warnings, in sentences; by default none.
     block_charts : sequence of Chart or Carpet
         Curves and images over the blocks of a session; by default none.
 
@@ -108,32 +106,29 @@ def scan_page(
         HTML. Every text is escaped.
     """
     methods, sources = methods_paragraph(report)
-    source, command = report["input"], report["command"]
-    options = dict(report["parameters"])
-    if "sampling" in options and report["method"] != "svd":
-        options["sampling"] = (
-            f"{options['sampling']:g} of a pixel subset, {sampled_share(report)} of all entries"
-        )
+    source, command, options = report.input, report.command, dict(report.parameters)
+    if report.method != "svd":
+        options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
+    remarks = cautions(report)
+    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in remarks]
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
-        verdict=_verdict(report, remarks),
+        verdict=_sentence("; ".join(said)),
         remarks=[_sentence(remark) for remark in remarks],
         ranges=_figures(report),
-        memory=_size(report["peak_memory_bytes"]),
+        memory=_size(report.peak_memory_bytes),
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         frame_charts=frame_charts,
-        shape=", ".join(f"{letter} {n}" for letter, n in zip(source["axes"], source["shape"], strict=True)),
-        pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source["spacing_mm"].items()),
+        pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
         methods=methods,
         sources=sources,
         command=None if command is None else shlex.join(command),
-        files=_files(report["output"]),
-        iterations=report["iterations"],
+        files=_files(report.output),
     )
     return page
 
@@ -143,66 +138,45 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _verdict(report: Mapping[str, Any], remarks: Sequence[str]) -> str:
-    """Return the verdict, without the sentences that are among the remarks."""
-    parts = [
-        (report["blood"]["sentence"], ""),
-        (report["frames"]["sentence"], ""),
-        (report["estimate"], "estimate: "),
-    ]
-    verdict = "; ".join(f"{start}{part}" for part, start in parts if part and part not in remarks)
-    return _sentence(verdict)
-
-
-def _figures(report: Mapping[str, Any]) -> dict[str, str]:
+def _figures(report: Report) -> dict[str, str]:
     """Return the numbers at the top of the page in words; unknown ones are empty."""
-    blood = report["blood"]
-
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else form.format(value)
-
+    blood, agreement = report.blood, report.reproducibility
+    level = blood.blood_to_noise_db
     return {
-        "removed": str(report["low_cutoff"]),
-        "vessels": number(100 * blood["vessel_share"], "{:.0f}"),
-        "noise": number(100 * blood["noise_share"], "{:.0f}"),
-        "blood_over_noise": number(blood["blood_to_noise_db"], "{:.1f} dB"),
-        "repeatability": number(blood["reproducibility"], "{:.2f}"),
+        "removed": str(report.low_cutoff),
+        "vessels": f"{100 * blood.vessel_share:.0f}",
+        "noise": f"{100 * blood.noise_share:.0f}",
+        "blood_over_noise": "" if level is None else f"{level:.1f} dB",
+        "repeatability": "" if agreement is None else f"{agreement:.2f}",
     }
 
 
-def _cutoff_charts(report: Mapping[str, Any]) -> list[Chart]:
-    values, low = report["singular_values"], report["low_cutoff"]
+def _cutoff_charts(report: Report) -> list[Chart]:
+    values, low = report.singular_values, report.low_cutoff
     if not values or not values[0] > 0:
         return []
     numbers = range(1, len(values) + 1)
     mark = (low + 0.5, f"{low} removed")
     decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
     charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
-    if profile := report["cutoff"].get("similarity_profile"):
-        charts.append(
-            Chart(
-                "Similarity of each component to the leading ones",
-                "component",
-                "similarity",
-                range(1, len(profile) + 1),
-                profile,
-                *mark,
-            )
-        )
+    if profile := report.cutoff.similarity_profile:
+        title = "Similarity of each component to the leading ones"
+        numbers = range(1, len(profile) + 1)
+        charts.append(Chart(title, "component", "similarity", numbers, profile, *mark))
     return charts
 
 
-def _error_charts(report: Mapping[str, Any]) -> list[Chart]:
-    trace = report["trace"]
-    if len(trace) < _LEAST_TRACE or all(line["held_out_rmse"] is None for line in trace):
+def _error_charts(report: Report) -> list[Chart]:
+    trace = report.trace
+    if len(trace) < _LEAST_TRACE or all(line.held_out_rmse is None for line in trace):
         return []
     return [
         Chart(
             "Held-out error over the iterations",
             "iteration",
             "rms error, units of the file",
-            [line["iteration"] for line in trace],
-            [line["held_out_rmse"] for line in trace],
+            [line.iteration for line in trace],
+            [line.held_out_rmse for line in trace],
         )
     ]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.jobs.batch.shared import write_scan
-from tests.report.reports import EVIL, Page
+from tests.report.reports import EVIL, Page, report
 from usdenoise.errors import OutputError
 from usdenoise.files.tiff import tiff
 from usdenoise.jobs.batch import index_page
@@ -24,6 +24,7 @@ from usdenoise.jobs.batch.run_batch import run_batch
 from usdenoise.jobs.batch.table import Row, Status, scan_image
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display
+from usdenoise.system.provenance import software
 
 
 def row(scan: str, **values: Any) -> Row:
@@ -40,11 +41,12 @@ def results(folder: Path, name: str, level: float = 1.0) -> Scan:
     scan.folder.mkdir(parents=True)
     power = np.random.default_rng(0).uniform(0.01, 1.0, (30, 20)).astype(np.float32) * np.float32(level)
     (scan.folder / f"{name}_blood_power.tif").write_bytes(tiff(power, "zx"))
-    report = {
-        "output": {"blood_power_tif": f"old/{name}_blood_power.tif"},
-        "input": {"spacing_mm": {"z": 0.1, "x": 0.2}},
-    }
-    scan.report.write_text(json.dumps(report))
+    made = report(
+        output={"blood_power_tif": f"old/{name}_blood_power.tif"},
+        input={"spacing_mm": {"z": 0.1, "x": 0.2}},
+        software=dict(software()),
+    )
+    scan.report.write_text(json.dumps(made.as_json()))
     (scan.folder / f"{name}_report.html").write_text("page")
     return scan
 

@@ -1,14 +1,13 @@
 """Decide whether a scan has to be run, from its report on disk and the requested options."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from usdenoise.files.file_state import file_state, is_same_state
 from usdenoise.jobs.batch.plan import Scan
-from usdenoise.jobs.batch.table import Row, Status, row_of_report
-from usdenoise.system.provenance import software
+from usdenoise.jobs.batch.table import Row, Status, read_report, row_of_report
+from usdenoise.report.record import Report
 
 
 @dataclass(frozen=True)
@@ -47,26 +46,24 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
     if overwrite:
         return Decision("overwrite")
     try:
-        report = json.loads(scan.report.read_bytes())
-        difference = _difference(scan, report, requested)
-        row = row_of_report(scan, report, Status.SKIPPED, "complete")
+        report = read_report(scan)
     except FileNotFoundError:
         return Decision("new")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Decision("its report cannot be read")
-    return Decision("complete", row) if difference is None else Decision(difference)
+    except (OSError, ValueError) as error:
+        return Decision(str(error))
+    difference = _difference(scan, report, requested)
+    if difference is not None:
+        return Decision(difference)
+    return Decision("complete", row_of_report(scan, report, Status.SKIPPED, "complete"))
 
 
-def _difference(scan: Scan, report: Mapping[str, Any], requested: Mapping[str, Any]) -> str | None:
+def _difference(scan: Scan, report: Report, requested: Mapping[str, Any]) -> str | None:
     """Return how the results of a report differ from the requested ones; None if they do not."""
-    before, now = report["software"]["usdenoise"], software()["usdenoise"]
-    if before != now:
-        return f"made by version {before}, this is {now}"
-    changes = list(_changes(report["requested"], requested))
+    changes = list(_changes(report.requested, requested))
     if changes:
         return f"options changed: {', '.join(changes)}"
     state = file_state(scan.path)
-    is_same = state is not None and is_same_state(state, report["input"])
+    is_same = state is not None and is_same_state(state, vars(report.input))
     return None if is_same else "the input changed"
 
 

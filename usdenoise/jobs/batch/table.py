@@ -1,7 +1,6 @@
 """The rows of a batch, one for each scan, and the files that show them."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.tables import csv_text
 from usdenoise.files.tiff import read_tiff
 from usdenoise.jobs.batch.plan import BatchFile, Scan
-from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.report.cautions import remark
+from usdenoise.report.record import Report
 from usdenoise.system.provenance import software, to_json
 
 
@@ -108,12 +107,29 @@ def finished_row(scan: Scan, reason: str, failure: str | None) -> Row:
     if failure is not None:
         return scan_row(scan, Status.FAILED, reason, error=failure)
     try:
-        return row_of_report(scan, json.loads(scan.report.read_bytes()), Status.DONE, reason)
+        return row_of_report(scan, read_report(scan), Status.DONE, reason)
     except (OSError, ValueError) as error:
-        return scan_row(scan, Status.FAILED, reason, error=f"its report cannot be read ({error})")
+        return scan_row(scan, Status.FAILED, reason, error=str(error))
 
 
-def row_of_report(scan: Scan, report: Mapping[str, Any], status: Status, reason: str) -> Row:
+def read_report(scan: Scan) -> Report:
+    """Return the report of a scan.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is not a report of this version.
+    """
+    try:
+        values = json.loads(scan.report.read_bytes())
+    except ValueError as error:
+        raise ValueError("its report cannot be read") from error
+    return Report.from_json(values)
+
+
+def row_of_report(scan: Scan, report: Report, status: Status, reason: str) -> Row:
     """Return the row of a scan with results."""
     copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
               "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
@@ -121,28 +137,13 @@ def row_of_report(scan: Scan, report: Mapping[str, Any], status: Status, reason:
         scan,
         status,
         reason,
-        **{name: report[name] for name in copied},
-        seconds=report["timings_s"]["total"],
-        cutoff_certainty=report["cutoff"]["certainty"],
-        blood_to_noise_db=report["blood"]["blood_to_noise_db"],
-        bad_frames=len(report["bad_frames"]),
-        remark=_remark(report),
+        **{name: getattr(report, name) for name in copied},
+        seconds=report.timings_s["total"],
+        cutoff_certainty=report.cutoff.certainty,
+        blood_to_noise_db=report.blood.blood_to_noise_db,
+        bad_frames=len(report.bad_frames),
+        remark=remark(report),
     )
-
-
-def _remark(report: Mapping[str, Any]) -> str:
-    n_bad = len(report["bad_frames"])
-    missing = (report["n_unobserved"] - report["frames"]["n_entries_left_out"]) / math.prod(
-        report["input"]["shape"]
-    )
-    words = {
-        "no blood found": report["blood"]["lost_share"] is None,
-        "cutoff unsure": report["cutoff"]["certainty"] == CutoffCertainty.UNSURE,
-        f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
-        f"{100 * missing:.3g} % missing": missing > 0,
-        "poor estimate": not Verdict.from_code(report["fit"]).is_good,
-    }
-    return ", ".join(word for word, is_so in words.items() if is_so)
 
 
 def write_tables(
@@ -193,10 +194,10 @@ def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
     The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None where they cannot be read.
     """
     try:
-        report = json.loads(scan.report.read_text())
-        output, spacing = report["output"], report["input"]["spacing_mm"]
-        name = output.get("blood_power_tif") or output["power_doppler_tif"]
+        report = read_report(scan)
+        spacing = report.input.spacing_mm
+        name = report.output.get("blood_power_tif") or report.output["power_doppler_tif"]
         image = read_tiff(scan.folder / Path(name).name)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return None
     return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))

@@ -18,12 +18,13 @@ from usdenoise.files.tables import csv_text
 from usdenoise.jobs.compare.clutter_filters import SHARED
 from usdenoise.jobs.compare.compare_methods import Comparison, compare
 from usdenoise.jobs.compare.figures_of_merit import POWER_DOPPLER, table_of
-from usdenoise.jobs.report import record_of_stack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display
 from usdenoise.report.figures import shortened, suitable_range_db
 from usdenoise.report.montage import montage_png
 from usdenoise.report.pages import comparison_page
+from usdenoise.report.record import plain
+from usdenoise.report.result_record import input_record
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import software, to_json
 
@@ -92,7 +93,7 @@ def compare_file(
             name: region(text, shape, acquisition.spatial_axes, acquisition.spacing_mm)
             for name, text in (regions or {}).items()
         }
-        source_record = record_of_stack(path, acquisition, acquisition.iq.shape, digest.result())
+        source_record = plain(input_record(path, acquisition, acquisition.iq.shape, digest.result()))
         truth = read_truth(path, acquisition)
         outcome = compare(acquisition, truth=truth, **masks, **given)
         montage = _montage(outcome, acquisition, path.stem, display)

@@ -13,11 +13,11 @@ from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
 from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs.figure_settings import figure_title, session_title
-from usdenoise.jobs.page_content import carpet_of, described_image, frame_charts, noise_over_depth
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.carpets import carpet_png
+from usdenoise.report.page_content import carpet_of, described_image, frame_charts, noise_over_depth
+from usdenoise.report.result_pictures import figure_title
 from usdenoise.report.scan_page import scan_page
 from usdenoise.stack.acquisition import Acquisition
 
@@ -122,10 +122,9 @@ def test_titles_say_what_a_stranger_has_to_know(removed: int, high: Any, title: 
 
 
 def test_the_title_of_a_session() -> None:
-    assert session_title("x", "blood power", 12, 5) == (
+    assert figure_title("x", "blood power", 5, "none", 12) == (
         "x: blood power, mean of 12 blocks, 5 clutter components removed"
     )
-    assert "1 clutter component removed" in session_title("x", "blood power", 2, 1)
 
 
 def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.flow import flow_images
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.record import BlockRecord, from_plain
 from usdenoise.stack.geometry import Geometry
 
 
@@ -33,7 +35,7 @@ class Series:
     time_unit : str
         Unit of the times of the records: "s", or "frames" where the frame rate is not known.
     records : list of dict
-        What is known of each block; of a stack that is filtered at once its time and its frames.
+        The fields of the record of each block; `blocks` has them typed.
     """
 
     result: DenoiseResult
@@ -44,19 +46,35 @@ class Series:
     time_unit: str
     records: list[dict[str, Any]]
 
+    @cached_property
+    def blocks(self) -> tuple[BlockRecord, ...]:
+        """The record of each block."""
+        return tuple(from_plain(BlockRecord, record) for record in self.records)
+
     @property
     def times(self) -> NDArray[np.float64]:
         """Middle of each block, from the first frame of the file or of the session."""
-        return np.array([record["time"] for record in self.records])
+        return np.array([block.time for block in self.blocks])
 
     def frames_a_block(self, window: int | None) -> int:
         """Return the frames of a usual block: those of a window, or the median of the files that could be read."""
-        return window or int(np.median([record["n_frames"] for record in self.records if record["n_frames"]]))
+        return window or int(np.median([block.n_frames for block in self.blocks if block.n_frames]))
 
     @property
     def is_bad(self) -> NDArray[np.bool_]:
         """Which blocks are bad."""
-        return np.array([record["is_bad"] for record in self.records], bool)
+        return np.array([block.is_bad for block in self.blocks], bool)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the images are those of a session."""
+        return "tsnr" in self.means
+
+    @property
+    def high_cutoff(self) -> int | str:
+        """End of the components that were kept; "none" where the residual was kept as well."""
+        options = self.result.options
+        return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
 
 def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0) -> Series:

@@ -1,7 +1,7 @@
 """What the page of a scan shows besides its report: pictures in words, noise over depth, curves over the frames."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_curves import CARPET_BANDS
 from usdenoise.frames.frame_quality import FrameQuality
-from usdenoise.jobs.cautions import cautions
-from usdenoise.jobs.products import PRODUCTS
-from usdenoise.jobs.result_folder import Results
-from usdenoise.jobs.series import Series
 from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
+from usdenoise.report.record import Report
+from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import Picture, scan_page
+from usdenoise.report.series import Series
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
 
@@ -33,45 +32,40 @@ SHALLOW_TO_DEEP = ("shallow", "deep")
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
 
-def page_of(series: Series, results: Results, report: Mapping[str, Any]) -> str:
+def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, bytes]) -> str:
     """Return the page of a job: its pictures, curves and report; of several blocks the pictures are the means.
 
     Parameters
     ----------
+    stem : str
+        Name of the scan.
     series : Series
         The filtered blocks.
-    results : Results
-        The files, with the encoded pictures.
-    report : mapping
+    report : Report
         The report.
+    pictures : mapping
+        Name of each picture in the order of the page -> PNG.
     """
-    job, stack = results.job, series.geometry
-    shown = [(product.name, product.on_page) for product in PRODUCTS if product.is_on_page(job)]
-    pictures = []
-    for name, on_page in shown:
-        assert on_page is not None
-        words = described_image(
-            on_page.image, series.means[on_page.image], stack, series.attributes[on_page.image]["unit"]
-        )
-        pictures.append(
-            Picture(
-                on_page.title,
-                results.pictures[f"{name}_png"],
-                f"{on_page.title}: {words}",
-                f"Mean of the good blocks. {on_page.caption}" if job.is_session else on_page.caption,
-            )
-        )
-    quality, rate = series.result.frame_quality, stack.frame_rate_hz
+    stack, quality = series.geometry, series.result.frame_quality
+    shown = []
+    for name, png in pictures.items():
+        about = PICTURES[name]
+        unit = series.attributes[about.image]["unit"]
+        words = described_image(about.image, series.means[about.image], stack, unit)
+        caption = f"Mean of the good blocks. {about.caption}" if series.is_session else about.caption
+        shown.append(Picture(about.title, png, f"{about.title}: {words}", caption))
+    rate = stack.frame_rate_hz
+    over_frames: list[Chart | Carpet] = [
+        *frame_charts(quality, stack.spatial_axes, rate),
+        carpet_of(quality, rate),
+    ]
     return scan_page(
-        job.path.stem,
+        stem,
         report,
-        pictures,
+        shown,
         noise_over_depth(series.means["noise_power"], stack),
-        []
-        if job.is_session
-        else [*frame_charts(quality, stack.spatial_axes, rate), carpet_of(quality, rate)],
-        cautions(report),
-        block_charts(series) if job.is_session else [],
+        [] if series.is_session else over_frames,
+        block_charts(series) if series.is_session else [],
     )
 
 
@@ -86,14 +80,11 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
     along, times = f"time ({series.time_unit})", series.times.tolist()
     mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
     is_blood = blood_pixels(mean, series.means["noise_power"])
-    leftover = [record["leftover"] for record in series.records]
-    lines = {
-        "Power that is left, against the other blocks": ("robust standard deviations", leftover, 8.0),
-        "Motion in each block": (
-            "pixels",
-            [record["frames"]["moves_pixels"] for record in series.records],
-            0.2,
-        ),
+    left = [block.leftover for block in series.blocks]
+    motion = [block.frames.moves_pixels for block in series.blocks]
+    lines: dict[str, tuple[str, Sequence[float | None], float]] = {
+        "Power that is left, against the other blocks": ("robust standard deviations", left, 8.0),
+        "Motion in each block": ("pixels", motion, 0.2),
     }
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
     charts: list[Chart | Carpet] = [

@@ -1,0 +1,99 @@
+"""The report of a run and of a session: its views agree, and it is read back whole or refused."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shared import write
+from tests.conftest import all_frames
+from tests.report.reports import Page
+from usdenoise import run, run_batch
+from usdenoise.cli.run_summary import summary_rows
+from usdenoise.jobs.session_call import run_session
+from usdenoise.options import DenoiseOptions, SessionOptions
+from usdenoise.phantom import PhantomSettings
+from usdenoise.report.cautions import cautions
+from usdenoise.report.record import Report
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+OPTIONS = DenoiseOptions(rank=12, iterations=4)
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    stack = all_frames(PhantomSettings((24, 20, 120), frame_rate_hz=500.0, seed=4))[1].iq
+    return write(tmp_path_factory.mktemp("record") / "x.h5", stack, axes="tzx", frame_rate_hz=500.0)
+
+
+def check_views(report: dict[str, Any], folder: Path) -> None:
+    """The file, the record, the summary and the page have the numbers of a report."""
+    assert json.loads((folder / "x_report.json").read_text()) == report
+    record = Report.from_json(report)
+    assert record.as_json() == report
+    summary = dict(summary_rows(record, cautions(record)))
+    page = Page((folder / "x_report.html").read_text()).text
+    low, blood = report["low_cutoff"], report["blood"]
+    assert report["cutoff"]["low"] == low
+    assert summary["clutter"].startswith(f"{low} component")
+    assert f"Clutter components removed {low} " in page
+    assert f"rank {report['rank']}," in summary["method"]
+    assert f"{report['rank']} components were estimated" in page
+    for number in (f"{report['held_out_rmse']:.4g}", f"{report['noise_floor']:.4g}"):
+        assert number in summary["error"]
+        assert number in page
+    assert report["reproducibility"] == blood["reproducibility"]
+    assert f"{blood['reproducibility']:.2f}" in page
+    assert blood["sentence"] == summary["blood"]
+    assert blood["sentence"] in report["verdict"]
+    for caution in cautions(record):
+        assert caution[1:] in page
+
+
+def test_the_views_of_a_run_and_the_row_of_a_batch_agree(scan: Path, tmp_path: Path) -> None:
+    report = run(scan, tmp_path / "run", options=OPTIONS)
+    check_views(report, tmp_path / "run")
+    assert report["sequence"] is None
+    batch = run_batch(scan, tmp_path / "batch", arguments={"options": OPTIONS})
+    made = json.loads((tmp_path / "batch/x/x_report.json").read_text())
+    with (tmp_path / "batch/batch.csv").open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    (row,) = batch.rows
+    names = ("rank", "low_cutoff", "high_cutoff", "verdict", "n_unobserved", "noise_floor", "reproducibility")
+    for name in names:
+        assert made[name] == getattr(row, name) == pytest.approx(report[name])
+        assert line[name] == str(made[name])
+    assert row.seconds == made["timings_s"]["total"]
+    assert row.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
+    assert row.cutoff_certainty == made["cutoff"]["certainty"]
+    assert row.bad_frames == len(made["bad_frames"])
+
+
+def test_the_views_of_a_session_agree(scan: Path, tmp_path: Path) -> None:
+    report = run_session([scan], tmp_path, options=OPTIONS, session_options=SessionOptions(window=40))
+    check_views(report, tmp_path)
+    blocks = report["sequence"]["blocks"]
+    with (tmp_path / "x_blocks.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert len(rows) == len(blocks) == len(report["sequence"]["time"]) == 3
+    for row, block, time in zip(rows, blocks, report["sequence"]["time"], strict=True):
+        assert float(row["time"]) == pytest.approx(block["time"]) == pytest.approx(time)
+        assert int(row["components"]) == block["low_cutoff"] == report["low_cutoff"]
+        assert float(row["kept_share"]) == pytest.approx(block["kept_share"])
+        assert row["bad"] == str(int(block["is_bad"]))
+    sidecar = json.loads((tmp_path / "x_blocks.json").read_text())
+    assert list(sidecar) == list(rows[0])
+
+
+def test_what_is_not_a_report_is_refused(scan: Path, tmp_path: Path) -> None:
+    report = run(scan, tmp_path, options=OPTIONS)
+    without = {name: value for name, value in report.items() if name != "rank"}
+    mistyped = {**report, "low_cutoff": "many"}
+    for values in ([], {}, {"software": 1}, without, mistyped, {**report, "input": []}):
+        with pytest.raises(ValueError, match="its report cannot be read"):
+            Report.from_json(values)
+    with pytest.raises(ValueError, match=r"made by version 0\.0\.1"):
+        Report.from_json({**report, "software": {"usdenoise": "0.0.1"}})

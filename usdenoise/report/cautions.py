@@ -1,0 +1,51 @@
+"""What is doubtful about results: in sentences for the terminal and the page, in a few words for a batch."""
+
+import math
+
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.report.record import Report
+
+
+def cautions(report: Report) -> list[str]:
+    """Return a sentence for each thing that a user should know before the results are used.
+
+    Parameters
+    ----------
+    report : Report
+        The report of a job.
+    """
+    sentences = []
+    if report.n_missing > 0:
+        sentences.append(
+            f"{report.n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
+        )
+    if report.n_silent:
+        sentences.append(
+            f"{report.n_silent} pixels have no signal; they are excluded from all computations and set to 0 in the output"
+        )
+    if report.frames.sentence:
+        sentences.append(report.frames.sentence)
+    if report.sequence is not None and len(report.sequence.blocks) == 1:
+        sentences.append("the session is a single block; name more files, or set a window to cut a long one")
+    if not report.is_good_fit:
+        sentences.append(report.estimate)
+    if report.start_caution:
+        sentences.append(report.start_caution)
+    if report.cutoff.certainty == CutoffCertainty.UNSURE:
+        sentences.append(
+            f"the low cutoff {report.low_cutoff} is unsure; look at the picture, or set the low cutoff"
+        )
+    return [*sentences, *report.notes]
+
+
+def remark(report: Report) -> str:
+    """Return what is doubtful about results in a few words; empty where nothing is."""
+    n_bad, missing = len(report.bad_frames), report.n_missing / math.prod(report.input.shape)
+    words = {
+        "no blood found": report.blood.lost_share is None,
+        "cutoff unsure": report.cutoff.certainty == CutoffCertainty.UNSURE,
+        f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
+        f"{100 * missing:.3g} % missing": missing > 0,
+        "poor estimate": not report.is_good_fit,
+    }
+    return ", ".join(word for word, is_so in words.items() if is_so)

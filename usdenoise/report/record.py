@@ -1,0 +1,411 @@
+"""The report of a result, as one record: JSON file, summary, page, tables and the row of a batch are its views.
+
+Every key of the JSON object is a field here, and is always there: its value is null where there is none.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from usdenoise.completion.solve import Iteration
+from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.system.provenance import software, to_json
+
+
+@dataclass(frozen=True)
+class BloodRecord:
+    """The metrics of the blood map, as :class:`usdenoise.blood.picture_quality.PictureQuality` has them, and in words."""
+
+    vessel_share: float
+    noise_share: float
+    blood_to_noise_db: float | None
+    lost_share: float | None
+    reproducibility: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class BadFrameRecord:
+    """A bad frame.
+
+    Attributes
+    ----------
+    frame : int
+        Its number, counted from 0 in the frames of its file that were read.
+    time_s : float or None
+        Its time since the first of these frames; None if the frame rate is not known.
+    reason : str
+        A value of :class:`usdenoise.frames.bad_frames.FrameReason`.
+    score : float
+        As in :class:`usdenoise.frames.bad_frames.BadFrame`.
+    file : str or None
+        Name of its file in a session of several files; otherwise None.
+    """
+
+    frame: int
+    time_s: float | None
+    reason: str
+    score: float
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class FramesRecord:
+    """The frames of a stack: how many are bad, how far the image moves in pixels, and where it steps."""
+
+    n_bad: int = 0
+    n_left_out: int = 0
+    n_entries_left_out: int = 0
+    moves_pixels: float = 0.0
+    steps: tuple[int, ...] = ()
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class CutoffRecord:
+    """The low cutoff, the code and the words of its reason, and how certain it is.
+
+    The last three are as in :class:`usdenoise.clutter.clutter_cutoff.CutoffChoice`; None where the cutoff was given.
+    """
+
+    low: int
+    rule: str
+    reason: str
+    certainty: str
+    two_squares: tuple[int, ...] | None
+    similarity_profile: tuple[float, ...] | None
+    doppler_cycles_a_frame: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """The input of a job, and what was read from it.
+
+    Attributes
+    ----------
+    path : str
+        File, or folder of the files of a session.
+    sha256 : str or None
+        Digest of the file; None for several files.
+    dataset, axes, dtype : str
+        Name, axis letters and stored type of the stack.
+    shape : tuple of int
+        Its shape, with all frames that were read.
+    frame_rate_hz : float or None
+        Frames per second.
+    spacing_mm : dict
+        Axis letter -> pixel pitch.
+    assumptions : tuple of str
+        What was assumed on reading, in sentences.
+    bytes, mtime_ns : int or None
+        Size and modification time on disk; of several files the size of all, and no time.
+    passes_over_file : float or None
+        How often the file was read; None for several files.
+    files : dict or None
+        Path -> size and modification time of each of several files.
+    """
+
+    path: str
+    sha256: str | None
+    dataset: str
+    shape: tuple[int, ...]
+    axes: str
+    dtype: str
+    frame_rate_hz: float | None
+    spacing_mm: dict[str, float]
+    assumptions: tuple[str, ...]
+    bytes: int | None = None
+    mtime_ns: int | None = None
+    passes_over_file: float | None = None
+    files: dict[str, Any] | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Axis letter -> length."""
+        return dict(zip(self.axes, self.shape, strict=True))
+
+    @property
+    def shape_text(self) -> str:
+        """Axes and lengths in words, for example "t 150, z 72, x 56"."""
+        return ", ".join(f"{letter} {length}" for letter, length in self.sizes.items())
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """A block of a session, or a stack that is filtered at once.
+
+    Attributes
+    ----------
+    time : float
+        Its middle, from the first frame of the file or of the session.
+    n_frames : int
+        Its frames; 0 where it could not be read.
+    complete : bool
+        Whether it is as long as the window.
+    low_cutoff : int
+        Number of components that were removed.
+    is_bad : bool
+        Whether it does not count in means and weights.
+    why : str
+        Why it is bad, in words; empty if it is good.
+    file : str
+        Name of its file.
+    first_frame : int
+        Its first frame, of the frames of its file that were read.
+    leftover : float or None
+        How much more power is left than usual, in robust standard deviations; None without data.
+    bad_frames : tuple of BadFrameRecord
+        Its bad frames.
+    frames : FramesRecord
+        Its frames in numbers.
+    n_unobserved : int
+        As in :class:`Report`.
+    kept_share : float
+        Share of its entries that were observed and in no frame that was left out.
+    """
+
+    time: float
+    n_frames: int
+    complete: bool
+    low_cutoff: int
+    is_bad: bool
+    why: str = ""
+    file: str = ""
+    first_frame: int = 0
+    leftover: float | None = None
+    bad_frames: tuple[BadFrameRecord, ...] = ()
+    frames: FramesRecord = FramesRecord()
+    n_unobserved: int = 0
+    kept_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class SequenceRecord:
+    """The blocks of a session.
+
+    Attributes
+    ----------
+    window, stride : int or None
+        Frames of a usual block, and from the start of a window to the start of the next; None for blocks that are files.
+    size : str
+        Frames of the blocks in words.
+    time : tuple of float
+        Middle of each block, in `time_unit`.
+    time_unit : str
+        "s", or "frames" if the frame rate is not known.
+    sampled_frames : int
+        Frames of the sample that the clutter was estimated from.
+    n_bad : int
+        Number of bad blocks.
+    blocks : tuple of BlockRecord
+        The blocks in the order of time.
+    """
+
+    window: int
+    size: str
+    stride: int | None
+    time: tuple[float, ...]
+    time_unit: str
+    sampled_frames: int
+    n_bad: int
+    blocks: tuple[BlockRecord, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a run or a session. The report of a session describes the fit to its sample.
+
+    docs/scripts.md explains the codes. The fields up to `n_silent` are as in :class:`usdenoise.DenoiseResult`.
+
+    Attributes
+    ----------
+    fit, estimate : str
+        Code and words of the judgement on the estimate.
+    start_caution : str
+        Why the iterations cannot be expected to converge from their start; empty where they can.
+    verdict : str
+        What can be said of the picture, the frames and the estimate, in words.
+    trace : tuple of Iteration
+        One line for each iteration.
+    parameters : dict
+        The options as used.
+    timings_s : dict
+        Seconds of each stage, and in total.
+    scratch_bytes, scratch_bytes_read, scratch_bytes_written : int
+        Size of the temporary file that takes the place of memory, and the bytes that went through it; 0 without one.
+    input : InputRecord
+        The input.
+    output : dict
+        Key -> path of each file.
+    notes : tuple of str
+        Sentences on what the files have otherwise than the input, or have not.
+    command : tuple of str or None
+        The command line; None for a library call.
+    requested : dict
+        The options as requested.
+    sequence : SequenceRecord or None
+        The blocks of a session; None for a run.
+    output_bytes : dict
+        Key -> bytes of each file but the report; empty until the files are written.
+    """
+
+    method: str
+    rank: int
+    sampling: float
+    seed: int
+    low_cutoff: int
+    high_cutoff: int | str
+    iterations: int
+    passes: int
+    stop_reason: str
+    held_out_rmse: float | None
+    held_out_allowed: float | None
+    held_out_ratio: float | None
+    residual_rms: float
+    blood: BloodRecord
+    reproducibility: float | None
+    bad_frames: tuple[BadFrameRecord, ...]
+    frames: FramesRecord
+    fit: str
+    estimate: str
+    start_caution: str
+    verdict: str
+    cutoff: CutoffRecord
+    noise_floor: float
+    n_sampled: int
+    n_unobserved: int
+    n_silent: int
+    trace: tuple[Iteration, ...]
+    singular_values: tuple[float, ...]
+    parameters: dict[str, Any]
+    timings_s: dict[str, float]
+    peak_memory_bytes: int
+    scratch_bytes: int
+    scratch_bytes_read: int
+    scratch_bytes_written: int
+    input: InputRecord
+    output: dict[str, str]
+    notes: tuple[str, ...]
+    software: dict[str, str]
+    command: tuple[str, ...] | None
+    requested: dict[str, Any]
+    sequence: SequenceRecord | None
+    output_bytes: dict[str, int | None]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The parts of the verdict."""
+        parts = (
+            self.blood.sentence,
+            self.frames.sentence,
+            f"estimate: {self.estimate}",
+            self.start_caution,
+        )
+        return [part for part in parts if part]
+
+    @property
+    def is_good_fit(self) -> bool:
+        """Whether nothing better is to be expected from the rank and the sample."""
+        return Verdict.from_code(self.fit).is_good
+
+    @property
+    def n_missing(self) -> int:
+        """Number of entries that were NaN or infinite, besides those of frames that were left out."""
+        return self.n_unobserved - self.frames.n_entries_left_out
+
+    @property
+    def sampled_share(self) -> str:
+        """Share of the entries that were sampled, for example "2.1 %"; in a session those of its sample of frames."""
+        sizes = self.input.sizes
+        if self.sequence is not None:
+            sizes["t"] = self.sequence.sampled_frames
+        return f"{100 * self.n_sampled / math.prod(sizes.values()):.3g} %"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as the JSON object of its file."""
+        return plain(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """Return the report of a JSON object.
+
+        Raises
+        ------
+        ValueError
+            If it is not a report of this version.
+        """
+        try:
+            made = values["software"]["usdenoise"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError("its report cannot be read") from error
+        now = software()["usdenoise"]
+        if made != now:
+            raise ValueError(f"made by version {made}, this is {now}")
+        return from_plain(cls, values)
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Return a record as a JSON object: mappings, lists, texts and numbers."""
+    values: dict[str, Any] = json.loads(to_json(asdict(record)))
+    return values
+
+
+Kind = TypeVar("Kind")
+
+
+def from_plain(kind: Callable[..., Kind], values: Any) -> Kind:
+    """Return the record of a JSON object, whose other keys are ignored.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass of this module.
+    values : mapping
+        The JSON object.
+
+    Raises
+    ------
+    ValueError
+        If a key without a default is missing, or a value has another type than its field.
+    """
+    try:
+        return kind(
+            **{name: _typed(hint, values[name]) for name, hint in _hints(kind).items() if name in values}
+        )
+    except TypeError as error:
+        raise ValueError(f"its report cannot be read ({error})") from error
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """Return a JSON value as the type of its field.
+
+    Raises
+    ------
+    TypeError
+        If it is of another type.
+    """
+    kinds = get_args(hint)
+    if isinstance(hint, UnionType):
+        if value is None and NoneType in kinds:
+            return None
+        others = [kind for kind in kinds if kind is not NoneType]
+        return _typed(others[0], value) if len(others) == 1 else value
+    if isinstance(hint, type) and is_dataclass(hint):
+        return from_plain(hint, value)
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(kinds[0], item) for item in value)
+    if hint is float and isinstance(value, int | None):
+        # JSON has null for NaN.
+        return math.nan if value is None else float(value)
+    if not isinstance(value, get_origin(hint) or hint):
+        raise TypeError(f"{value!r:.40} is not a {hint}")
+    return value

@@ -1,0 +1,198 @@
+"""The pictures of a result: which there are, how the page names them, and their titles; and the films of a session."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.blood.power_doppler import decibels
+from usdenoise.options.job_options import Display
+from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.report.figures import shortened
+from usdenoise.report.film import movie
+from usdenoise.report.series import Series
+
+QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
+"""What the power images show, in words."""
+
+TSNR_RANGE_DB = (0.0, 40.0)
+"""Range of the picture of the tSNR: from a standard deviation as large as the mean to one of 1 %."""
+
+_STEM_LETTERS = 40
+"""Letters of the name of a scan in a title."""
+
+
+@dataclass(frozen=True)
+class ResultPicture:
+    """A picture of a result.
+
+    Attributes
+    ----------
+    title, caption : str
+        How the page names and explains it.
+    image : str
+        Name of the image whose numbers describe it.
+    draw : callable
+        Returns the encoded picture for a series, the name of the scan, the options of pictures and a format ("png", "pdf"
+        or "svg").
+    """
+
+    title: str
+    caption: str
+    image: str
+    draw: Callable[[Series, str, Display, str], bytes]
+
+
+def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
+    """Return a power in dB: below its maximum, or absolute where the range of the figures has two levels."""
+    return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
+
+
+def film(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+    """Return the film of a power image over the blocks of a session."""
+    # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
+    power = np.maximum(series.images[name], 0)
+    return movie(
+        list(shown_levels(power, display)),
+        series.geometry.spatial_axes,
+        kind,
+        times=series.times,
+        time_unit=series.time_unit,
+        dynamic_range_db=display.dynamic_range,
+        color_map=display.color_map,
+        quantity=QUANTITIES[name],
+        spacing_mm=series.geometry.spacing_mm,
+        title=f"{shortened(stem, _STEM_LETTERS)}: {QUANTITIES[name]}",
+    )
+
+
+def figure_title(stem: str, quantity: str, removed: int, high: str | int, n_blocks: int | None = None) -> str:
+    """Return the title of a figure.
+
+    Parameters
+    ----------
+    stem : str
+        Name of the scan.
+    quantity : str
+        What the figure shows.
+    removed : int
+        Number of components removed as clutter.
+    high : "none" or int
+        End of the components that were kept.
+    n_blocks : int, optional
+        Number of blocks whose mean it shows; by default it is not a mean.
+    """
+    components = (
+        "no component" if removed == 0 else f"{removed} clutter component{'' if removed == 1 else 's'}"
+    )
+    mean = "" if n_blocks is None else f"mean of {n_blocks} blocks, "
+    dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
+    return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components} removed{dropped}"
+
+
+def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
+    low, n_good = int(series.result.options.low_cutoff), int((~series.is_bad).sum())
+    title = figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
+    return {"axes": series.geometry.spatial_axes, "spacing_mm": series.geometry.spacing_mm, "title": title}
+
+
+def _power(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+    return power_doppler_picture(
+        shown_levels(series.means[name], display),
+        kind=kind,
+        dynamic_range_db=display.dynamic_range,
+        color_map=display.color_map,
+        quantity=QUANTITIES[name],
+        **_common(series, stem, QUANTITIES[name]),
+    )
+
+
+def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
+    return power_doppler_picture(
+        decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0),
+        kind=kind,
+        dynamic_range_db=TSNR_RANGE_DB,
+        color_map=display.color_map,
+        quantity="tSNR",
+        **_common(series, stem, "mean over standard deviation"),
+    )
+
+
+def _velocity(series: Series, stem: str, display: Display, kind: str) -> bytes:
+    means, unit = series.means, series.attributes["axial_velocity"]["unit"]
+    return velocity_picture(
+        means["axial_velocity"],
+        means["blood_power"],
+        kind=kind,
+        unit=unit,
+        shows_blood=blood_pixels(means["blood_power"], means["noise_power"]),
+        **_common(series, stem, "axial velocity" if unit == "mm/s" else "Doppler frequency"),
+    )
+
+
+def _directional(series: Series, stem: str, display: Display, kind: str) -> bytes:
+    positive, negative = (series.means[f"directional_power_{sign}"] for sign in ("positive", "negative"))
+    return _two_directions(positive, negative, series, stem, display, kind)
+
+
+def _signed(series: Series, stem: str, display: Display, kind: str) -> bytes:
+    signed = series.means["signed_power"]
+    return _two_directions(np.maximum(signed, 0), np.maximum(-signed, 0), series, stem, display, kind)
+
+
+def _two_directions(
+    positive: NDArray[Any], negative: NDArray[Any], series: Series, stem: str, display: Display, kind: str
+) -> bytes:
+    return directional_picture(
+        positive,
+        negative,
+        kind=kind,
+        db_factor=display.db_factor,
+        dynamic_range_db=display.dynamic_range,
+        **_common(series, stem, "directional power"),
+    )
+
+
+PICTURES = {
+    "blood_power": ResultPicture(
+        "Blood map",
+        "Power of the blood before the clutter filter, without the noise. Compare places, depths and scans in this image.",
+        "blood_power",
+        partial(_power, "blood_power"),
+    ),
+    "power_doppler": ResultPicture(
+        "Power Doppler",
+        "Mean power of the filtered frames, noise included: what other programs show.",
+        "power_doppler",
+        partial(_power, "power_doppler"),
+    ),
+    "velocity": ResultPicture(
+        "Axial velocity",
+        "From the phase of the lag-one autocorrelation. Red is towards the probe, blue away. Grey: no blood.",
+        "axial_velocity",
+        _velocity,
+    ),
+    "directional": ResultPicture(
+        "Directional power",
+        "Power at positive (red, towards the probe) and at negative Doppler frequencies (blue, away).",
+        "directional_power_positive",
+        _directional,
+    ),
+    "signed": ResultPicture(
+        "Signed power",
+        "Power with the sign of the stronger direction: red towards the probe, blue away.",
+        "signed_power",
+        _signed,
+    ),
+    "tsnr": ResultPicture(
+        "tSNR",
+        "Temporal signal to noise ratio, in dB: mean over standard deviation of the blood power in the good blocks.",
+        "tsnr",
+        _tsnr,
+    ),
+}
+"""Name of a product -> its picture."""

@@ -1,0 +1,258 @@
+"""Make the report of a result: the fit, the frames, the blocks of a session, the input and the resources."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from usdenoise.clutter.cutoff_reason import CutoffReason
+from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.record import (
+    BadFrameRecord,
+    BlockRecord,
+    BloodRecord,
+    CutoffRecord,
+    FramesRecord,
+    InputRecord,
+    Report,
+    SequenceRecord,
+    plain,
+)
+from usdenoise.report.series import Series
+from usdenoise.stack.file_stack import FileStack
+from usdenoise.stack.geometry import GriddedStack
+from usdenoise.system.memory import peak_memory_bytes
+from usdenoise.system.provenance import software
+
+MOST_NAMED = 3
+"""Bad blocks that are named in words."""
+
+
+def input_record(
+    path: Path, stack: GriddedStack, shape: Sequence[int], digest: str | None, **more: Any
+) -> InputRecord:
+    """Return the record of a stack that was read.
+
+    Parameters
+    ----------
+    path : Path
+        File, or folder of files.
+    stack : Geometry or Acquisition
+        Its metadata.
+    shape : sequence of int
+        Its shape, with all frames.
+    digest : str or None
+        The SHA-256 digest of its files; None for several files.
+    **more
+        The other fields of the record.
+    """
+    return InputRecord(
+        path=str(path),
+        sha256=digest,
+        dataset=stack.name,
+        shape=tuple(shape),
+        axes=stack.axes,
+        dtype=str(stack.stored_dtype or stack.dtype),
+        frame_rate_hz=stack.frame_rate_hz,
+        spacing_mm=dict(stack.spacing_mm),
+        assumptions=tuple(stack.assumptions),
+        **more,
+    )
+
+
+def report_of(
+    series: Series,
+    source: InputRecord,
+    output: Mapping[str, str],
+    notes: Sequence[str],
+    timings_s: Mapping[str, float],
+    command: Sequence[str] | None,
+    requested: Mapping[str, Any],
+    session: SessionOptions | None,
+) -> Report:
+    """Return the report of a job.
+
+    Parameters
+    ----------
+    series : Series
+        The filtered blocks.
+    source : InputRecord
+        The input.
+    output, notes, timings_s, command, requested
+        As in :class:`usdenoise.report.record.Report`.
+    session : SessionOptions or None
+        Options of a session; None for a run.
+    """
+    result = series.result
+    solution, options, fit = result.solution, result.options, result.fit_quality
+    picture, rate = result.picture_quality, result.acquisition.frame_rate_hz
+    report = Report(
+        method=options.method,
+        rank=int(options.rank),
+        sampling=options.sampling,
+        seed=options.seed,
+        low_cutoff=int(options.low_cutoff),
+        high_cutoff=series.high_cutoff,
+        iterations=solution.iterations if solution else 0,
+        passes=solution.passes if solution else 0,
+        stop_reason=solution.stop_reason.value if solution else "the SVD is not iterative",
+        held_out_rmse=result.held_out_rmse,
+        held_out_allowed=fit.allowed_rmse,
+        held_out_ratio=fit.held_out_ratio,
+        residual_rms=fit.residual_rms,
+        blood=BloodRecord(**asdict(picture), sentence=picture.sentence),
+        reproducibility=picture.reproducibility,
+        bad_frames=_bad_frames(result.frame_quality, 0, rate),
+        frames=_frames(result.frame_quality, result.power_doppler.size),
+        fit=fit.verdict.code,
+        estimate=fit.sentence,
+        start_caution=fit.start_caution,
+        verdict="",
+        cutoff=_cutoff(result),
+        noise_floor=result.noise_floor,
+        n_sampled=result.n_sampled,
+        n_unobserved=result.n_unobserved,
+        n_silent=result.n_silent,
+        trace=tuple(solution.trace) if solution else (),
+        singular_values=_floats(result.singular_values),
+        parameters=asdict(options),
+        timings_s=dict(timings_s),
+        peak_memory_bytes=peak_memory_bytes(),
+        **_scratch(result.acquisition.iq),
+        input=source,
+        output=dict(output),
+        notes=tuple(notes),
+        software=dict(software()),
+        command=None if command is None else tuple(command),
+        requested=dict(requested),
+        sequence=None,
+        output_bytes={},
+    )
+    if session is not None:
+        report = _of_session(report, series, session)
+    return replace(report, verdict="; ".join(report.sentences))
+
+
+def bad_frames_record(search: FrameSearch, first: int, rate: float | None) -> list[dict[str, Any]]:
+    """Return bad frames as JSON objects, as the store of a session keeps them.
+
+    Parameters
+    ----------
+    search : FrameSearch
+        The frames.
+    first : int
+        Number of their first frame in the file, from which numbers and times are counted.
+    rate : float or None
+        Frames per second.
+    """
+    return [plain(bad) for bad in _bad_frames(search, first, rate)]
+
+
+def frames_record(search: FrameSearch, n_pixels: int) -> dict[str, Any]:
+    """Return the record of the frames of a stack as a JSON object, as the store of a session keeps it."""
+    return plain(_frames(search, n_pixels))
+
+
+def _bad_frames(search: FrameSearch, first: int, rate: float | None) -> tuple[BadFrameRecord, ...]:
+    return tuple(
+        BadFrameRecord(
+            frame=first + bad.frame,
+            time_s=None if rate is None else (first + bad.frame) / rate,
+            reason=bad.reason.value,
+            score=bad.score,
+        )
+        for bad in search.bad
+    )
+
+
+def _frames(search: FrameSearch, n_pixels: int) -> FramesRecord:
+    n_left_out = 0 if search.left_out is None else int(search.left_out.sum())
+    return FramesRecord(
+        n_bad=len(search.bad),
+        n_left_out=n_left_out,
+        n_entries_left_out=n_left_out * n_pixels,
+        moves_pixels=search.movement.range_pixels,
+        steps=search.movement.steps,
+        sentence=search.sentence,
+    )
+
+
+def _cutoff(result: DenoiseResult) -> CutoffRecord:
+    choice = result.cutoff
+    return CutoffRecord(
+        low=int(result.options.low_cutoff),
+        rule=(CutoffReason.GIVEN if choice is None else choice.reason).code,
+        reason=result.cutoff_sentence,
+        certainty=result.cutoff_certainty.value,
+        two_squares=None if choice is None else choice.two_squares,
+        similarity_profile=None if choice is None else _floats(choice.profile),
+        doppler_cycles_a_frame=None if choice is None else _floats(choice.doppler_cycles),
+    )
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _scratch(iq: Any) -> dict[str, int]:
+    is_on_disk = isinstance(iq, FileStack)
+    return {
+        "scratch_bytes": iq.nbytes if is_on_disk else 0,
+        "scratch_bytes_read": iq.rows.raw.read if is_on_disk else 0,
+        "scratch_bytes_written": iq.rows.raw.written if is_on_disk else 0,
+    }
+
+
+def _of_session(report: Report, series: Series, session: SessionOptions) -> Report:
+    """Return a report with the totals over the blocks of a session, and the record of each."""
+    blocks, several = series.blocks, report.input.files is not None
+    bad = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
+    return replace(
+        report,
+        n_unobserved=sum(block.n_unobserved for block in blocks),
+        bad_frames=tuple(
+            replace(frame, file=block.file if several else None) for block, frame in bad.values()
+        ),
+        frames=_frames_of_blocks(blocks),
+        sequence=SequenceRecord(
+            window=series.frames_a_block(session.window),
+            size=_size([block.n_frames for block in blocks if block.n_frames]),
+            stride=session.stride or session.window,
+            time=_floats(series.times),
+            time_unit=series.time_unit,
+            sampled_frames=series.result.frame_quality.n_frames,
+            n_bad=int(series.is_bad.sum()),
+            blocks=blocks,
+        ),
+    )
+
+
+def _size(lengths: list[int]) -> str:
+    """Return the number of frames of the blocks, in words; the last one may be shorter."""
+    is_even = len(set(lengths[:-1])) <= 1
+    return f"{lengths[0]} frames" if is_even else f"{min(lengths)} to {max(lengths)} frames"
+
+
+def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
+    """Return the record of the frames of all blocks; those in two blocks count twice. Bad blocks are named in words."""
+    frames = [block.frames for block in blocks]
+    said = [
+        f"block {number}{f' ({block.file})' if block.file else ''} is bad: {block.why}"
+        for number, block in enumerate(blocks)
+        if block.is_bad
+    ]
+    if (more := len(said) - MOST_NAMED) > 0:
+        said[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+    n_left_out = sum(own.n_left_out for own in frames)
+    if n_left_out:
+        said.insert(0, f"{n_left_out} bad frames are left out")
+    return FramesRecord(
+        n_bad=sum(own.n_bad for own in frames),
+        n_left_out=n_left_out,
+        n_entries_left_out=sum(own.n_entries_left_out for own in frames),
+        moves_pixels=max(own.moves_pixels for own in frames),
+        steps=tuple(block.first_frame + step for block in blocks for step in block.frames.steps),
+        sentence="; ".join(said),
+    )

@@ -1,0 +1,104 @@
+"""The tables of the frames of a run and of the blocks of a session, with the sidecars that BIDS has for tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.power_doppler import POWER_UNIT
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.series import Series
+from usdenoise.stack.acquisition import canonical_axes
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes
+    ----------
+    columns : mapping
+        Name -> values.
+    described : mapping
+        Name -> what the column holds, and its unit or None.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    described: Mapping[str, tuple[str, str | None]]
+
+    @property
+    def sidecar(self) -> dict[str, dict[str, str]]:
+        """The description of the columns, as BIDS has it."""
+        return {
+            name: {"Description": text, **({} if unit is None else {"Units": unit})}
+            for name, (text, unit) in self.described.items()
+        }
+
+
+_FRAME_COLUMNS = {
+    "frame": ("Number of the frame, counted from 0 in the frames that were read", None),
+    "time": ("Time since the first frame that was read", "s"),
+    "intensity": ("Mean power of the stack over some pixels", POWER_UNIT),
+    "dvars": (
+        "Root mean square over these pixels of the difference from the frame before",
+        "the stack's unit",
+    ),
+    "outside": ("Mean power over these pixels outside the clutter components", POWER_UNIT),
+    "displacement_z": ("Displacement in depth against the mean frame", "pixels"),
+    "displacement_x": ("Lateral displacement against the mean frame", "pixels"),
+    "displacement_y": ("Displacement in elevation against the mean frame", "pixels"),
+    "left_out": ("1 where the frame was left out of the estimate and of the images", None),
+}
+
+_BLOCK_COLUMNS = {
+    "time": ("Middle of the block, from the first frame of the session", None),
+    "components": ("Components that were removed as clutter", None),
+    "motion": ("Largest displacement of the image from its usual place in the block", "pixels"),
+    "leftover": (
+        "How much more power is left in the block than usual, in robust standard deviations; tissue that the filter left",
+        None,
+    ),
+    "kept_share": (
+        "Share of the entries of the block that were observed and in no frame that was left out",
+        None,
+    ),
+    "bad": ("1 where the block does not count in means and weights", None),
+    "why": ("Why the block is bad, in words", None),
+    "file": ("Name of the file", None),
+    "first_frame": ("First frame of the block, of the frames of its file that were read", None),
+    "n_frames": ("Number of frames of the block", None),
+}
+
+
+def frame_table(result: DenoiseResult) -> Table:
+    """Return the table of the frames of a result; a value that is not known is NaN."""
+    quality, stack = result.frame_quality, result.acquisition
+    curves, n_frames = quality.curves, len(quality.curves.intensity)
+    frames = np.arange(n_frames)
+    columns: dict[str, NDArray[Any]] = {"frame": frames}
+    if stack.frame_rate_hz is not None:
+        columns["time"] = frames / stack.frame_rate_hz
+    columns |= {"intensity": curves.intensity, "dvars": curves.dvars, "outside": curves.outside}
+    for axis, letter in enumerate(canonical_axes(stack.spatial_axes)):
+        columns[f"displacement_{letter}"] = curves.displacement[:, axis]
+    left_out = np.zeros(n_frames, bool) if quality.left_out is None else quality.left_out
+    columns["left_out"] = left_out.astype(np.int64)
+    return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
+
+
+def block_table(series: Series) -> Table:
+    """Return the table of the blocks of a session, which a model of the series takes as confounds."""
+    blocks = series.blocks
+    copied = ("kept_share", "why", "file", "first_frame", "n_frames")
+    found = {name: np.array([getattr(block, name) for block in blocks]) for name in copied}
+    found |= {
+        "time": series.times,
+        "components": np.array([block.low_cutoff for block in blocks]),
+        "motion": np.array([block.frames.moves_pixels for block in blocks]),
+        "leftover": np.array([block.leftover for block in blocks], np.float64),
+        "bad": series.is_bad.astype(np.int64),
+    }
+    described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
+    return Table({name: found[name] for name in described}, described)
