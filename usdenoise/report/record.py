@@ -91,16 +91,8 @@ class InputRecord:
         File, or folder of the files of a session.
     sha256 : str or None
         Digest of the file; None for several files.
-    dataset, axes, dtype : str
-        Name, axis letters and stored type of the stack.
     shape : tuple of int
-        Its shape, with all frames that were read.
-    frame_rate_hz : float or None
-        Frames per second.
-    spacing_mm : dict
-        Axis letter -> pixel pitch.
-    assumptions : tuple of str
-        What was assumed on reading, in sentences.
+        Shape of the stack, with all frames that were read.
     bytes, mtime_ns : int or None
         Size and modification time on disk; of several files the size of all, and no time.
     passes_over_file : float or None
@@ -142,28 +134,16 @@ class BlockRecord:
     ----------
     time : float
         Its middle, from the first frame of the file or of the session.
-    n_frames : int
-        Its frames; 0 where it could not be read.
     complete : bool
         Whether it is as long as the window.
     low_cutoff : int
         Number of components that were removed.
-    is_bad : bool
-        Whether it does not count in means and weights.
     why : str
         Why it is bad, in words; empty if it is good.
-    file : str
-        Name of its file.
     first_frame : int
         Its first frame, of the frames of its file that were read.
     leftover : float or None
         How much more power is left than usual, in robust standard deviations; None without data.
-    bad_frames : tuple of BadFrameRecord
-        Its bad frames.
-    frames : FramesRecord
-        Its frames in numbers.
-    n_unobserved : int
-        As in :class:`Report`.
     kept_share : float
         Share of its entries that were observed and in no frame that was left out.
     """
@@ -194,15 +174,9 @@ class SequenceRecord:
     size : str
         Frames of the blocks in words.
     time : tuple of float
-        Middle of each block, in `time_unit`.
-    time_unit : str
-        "s", or "frames" if the frame rate is not known.
+        Middle of each block, in `time_unit`: "s", or "frames" if the frame rate is not known.
     sampled_frames : int
         Frames of the sample that the clutter was estimated from.
-    n_bad : int
-        Number of bad blocks.
-    blocks : tuple of BlockRecord
-        The blocks in the order of time.
     """
 
     window: int
@@ -219,7 +193,7 @@ class SequenceRecord:
 class Report:
     """The report of a run or a session. The report of a session describes the fit to its sample.
 
-    docs/scripts.md explains the codes. The fields up to `n_silent` are as in :class:`usdenoise.DenoiseResult`.
+    docs/scripts.md explains the codes. Other fields are as in :class:`usdenoise.DenoiseResult`.
 
     Attributes
     ----------
@@ -229,28 +203,20 @@ class Report:
         Why the iterations cannot be expected to converge from their start; empty where they can.
     verdict : str
         What can be said of the picture, the frames and the estimate, in words.
-    trace : tuple of Iteration
-        One line for each iteration.
-    parameters : dict
-        The options as used.
+    parameters, requested : dict
+        The options as used, and as requested.
     timings_s : dict
         Seconds of each stage, and in total.
     scratch_bytes, scratch_bytes_read, scratch_bytes_written : int
         Size of the temporary file that takes the place of memory, and the bytes that went through it; 0 without one.
-    input : InputRecord
-        The input.
-    output : dict
-        Key -> path of each file.
+    output, output_bytes : dict
+        Key -> path of each file, and its bytes, without those of the report itself.
     notes : tuple of str
         Sentences on what the files have otherwise than the input, or have not.
     command : tuple of str or None
         The command line; None for a library call.
-    requested : dict
-        The options as requested.
     sequence : SequenceRecord or None
         The blocks of a session; None for a run.
-    output_bytes : dict
-        Key -> bytes of each file but the report; empty until the files are written.
     """
 
     method: str

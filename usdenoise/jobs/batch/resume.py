@@ -49,7 +49,7 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
         report = read_report(scan)
     except FileNotFoundError:
         return Decision("new")
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         return Decision(str(error))
     difference = _difference(scan, report, requested)
     if difference is not None:

@@ -117,14 +117,16 @@ def read_report(scan: Scan) -> Report:
 
     Raises
     ------
-    OSError
-        If the file cannot be read.
+    FileNotFoundError
+        If there is none.
     ValueError
-        If it is not a report of this version.
+        If it cannot be read, or is not a report of this version.
     """
     try:
         values = json.loads(scan.report.read_bytes())
-    except ValueError as error:
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
         raise ValueError("its report cannot be read") from error
     return Report.from_json(values)
 
