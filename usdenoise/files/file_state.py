@@ -66,6 +66,18 @@ def file_state(path: Path) -> dict[str, int] | None:
     }
 
 
+def check_unchanged(path: Path, state: Mapping[str, Any]) -> None:
+    """Check that a file, or a folder, has not changed since it had a state of :func:`file_state`.
+
+    Raises
+    ------
+    InputError
+        If it has.
+    """
+    if file_state(path) != state:
+        raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
+
+
 def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
     """Check whether a state of :func:`file_state` is the one that was recorded."""
     return all(state[name] == recorded.get(name) for name in STATE)

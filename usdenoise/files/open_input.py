@@ -14,7 +14,14 @@ from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.files.choice import check_not_power, choose
 from usdenoise.files.contents import READ_WHOLE, Contents, Stack
 from usdenoise.files.damage import guard, readable
-from usdenoise.files.file_state import file_state, sha256
+from usdenoise.files.file_state import check_unchanged, file_state, sha256
+from usdenoise.files.frame_reading import (
+    chunk_frames,
+    is_in_frame_order,
+    pixel_order,
+    read_block,
+    read_frames,
+)
 from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
     Disk,
@@ -116,7 +123,9 @@ def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metad
         stack = choose(contents, how.dataset, str(path))
         found = stack.metadata()
         stack.check()
-    stack = replace(stack, array=replace(stack.array, read=guard(path, contents.damaged)(stack.array.read)))
+    guarded, array = guard(path, contents.damaged), stack.array
+    fill = None if array.fill is None else guarded(array.fill)
+    stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
     values, sources, others = interpret(found)
     add_verasonics(values, sources, others)
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
@@ -158,6 +167,10 @@ class Input:
     ----------
     path : Path
         File or folder of the acquisition.
+    how : ReadOptions
+        How it is read.
+    precision : str or None
+        "single" or "double" if the values are converted.
     container : str
         Format of the file, in words.
     stack : Stack
@@ -191,12 +204,12 @@ class Input:
         self.path, self._close = path, close
         self._frames_read, self._is_lazy = 0, False
         self.container = contents.container
-        self._how, self._precision, self.state = how, precision, state
+        self.how, self.precision, self.state = how, precision, state
         self.stack, self.metadata = pick(contents, path, how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype = _kept_dtype(stored.dtype, precision)
-        time = self.axes.index("t")
+        time = self._time = self.axes.index("t")
         self.frames = frame_slice(how.frames, stored.shape[time])
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
@@ -236,12 +249,68 @@ class Input:
         on_part : callable, optional
             Called with the bytes that are read so far, and those of all frames to read.
         """
-        step = self.frames.step
         last = self.n_frames if stop is None else stop
         self._frames_read += last - start
-        wanted = slice(self.frames.start + start * step, self.frames.start + (last - 1) * step + 1, step)
+        wanted = self._in_file(start, last)
         iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, disk, on_part)
         return self._acquisition(iq, wanted)
+
+    @property
+    def pixel_axes(self) -> str:
+        """The spatial axes from the slowest to the fastest one in the file."""
+        return "".join(self.axes[axis] for axis in pixel_order(self.stack.array, self._time))
+
+    @property
+    def chunk_frames(self) -> int:
+        """Length of the chunks of the file along time; 1 if there are none."""
+        return chunk_frames(self.stack.array, self._time)
+
+    @property
+    def is_in_frame_order(self) -> bool:
+        """Whether blocks of frames can be read one after the other without reading anything twice."""
+        return self.is_read_whole or is_in_frame_order(self.stack.array, self._time)
+
+    def read_block(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Read the selected frames [start, stop) as a matrix.
+
+        Parameters
+        ----------
+        start, stop : int
+            First frame to read, and the one after the last.
+        dtype : numpy.dtype, optional
+            Type of the values; by default that of :meth:`read`.
+
+        Returns
+        -------
+        (stop - start, n_pixels) array
+            The frames, pixels in the order of `pixel_axes`; C-contiguous, or Fortran-contiguous if time is the fastest axis
+            of the file.
+        """
+        self._frames_read += stop - start
+        wanted = self._in_file(start, stop)
+        return read_block(self.stack.array, self._time, wanted, dtype or self.dtype, self.stack.name)
+
+    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Read a few of the selected frames.
+
+        Parameters
+        ----------
+        numbers : (n,) array of int
+            Numbers of the frames, increasing.
+
+        Returns
+        -------
+        (n, n_pixels) array
+            The frames, pixels in the order of `pixel_axes`; C-contiguous.
+        """
+        self._frames_read += len(numbers)
+        in_file = self.frames.start + np.asarray(numbers, np.intp) * self.frames.step
+        return read_frames(self.stack.array, self._time, in_file, self.dtype, self.stack.name)
+
+    def _in_file(self, start: int, stop: int) -> slice:
+        """Return the selected frames [start, stop) in the numbers of the file."""
+        first, step = self.frames.start, self.frames.step
+        return slice(first + start * step, first + (stop - 1) * step + 1, step)
 
     def lazy(self) -> Acquisition:
         """Return the selected frames as a Dask array, in whole chunks of the file or in consecutive parts.
@@ -257,7 +326,7 @@ class Input:
         import dask.array as da
 
         self._is_lazy = True
-        path, how, dtype = self.path.absolute(), self._how, self.dtype
+        path, how, dtype = self.path.absolute(), self.how, self.dtype
         if self.is_read_whole:
             raise InputError(
                 f"a file of the kind {self.container} cannot be read in parts; save {path} as HDF5, MATLAB 7.3 or Zarr"
@@ -307,10 +376,7 @@ class Input:
         InputError
             If one has.
         """
-        if file_state(self.path) != self.state:
-            raise InputError(
-                f"{self.path} changed while it was read; run again when nothing writes to it any more"
-            )
+        check_unchanged(self.path, self.state)
 
     @property
     def geometry(self) -> Geometry:

@@ -32,6 +32,9 @@ class StoredArray:
         Axis across which to read slab by slab: a slab of it is consecutive bytes of the file, or nearly so.
     chunks : tuple of int or None, default None
         Shape of the chunks that the file reads as a whole; None where it has none, or they are not known.
+    fill : callable or None, default None
+        Takes an :data:`Index` and an array of `dtype` with the memory order of the file, and reads the values straight
+        into it; None where the file has another type or layout.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +42,13 @@ class StoredArray:
     read: Callable[[Index], NDArray[Any]]
     slow: int = 0
     chunks: tuple[int, ...] | None = None
+    fill: Callable[[Index, NDArray[Any]], None] | None = None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes from the slowest to the fastest one: those of C, or in reverse those of Fortran."""
+        others = [axis for axis in range(len(self.shape)) if axis != self.slow]
+        return (self.slow, *(reversed(others) if self.slow == len(self.shape) - 1 else others))
 
 
 def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -51,7 +61,7 @@ def from_array(values: NDArray[Any]) -> StoredArray:
     """Return an array in memory as a stored array."""
     fortran = values.flags.f_contiguous and not values.flags.c_contiguous
     return StoredArray(
-        values.shape, values.dtype, lambda index: np.asarray(values[index]), values.ndim - 1 if fortran else 0
+        values.shape, values.dtype, lambda index: np.array(values[index]), values.ndim - 1 if fortran else 0
     )
 
 
@@ -70,17 +80,19 @@ def loaded_when_read(
         Returns the whole array. Its type may be a smaller one, which is converted slab by slab.
     """
     whole = cache(load)
-    return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype, copy=False), len(shape) - 1)
+    return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype), len(shape) - 1)
 
 
 def reversed_axes(array: StoredArray) -> StoredArray:
     """Return the array with its axes in reverse, as software of the other memory order (C or Fortran) shows it."""
+    fill = array.fill
     return StoredArray(
         array.shape[::-1],
         array.dtype,
         lambda index: array.read(index[::-1]).transpose(),
         len(array.shape) - 1 - array.slow,
         None if array.chunks is None else array.chunks[::-1],
+        None if fill is None else lambda index, out: fill(index[::-1], out.transpose()),
     )
 
 
@@ -88,15 +100,21 @@ def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
     """Return the array without the axes `axes`, each of length 1."""
     kept = [axis for axis in range(len(array.shape)) if axis not in axes]
 
+    def whole(index: Index) -> Index:
+        parts = dict(zip(kept, index, strict=True))
+        return tuple(parts.get(axis, slice(0, 1, 1)) for axis in range(len(array.shape)))
+
     def read(index: Index) -> NDArray[Any]:
-        whole = [slice(0, 1, 1)] * len(array.shape)
-        for axis, part in zip(kept, index, strict=True):
-            whole[axis] = part
-        return array.read(tuple(whole)).reshape([_count(part) for part in index])
+        return array.read(whole(index)).reshape([_count(part) for part in index])
+
+    def fill(index: Index, out: NDArray[Any]) -> None:
+        assert array.fill is not None
+        array.fill(whole(index), np.expand_dims(out, tuple(axes)))
 
     slow = kept.index(array.slow) if array.slow in kept else 0 if array.slow < min(kept) else len(kept) - 1
     chunks = None if array.chunks is None else tuple(array.chunks[axis] for axis in kept)
-    return StoredArray(tuple(array.shape[axis] for axis in kept), array.dtype, read, slow, chunks)
+    shape = tuple(array.shape[axis] for axis in kept)
+    return StoredArray(shape, array.dtype, read, slow, chunks, None if array.fill is None else fill)
 
 
 def with_last_axis(array: StoredArray) -> StoredArray:
@@ -161,7 +179,11 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
             values[tuple(place)] = part.read((*index[:axis], local, *index[axis + 1 :]))
         return values
 
-    return StoredArray(shape, dtype, read, axis)
+    chunks = parts[0].chunks
+    is_regular = chunks is not None and all(
+        part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
+    )
+    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None)
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
@@ -178,7 +200,12 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         return split[tuple(keep)]
 
     shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
-    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis))
+    chunks = array.chunks
+    if chunks is not None:
+        # If chunks end within a line of the fast axis, all of its lines are read together.
+        outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
+        chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
+    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

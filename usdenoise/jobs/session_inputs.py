@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.file_state import file_state
+from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.pipeline.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition
@@ -271,10 +271,7 @@ class BlocksOfFiles:
             If one has.
         """
         for path, state in self.states.items():
-            if file_state(Path(path)) != state:
-                raise InputError(
-                    f"{path} changed while it was read; run again when nothing writes to it any more"
-                )
+            check_unchanged(Path(path), state)
 
     def _source(self, number: int) -> Input:
         if self._at != number:

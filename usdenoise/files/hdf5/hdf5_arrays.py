@@ -21,8 +21,23 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
         return np.asarray(dataset[index])
 
     if order is None:
-        return StoredArray(dataset.shape or (), dtype, read_stored, chunks=dataset.chunks)
+        return StoredArray(
+            dataset.shape or (),
+            dtype,
+            read_stored,
+            chunks=dataset.chunks,
+            fill=lambda index, out: dataset.read_direct(out, index),
+        )
     value_dtype = complex_dtype(dtype[order[0]])
+    if dtype == np.dtype([(name, value_dtype.type().real.dtype) for name in order]):
+        # The pairs are complex numbers as they are.
+        return StoredArray(
+            dataset.shape or (),
+            value_dtype,
+            lambda index: read_stored(index).view(value_dtype),
+            chunks=dataset.chunks,
+            fill=lambda index, out: dataset.read_direct(out.view(dtype), index),
+        )
 
     def read(index: Index) -> NDArray[Any]:
         pairs = read_stored(index)

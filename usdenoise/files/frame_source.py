@@ -1,0 +1,161 @@
+"""The blocks of frames of a file, which any process on the same file system can read."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.file_state import check_unchanged
+from usdenoise.files.open_input import Input, open_input
+from usdenoise.options.reading_options import ReadOptions
+from usdenoise.stack.geometry import Geometry
+
+BLOCK_ENTRIES = 1 << 22
+"""Entries of a block, about: 32 MB in complex64."""
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """A file that a process can open: its absolute path, how it is read, and its state when it was opened first."""
+
+    path: Path
+    how: ReadOptions
+    precision: str | None
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FileBlock:
+    """Some frames of a file. A pickled block has no open file, and none where the filtered frames go.
+
+    Attributes
+    ----------
+    place : FilePlace
+        The file.
+    start, stop : int
+        First frame, and the one after the last, among the selected frames.
+    dtype : numpy.dtype
+        Type of the values that are read.
+    source : Input or None
+        The open file; None in a process that has to open it.
+    target : (n, n_pixels) array or None
+        Where the filtered frames go; None if they are returned.
+    """
+
+    place: FilePlace
+    start: int
+    stop: int
+    dtype: np.dtype[Any]
+    source: Input | None = None
+    target: NDArray[Any] | None = None
+
+    def read(self) -> NDArray[Any]:
+        """Return the frames, (stop - start, n_pixels); see :meth:`usdenoise.files.open_input.Input.read_block`."""
+        if self.source is not None:
+            return self.source.read_block(self.start, self.stop, self.dtype)
+        with _last_file.lock:
+            return _last_file.source(self.place).read_block(self.start, self.stop, self.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "source": None, "target": None}
+
+
+class FileFrames:
+    """The frames of an open file as blocks.
+
+    Parameters
+    ----------
+    source : Input
+        The open file.
+    dtype : numpy.dtype, optional
+        Type of the values that are read; by default that of the input.
+    target : (n_frames, n_pixels) array, optional
+        Where the filtered frames go; by default nowhere.
+
+    Attributes
+    ----------
+    stack : Geometry
+        Axes, shape and scales of the selected frames.
+    dtype : numpy.dtype
+        Type of the values of the blocks.
+    pixel_axes : str
+        Spatial axes in the order in which a block numbers its pixels, the slowest first: that of the file.
+    edges : (n_blocks + 1,) int array
+        First frame of each block, and the number of frames. No chunk of the file is in two blocks.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> with open_input("sample_data/phantom.h5") as source:
+    ...     frames = FileFrames(source)
+    ...     [block.read().shape for block in frames.items()], frames.pixel_axes
+    ([(75, 4032), (75, 4032)], 'zx')
+    """
+
+    def __init__(
+        self, source: Input, dtype: np.dtype[Any] | None = None, target: NDArray[Any] | None = None
+    ) -> None:
+        self.stack: Geometry = source.geometry
+        self.dtype, self.pixel_axes = dtype or source.dtype, source.pixel_axes
+        self.edges = _edges(source)
+        self._source, self._target = source, target
+
+    def items(self) -> list[FileBlock]:
+        """Return the blocks in the order of time."""
+        source = self._source
+        place = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
+        return [
+            FileBlock(
+                place,
+                start,
+                stop,
+                self.dtype,
+                self._source,
+                None if self._target is None else self._target[start:stop],
+            )
+            for start, stop in pairwise(self.edges.tolist())
+        ]
+
+
+def _edges(source: Input) -> NDArray[np.int64]:
+    """Return the first frame of each block, and the number of frames: an even number of blocks of about one size."""
+    n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
+    starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
+    # The first selected frame of each chunk.
+    firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
+    firsts = firsts[firsts < n_frames]
+    entries = n_frames * source.geometry.n_pixels
+    count = min(2 * max(1, round(entries / (2 * BLOCK_ENTRIES))), len(firsts))
+    chosen = np.linspace(0, len(firsts), count + 1).astype(np.int64)[:-1]
+    return np.append(firsts[chosen], n_frames)
+
+
+class _LastFile:
+    """The file of which this process has read a block last; it stays open until another one is read."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._place: FilePlace | None = None
+        self._files = ExitStack()
+        self._source: Input
+
+    def source(self, place: FilePlace) -> Input:
+        """Return an open file."""
+        if self._place != place:
+            self._files.close()
+            self._place = None
+            self._source = self._files.enter_context(open_input(place.path, vars(place.how), place.precision))
+            # The file may have been written again since.
+            check_unchanged(place.path, place.state)
+            self._place = place
+        return self._source
+
+
+_last_file = _LastFile()
