@@ -1,9 +1,7 @@
 """What a person sees on a terminal while a command works: bars that go away, and failures that stay."""
 
-import json
 import os
 import pty
-import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -60,18 +58,6 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     assert "pass" not in shown
     code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", *QUICK, "-q")
     assert (code, shown) == (0, "")
-
-
-def test_a_run_from_the_disk_counts_its_passes(tmp_path: Path) -> None:
-    scan = write_scan(tmp_path / "x.h5")
-    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "disk", *QUICK, "--memory", "1M")
-    assert code == 0
-    passes = [int(number) for number in re.findall(r"pass (\d+) ", shown)]
-    assert passes == sorted(passes)
-    report = json.loads((tmp_path / "disk/x_report.json").read_text())
-    whole = report["scratch_bytes_read"] / report["scratch_bytes"]
-    # Writing reads the file once more.
-    assert whole - 2 < passes[-1] <= whole + 1
 
 
 def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> None:

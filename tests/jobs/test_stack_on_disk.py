@@ -43,13 +43,6 @@ def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path
         name: run(phantom_file, tmp_path / name, memory=memory)
         for name, memory in (("memory", None), ("disk", 1 << 20))
     }
-    with h5py.File(phantom_file) as file:
-        size = file["iq"].size * 8
-    assert [reports[name]["scratch_bytes"] for name in ("memory", "disk")] == [0, size]
-    disk = reports["disk"]
-    # Filled, put into order, and filtered.
-    assert disk["scratch_bytes_written"] == 3 * size
-    assert 6 * size < disk["scratch_bytes_read"] < 16 * size
     # The values once, and the digest.
     assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 2]
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
@@ -71,7 +64,6 @@ def test_a_small_control_group_is_enough(tmp_path: Path) -> None:
         done = run_in_group(group, [*command, "-o", str(tmp_path / "out")])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     report = json.loads((tmp_path / "out/scan_report.json").read_text())
-    assert report["scratch_bytes"] == 8 * np.prod(shape)
     assert report["peak_memory_bytes"] < 230 << 20
 
 
@@ -171,7 +163,7 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
         )
         with pytest.raises(InputError, match=says):
             run(tmp_path / name, tmp_path / "out", memory=1 << 20, overwrite=True)
-        assert run(tmp_path / name, tmp_path / "out", overwrite=True)["scratch_bytes"] == 0
+        run(tmp_path / name, tmp_path / "out", overwrite=True)
 
 
 def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +176,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     with pytest.raises(InputError, match=says):
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)
     assert not (tmp_path / "out").exists()
-    assert run(tmp_path / "small.h5", tmp_path / "out", memory=12 << 20)["scratch_bytes"] == noise.nbytes
+    run(tmp_path / "small.h5", tmp_path / "out", memory=12 << 20)
 
 
 @pytest.mark.parametrize(
@@ -207,13 +199,6 @@ def test_what_is_no_size_is_wrong_usage(text: str, phantom_file: Path) -> None:
     result = CliRunner().invoke(main, ["run", str(phantom_file), "--memory", text])
     assert result.exit_code == 2
     assert f"'{text}' is not a size, for example 600M or 2.5G" in result.stderr
-
-
-def test_the_summary_says_what_is_on_the_disk(phantom_file: Path, tmp_path: Path) -> None:
-    arguments = ["run", str(phantom_file), "-o", str(tmp_path), "--memory", "1M"]
-    said = CliRunner().invoke(main, arguments).stdout
-    assert "MiB at the peak, and 0.00" in said
-    assert "GiB in a temporary file" in said
 
 
 def test_killed_at_any_moment_no_half_result_has_its_name(phantom_file: Path, tmp_path: Path) -> None:

@@ -40,7 +40,6 @@ def report(**fields: Any) -> Report:
         "singular_values": [100.0, 10.0, 1.0, 0.1],
         "parameters": {"refit": "all", "init": "pixels", "threads": None},
         "timings_s": {"load": 0.1, "total": 1.5}, "peak_memory_bytes": 150 * 2**20,
-        "scratch_bytes": 0, "scratch_bytes_read": 0, "scratch_bytes_written": 0,
         "input": {
             "path": "scans/x.h5", "sha256": "ab" * 32, "dataset": "iq", "shape": [40, 12, 10], "axes": "tzx",
             "dtype": "complex64", "frame_rate_hz": 500.0, "spacing_mm": {"z": 0.1, "x": 0.1}, "assumptions": [],

@@ -49,7 +49,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("error", _error(report)),
         ("stopped", _stopped(report)),
         ("time", _time(report.timings_s)),
-        ("memory", _memory(report)),
+        ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
     rows += [
         ("wrote", name)
@@ -62,12 +62,6 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     if (page := report.output.get("report_html")) is not None:
         rows.append(("page", page))
     return rows
-
-
-def _memory(report: "Report") -> str:
-    peak, on_disk = report.peak_memory_bytes, report.scratch_bytes
-    beside = f", and {on_disk / 2**30:.3g} GiB in a temporary file" if on_disk else ""
-    return f"{peak / 2**20:.0f} MiB at the peak{beside}"
 
 
 def _blocks(sequence: "SequenceRecord") -> str:

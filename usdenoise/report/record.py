@@ -207,8 +207,6 @@ class Report:
         The options as used, and as requested.
     timings_s : dict
         Seconds of each stage, and in total.
-    scratch_bytes, scratch_bytes_read, scratch_bytes_written : int
-        Size of the temporary file that takes the place of memory, and the bytes that went through it; 0 without one.
     output, output_bytes : dict
         Key -> path of each file, and its bytes, without those of the report itself.
     notes : tuple of str
@@ -250,9 +248,6 @@ class Report:
     parameters: dict[str, Any]
     timings_s: dict[str, float]
     peak_memory_bytes: int
-    scratch_bytes: int
-    scratch_bytes_read: int
-    scratch_bytes_written: int
     input: InputRecord
     output: dict[str, str]
     notes: tuple[str, ...]

@@ -21,7 +21,6 @@ from usdenoise.report.record import (
     plain,
 )
 from usdenoise.report.series import Series
-from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import software
@@ -120,7 +119,6 @@ def report_of(
         parameters=asdict(options),
         timings_s=dict(timings_s),
         peak_memory_bytes=peak_memory_bytes(),
-        **_scratch(result.acquisition.iq),
         input=source,
         output=dict(output),
         notes=tuple(notes),
@@ -194,15 +192,6 @@ def _cutoff(result: DenoiseResult) -> CutoffRecord:
 
 def _floats(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
-
-
-def _scratch(iq: Any) -> dict[str, int]:
-    is_on_disk = isinstance(iq, FileStack)
-    return {
-        "scratch_bytes": iq.nbytes if is_on_disk else 0,
-        "scratch_bytes_read": iq.rows.raw.read if is_on_disk else 0,
-        "scratch_bytes_written": iq.rows.raw.written if is_on_disk else 0,
-    }
 
 
 def _of_session(report: Report, series: Series, session: SessionOptions) -> Report:
