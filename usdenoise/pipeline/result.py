@@ -34,6 +34,11 @@ LONG_NAMES = {
 """Name of an image -> its name in words, as xarray shows it beside a plot."""
 
 
+def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) -> list[str]:
+    """Return the sentences of a verdict: on the picture, the frames and the estimate; empty ones are dropped."""
+    return [part for part in (picture, frames, f"estimate: {estimate}", start_caution) if part]
+
+
 @dataclass(frozen=True, repr=False)
 class DenoiseResult:
     """A filtered acquisition, and how it was obtained.
@@ -127,13 +132,8 @@ class DenoiseResult:
     @property
     def verdict(self) -> str:
         """What can be said of the picture, and then of the estimate, in words."""
-        sentences = (
-            self.picture_quality.sentence,
-            self.frame_quality.sentence,
-            f"estimate: {self.fit_quality.sentence}",
-            self.fit_quality.start_caution,
-        )
-        return "; ".join(sentence for sentence in sentences if sentence)
+        picture, frames, fit = self.picture_quality, self.frame_quality, self.fit_quality
+        return "; ".join(verdict_parts(picture.sentence, frames.sentence, fit.sentence, fit.start_caution))
 
     @property
     def kept(self) -> str:

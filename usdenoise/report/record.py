@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.pipeline.result import verdict_parts
 from usdenoise.system.provenance import software, to_json
 
 
@@ -260,13 +261,7 @@ class Report:
     @property
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
-        parts = (
-            self.blood.sentence,
-            self.frames.sentence,
-            f"estimate: {self.estimate}",
-            self.start_caution,
-        )
-        return [part for part in parts if part]
+        return verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
 
     @property
     def is_good_fit(self) -> bool:
