@@ -18,6 +18,7 @@ from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
+from usdenoise.report.batch_row import Row, Status
 from usdenoise.report.charts import Chart
 from usdenoise.report.pages import Entry, batch_page, live_page
 from usdenoise.report.scan_page import Picture
@@ -166,14 +167,18 @@ def table(tmp_path: Path) -> Path:
     """A batch of 500 rows, some without values."""
     entries = [
         Entry(
-            f"scan{k}.h5",
+            Row(
+                f"scan{k}.h5",
+                "",
+                "",
+                Status.FAILED if k % 100 == 7 else Status.DONE,
+                low_cutoff=None if k % 100 == 7 else (k * 37) % 101,
+                cutoff_certainty="unsure" if k == 3 else "sure",
+                blood_to_noise_db=None if k % 100 == 7 else ((k * 53) % 97) - 20.5,
+                error="diverged" if k % 100 == 7 else "",
+                remark="" if k % 100 == 7 else "good",
+            ),
             "failed" if k % 100 == 7 else "done",
-            words="diverged" if k % 100 == 7 else "good",
-            row={
-                "low_cutoff": None if k % 100 == 7 else (k * 37) % 101,
-                "cutoff_certainty": "unsure" if k == 3 else "sure",
-                "blood_to_noise_db": None if k % 100 == 7 else ((k * 53) % 97) - 20.5,
-            },
         )
         for k in range(500)
     ]
@@ -235,9 +240,10 @@ def test_a_batch_that_runs_loads_its_page_again(browser: Browser, tmp_path: Path
     path = tmp_path / "index.html"
     page = browser.new_page()
     page.clock.install()
-    path.write_text(batch_page("x", [Entry("a.h5", "running")], is_running=True, scale="", made=""))
+    row = Row("a.h5", "", "", Status.DONE)
+    path.write_text(batch_page("x", [Entry(row, "running")], is_running=True, scale="", made=""))
     page.goto(path.as_uri())
-    path.write_text(batch_page("x", [Entry("a.h5", "done")], is_running=False, scale="", made=""))
+    path.write_text(batch_page("x", [Entry(row, "done")], is_running=False, scale="", made=""))
     with page.expect_navigation():
         page.clock.run_for(15_100)
     assert column(page, "Status") == ["done"]

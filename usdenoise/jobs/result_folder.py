@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.output_folder import OutputFolder
@@ -74,7 +75,7 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: Report, page: str) -> Report:
+    def commit(self, report: Report, page: str) -> dict[str, Any]:
         """Write the page and the report, and give all files their final names.
 
         Parameters
@@ -86,8 +87,9 @@ class Results:
 
         Returns
         -------
-        Report
-            The report with the bytes of each file, from which a later batch tells that the results are whole.
+        dict
+            The report as it is written: with the bytes of each file, from which a later batch tells that the results are
+            whole.
         """
         self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
@@ -96,7 +98,7 @@ class Results:
             for key, name in report.output.items()
             if key != REPORT
         }
-        report = replace(report, output_bytes=sizes)
-        self._places[REPORT].write_text(to_json(report.as_json(), indent=2) + "\n")
+        written = replace(report, output_bytes=sizes).as_json()
+        self._places[REPORT].write_text(to_json(written, indent=2) + "\n")
         self._folder.commit(files_of_report(self._folder.finals[-1]))
-        return report
+        return written

@@ -168,12 +168,12 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             job.session,
         )
         page = page_of(job.path.stem, series, report, pictures_on_page(results))
-        report = results.commit(report, page)
+        written = results.commit(report, page)
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:
         describe_derivative(job.root, report.software["usdenoise"])
-    return report.as_json()
+    return written
 
 
 def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:

@@ -4,10 +4,11 @@ Each has a template: templates/batch.html, comparison.html and live.html.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.report.batch_row import Row, Status
 from usdenoise.report.charts import Chart
 from usdenoise.report.page_templates import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, template
 from usdenoise.report.scan_page import Picture
@@ -22,8 +23,8 @@ class Entry:
 
     Attributes
     ----------
-    scan : str
-        Name of the scan.
+    row : Row
+        The row of the scan, without values until it has results.
     status : str
         State of the scan in one or two words.
     address : str or None
@@ -32,25 +33,23 @@ class Entry:
         The blood map as a small PNG; None without results.
     on_common_scale : bool
         Whether the thumbnail has the scale of the others.
-    words : str
-        The verdict, or why the scan failed or was not run.
-    row : mapping
-        Fields of the row of the scan; empty (the default) until it has one. The table shows low_cutoff, cutoff_certainty,
-        blood_to_noise_db, reproducibility, bad_frames and seconds, where they are known.
     """
 
-    scan: str
+    row: Row
     status: str
     address: str | None = None
     thumbnail: bytes | None = None
     on_common_scale: bool = True
-    words: str = ""
-    row: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """Why the scan failed, or what is doubtful about its results."""
+        return self.row.error or self.row.remark
 
     @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
-        return self.status == "failed" or self.row.get("cutoff_certainty") == "unsure"
+        return self.status == Status.FAILED or self.row.cutoff_certainty == CutoffCertainty.UNSURE
 
 
 def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:

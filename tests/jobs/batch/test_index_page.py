@@ -21,9 +21,10 @@ from usdenoise.jobs.batch import index_page
 from usdenoise.jobs.batch.index_page import IndexPage
 from usdenoise.jobs.batch.plan import Scan
 from usdenoise.jobs.batch.run_batch import run_batch
-from usdenoise.jobs.batch.table import Row, Status, scan_image
+from usdenoise.jobs.batch.table import scan_image
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display
+from usdenoise.report.batch_row import Row, Status
 from usdenoise.system.provenance import software
 
 

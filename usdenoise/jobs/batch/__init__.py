@@ -6,7 +6,7 @@ What is listed below may be imported from outside. `run_batch` is the way in.
 from usdenoise.jobs.batch.plan import Scan
 from usdenoise.jobs.batch.resume import Decision
 from usdenoise.jobs.batch.run_batch import BatchReport, Watcher, plan_batch, run_batch
-from usdenoise.jobs.batch.table import Row, Status
+from usdenoise.report.batch_row import Row, Status
 
 __all__ = [
     "BatchReport",

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from usdenoise.errors import OutputError
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs.batch.plan import BatchFile, Scan
-from usdenoise.jobs.batch.table import WITH_RESULTS, Row, scan_image
+from usdenoise.jobs.batch.table import scan_image, scan_row
 from usdenoise.options.job_options import Display
+from usdenoise.report.batch_row import WITH_RESULTS, Row, Status
 from usdenoise.report.pages import Entry, batch_page
 from usdenoise.report.thumbnails import common_scale, small_image, thumbnail_png
 from usdenoise.system.provenance import software
@@ -96,17 +97,15 @@ class IndexPage:
             row, image = rows.get(scan), known.get(scan)
             if row is None:
                 state = "not run" if running is None else "running" if scan in running else "waiting"
-                entries.append(Entry(scan.name, state))
+                entries.append(Entry(scan_row(scan, Status.NOT_RUN, ""), state))
                 continue
             entries.append(
                 Entry(
-                    scan=scan.name,
+                    row=row,
                     status=row.status.value,
                     address=self._address(scan),
                     thumbnail=None if image is None else thumbnail_png(image, scale),
                     on_common_scale=image is None or scale.is_near(image),
-                    words=row.error or row.remark,
-                    row=vars(row),
                 )
             )
         page = batch_page(

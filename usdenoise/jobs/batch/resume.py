@@ -6,7 +6,8 @@ from typing import Any
 
 from usdenoise.files.file_state import file_state, is_same_state
 from usdenoise.jobs.batch.plan import Scan
-from usdenoise.jobs.batch.table import Row, Status, read_report, row_of_report
+from usdenoise.jobs.batch.table import read_report, row_of_report
+from usdenoise.report.batch_row import Row, Status
 from usdenoise.report.record import Report
 
 

@@ -16,11 +16,12 @@ from usdenoise.jobs.batch.index_page import IndexPage
 from usdenoise.jobs.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.jobs.batch.resume import Decision, decide
 from usdenoise.jobs.batch.scan_process import GRACE_S, scan_words
-from usdenoise.jobs.batch.table import WITH_RESULTS, Row, Status, finished_row, scan_row, write_tables
+from usdenoise.jobs.batch.table import finished_row, scan_row, write_tables
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
+from usdenoise.report.batch_row import WITH_RESULTS, Row, Status
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.lock import locked
 from usdenoise.system.provenance import requested

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,80 +13,9 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.tables import csv_text
 from usdenoise.files.tiff import read_tiff
 from usdenoise.jobs.batch.plan import BatchFile, Scan
-from usdenoise.report.cautions import remark
+from usdenoise.report.batch_row import Row, Status, values_of_report
 from usdenoise.report.record import Report
 from usdenoise.system.provenance import software, to_json
-
-
-class Status(StrEnum):
-    """State of a scan in the table of a batch."""
-
-    DONE = "done"
-    """The scan was run and has results."""
-    SKIPPED = "skipped"
-    """The scan has complete results of an earlier batch."""
-    FAILED = "failed"
-    """The scan was run and has no results."""
-    NOT_RUN = "not run"
-    """The batch ended before the scan was run."""
-
-    @property
-    def key(self) -> str:
-        """Name of the number of such scans in the summary."""
-        return self.replace(" ", "_")
-
-
-WITH_RESULTS = (Status.DONE, Status.SKIPPED)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Outcome of one scan.
-
-    Attributes
-    ----------
-    scan : str
-        Name of the scan in the batch.
-    path, folder : str
-        Input file, and folder of the results.
-    status : Status
-        State of the scan.
-    reason : str
-        Why the scan was run or left out.
-    seconds : float or None
-        Duration of the job in s; None for a scan that was not run.
-    rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
-    peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
-        The same as in the scan's own report.
-    bad_frames : int or None
-        Number of bad frames.
-    remark : str
-        What is doubtful about the results, in a few words; empty where nothing is.
-    error : str
-        Why the scan failed, in one sentence; empty if it did not fail.
-    """
-
-    scan: str
-    path: str
-    folder: str
-    status: Status
-    reason: str = ""
-    seconds: float | None = None
-    rank: int | None = None
-    low_cutoff: int | None = None
-    high_cutoff: str | int | None = None
-    cutoff_certainty: str = ""
-    held_out_rmse: float | None = None
-    held_out_ratio: float | None = None
-    verdict: str = ""
-    n_unobserved: int | None = None
-    peak_memory_bytes: int | None = None
-    blood_to_noise_db: float | None = None
-    reproducibility: float | None = None
-    noise_floor: float | None = None
-    bad_frames: int | None = None
-    remark: str = ""
-    error: str = ""
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
@@ -133,19 +61,7 @@ def read_report(scan: Scan) -> Report:
 
 def row_of_report(scan: Scan, report: Report, status: Status, reason: str) -> Row:
     """Return the row of a scan with results."""
-    copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
-              "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
-    return scan_row(
-        scan,
-        status,
-        reason,
-        **{name: getattr(report, name) for name in copied},
-        seconds=report.timings_s["total"],
-        cutoff_certainty=report.cutoff.certainty,
-        blood_to_noise_db=report.blood.blood_to_noise_db,
-        bad_frames=len(report.bad_frames),
-        remark=remark(report),
-    )
+    return scan_row(scan, status, reason, **values_of_report(report))
 
 
 def write_tables(
