@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
+from usdenoise.stack.rows import ArrayRows
 
 from benchmarks.shared import (
     command_line,
@@ -43,7 +44,6 @@ from usdenoise.jobs.compare.figures_of_merit import relative_distance
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.stack.rows import ArrayRows
 from usdenoise.system.blas_threads import available_threads
 
 LOSS = 1e-3

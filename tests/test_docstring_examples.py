@@ -44,8 +44,7 @@ OTHERS = {
     "usdenoise.blood.metrics",
     "usdenoise.xarray",
     "usdenoise.stack.data_array_reading",
-    "usdenoise.stack.dask_rows",
-    "usdenoise.stack.rows",
+    "usdenoise.stack.pixel_sample",
     "usdenoise.files.open_input",
 }
 """Modules that have examples, apart from those of the public names."""

@@ -8,10 +8,14 @@ from tests.reference.matrices import casorati_matrix, low_rank_and_noise, with_g
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.completion.starts import gaussian
-from usdenoise.estimate.extension import _whitening, refit, refit_left
+from usdenoise.estimate.extension import _whitening, refit
 from usdenoise.estimate.prior import Prior
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.stack.rows import ArrayRows
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.stack.pixel_sample import PixelSample
+
+FLAT = Prior(np.ones(6), 0.0)
+"""No prior at all."""
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -23,7 +27,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
     exact = loops.truncated_svd(matrix, 6)
     near = np.linalg.qr(exact[2] + 0.05 * gaussian(rng, exact[2].shape, np.result_type(dtype, float)))[0]
     with ThreadExecutor(2) as executor:
-        model = refit(ArrayRows(matrix, None, executor), near.astype(dtype))[0]
+        model = refit(PixelSample.of(matrix, np.arange(len(matrix)), executor), near.astype(dtype), FLAT)[0]
     wide = matrix.astype(np.result_type(dtype, np.float64))
     basis = np.linalg.qr(wide @ near)[0]
     left, singular, right_h = np.linalg.svd(basis.conj().T @ wide, full_matrices=False)
@@ -34,7 +38,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
     for side in (model.left, model.right):
         assert np.abs(side.conj().T @ side - np.eye(6)).max() < 1e-4
 
-    again = refit(casorati_matrix(matrix), near.astype(dtype), rotate_again=True)[0]
+    again = refit(casorati_matrix(matrix), near.astype(dtype), FLAT, rotate_again=True)[0]
     a, b_h = again.band(0, 6)
     projected = wide @ right_h[:6].conj().T @ right_h[:6]
     assert np.linalg.norm(a @ b_h - projected) < 1e-4 * np.linalg.norm(projected)
@@ -50,7 +54,7 @@ def test_refit_of_everything_is_the_projection_on_the_fitted_pixels(dtype, scale
 def test_refit_of_a_matrix_of_lower_rank_leaves_the_rest_at_zero():
     matrix = low_rank_and_noise(np.complex128, rank=2, noise=0.0)
     guess = np.linalg.qr(gaussian(np.random.default_rng(0), (40, 5), np.complex128))[0]
-    model = refit(casorati_matrix(matrix), guess)[0]
+    model = refit(casorati_matrix(matrix), guess, FLAT)[0]
     assert model.singular_values[:2] == pytest.approx(loops.truncated_svd(matrix, 2)[1], rel=1e-6)
     assert np.abs(model.singular_values[2:]).max() < 1e-6 * model.singular_values[0]
     a, b_h = model.band(0, 5)
@@ -64,7 +68,7 @@ def test_refit_with_the_true_subspace_is_least_squares(dtype):
     missing = np.random.default_rng(1).random(matrix.shape) < 0.2
     missing[7], missing[11], missing[11, :3] = True, True, False
     holes = casorati_matrix(matrix, missing)
-    model = refit_left(holes, right)
+    model = LowRank.from_factors(holes.fit(right)[0], right)
     matrix = holes.values
     a, b_h = model.band(0, 6)
     product = a @ b_h
@@ -88,7 +92,7 @@ def test_pixels_with_gaps_get_their_posterior_means(dtype, scale):
     noise = float(np.vdot(matrix, matrix).real / matrix.size)
     variances = noise * np.array([10.0, 3.0, 1.0, 0.3, 0.1, 0.0])
     holes = casorati_matrix(matrix, missing)
-    a, b_h = refit_left(holes, right, Prior(variances, noise)).band(0, 6)
+    a, b_h = LowRank.from_factors(holes.fit(right, Prior(variances, noise).ridge)[0], right).band(0, 6)
     for row in (5, 7, 200):
         seen = ~missing[row]
         regressors = right.conj()[seen].astype(complex)

@@ -128,8 +128,8 @@ def test_arrays_come_back_as_from_python(tmp_path: Path) -> None:
     )
     out = scipy.io.loadmat(tmp_path / "out.mat")
     result = denoise(IMAGES, axes="zxt", low_cutoff=1, rank=3, seed=4)
-    np.testing.assert_allclose(out["iq"], result.acquisition.iq, rtol=1e-5)
-    np.testing.assert_allclose(out["power"], result.power_doppler, rtol=1e-5)
+    np.testing.assert_allclose(out["iq"], result.acquisition.iq, rtol=1e-4)
+    np.testing.assert_allclose(out["power"], result.power_doppler, rtol=1e-4)
     whole = denoise(volumes, axes="zxyt", low_cutoff=1, rank=3)
     np.testing.assert_allclose(out["power_3d"], whole.power_doppler, rtol=1e-4)
     assert out["all"].shape == volumes.shape

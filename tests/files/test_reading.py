@@ -58,7 +58,7 @@ def test_types_of_hdf5(key: str, options: dict[str, Any], tmp_path: Path) -> Non
     matrix = casorati(acquisition)
     assert np.array_equal(matrix, expected.reshape(N_FRAMES, -1).T)
     assert matrix.flags.c_contiguous
-    assert np.shares_memory(matrix, acquisition.iq)
+    assert acquisition.iq.flags.c_contiguous
 
 
 @pytest.mark.parametrize("write", [scipy.io.savemat, write_v73], ids=["v5", "v7.3"])
@@ -101,7 +101,7 @@ def test_any_order_of_the_axes_gives_one_casorati_matrix(frames: slice, axes: st
         assert np.array_equal(acquisition.iq, expected)
         matrix = casorati(acquisition)
         assert np.array_equal(matrix, stack[frames].reshape(len(stack[frames]), -1).T)
-        assert np.shares_memory(matrix, acquisition.iq)
+        assert acquisition.iq.flags.forc
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.frames import frame_curves as frame_curves_module
 from usdenoise.frames.filling import interpolated
-from usdenoise.frames.frame_curves import frame_curves, frame_sample
+from usdenoise.frames.frame_curves import frame_curves
 from usdenoise.linalg.low_rank import LowRank
 
 
@@ -16,7 +16,7 @@ def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
     monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
-    sample = frame_sample(casorati_matrix(matrix), len(matrix))
+    sample = casorati_matrix(matrix)
     curves = frame_curves(sample, left, np.zeros((matrix.shape[1], 2)))
     assert np.isnan(curves.dvars[0])
     for t in range(matrix.shape[1]):
@@ -34,7 +34,7 @@ def test_a_frame_without_an_observed_entry_has_no_values():
     n_frames = matrix.shape[1]
     whole = np.ones(matrix.shape, bool)
     whole[:, 5] = whole[3, 8] = False
-    sample = frame_sample(casorati_matrix(matrix, ~whole), len(matrix))
+    sample = casorati_matrix(matrix, ~whole)
     curves = frame_curves(sample, matrix[:, :0], np.zeros((n_frames, 2)))
     for name in ("intensity", "outside", "displacement"):
         missing = np.isnan(getattr(curves, name).reshape(n_frames, -1)).any(axis=1)
@@ -42,27 +42,12 @@ def test_a_frame_without_an_observed_entry_has_no_values():
     assert np.flatnonzero(np.isnan(curves.dvars)).tolist() == [0, 5, 6]
 
 
-@pytest.mark.parametrize("frames_a_block", [7, 128])
-def test_frames_that_are_left_out_later_keep_their_values(frames_a_block, monkeypatch):
-    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
-    matrix = low_rank_and_noise(np.complex64)
-    left, moved = np.linalg.svd(matrix, full_matrices=False)[0][:, :3], np.zeros((matrix.shape[1], 2))
-    expected = frame_curves(frame_sample(casorati_matrix(matrix.copy()), len(matrix)), left, moved)
-    left_out = np.zeros(matrix.shape[1], bool)
-    left_out[[0, 6, 7, 8, -1]] = True
-    sample = frame_sample(casorati_matrix(matrix), len(matrix), left_out)
-    matrix[:, left_out] = 0
-    curves = frame_curves(sample, left, moved)
-    for name in ("intensity", "dvars", "outside", "carpet"):
-        np.testing.assert_array_equal(getattr(curves, name), getattr(expected, name), err_msg=name)
-
-
 def test_the_carpet_is_the_power_of_bands_over_their_medians():
     rng = np.random.default_rng(3)
     values = (rng.standard_normal((512, 50)) * np.repeat([1.0, 100.0], 256)[:, None]).astype(np.float32)
     values[:, 20] *= 10
     values[-8:] = 0
-    sample = frame_sample(casorati_matrix(values), 512)
+    sample = casorati_matrix(values)
     carpet = frame_curves(sample, np.zeros((512, 0), np.float32), np.zeros((50, 2))).carpet
     assert carpet.shape == (64, 50)
     for band in range(63):
@@ -74,9 +59,8 @@ def test_the_carpet_is_the_power_of_bands_over_their_medians():
 
 def test_without_clutter_everything_is_outside():
     matrix = low_rank_and_noise(np.complex64)
-    curves = frame_curves(
-        frame_sample(casorati_matrix(matrix), 10), np.zeros((len(matrix), 0)), np.zeros((matrix.shape[1], 2))
-    )
+    sample = casorati_matrix(matrix)
+    curves = frame_curves(sample, np.zeros((len(matrix), 0)), np.zeros((matrix.shape[1], 2)))
     assert curves.outside == pytest.approx(curves.intensity)
 
 

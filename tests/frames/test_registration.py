@@ -9,8 +9,8 @@ from usdenoise.frames.registration import PEAK_SIGMA, image_spectra, shifts
 
 def smooth_images(size, n_images, seed=0):
     rng = np.random.default_rng(seed)
-    images = rng.standard_normal((*size, n_images))
-    return ndimage.gaussian_filter(images, (*[1.0] * len(size), 0)).astype(np.float32)
+    images = rng.standard_normal((n_images, *size))
+    return ndimage.gaussian_filter(images, (0, *[1.0] * len(size))).astype(np.float32)
 
 
 def textbook(image, reference):
@@ -34,11 +34,11 @@ def test_shifts_are_those_of_the_textbook(size):
     images = smooth_images(size, 5)
     # Turned around the edges, as the transform takes them to be.
     shift = (5, -3, 2)[: len(size)]
-    images[..., 1:] = np.roll(images[..., :1], shift, axis=tuple(range(len(size))))
+    images[1:] = np.roll(images[:1], shift, axis=tuple(range(1, len(size) + 1)))
     images += 0.1 * smooth_images(size, 5, seed=1)
     spectra = image_spectra(images)
-    found = shifts(spectra, spectra[..., 0], size)
-    expected = [textbook(images[..., k], images[..., 0]) for k in range(5)]
+    found = shifts(spectra, spectra[0], size)
+    expected = [textbook(images[k], images[0]) for k in range(5)]
     np.testing.assert_allclose(found, expected, atol=1e-4)
     if len(size) > 1:
         assert np.abs(found[1:] - shift).max() < 0.2

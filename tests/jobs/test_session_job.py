@@ -81,13 +81,13 @@ def rows(table: str | Path) -> list[dict[str, str]]:
 def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets an entry for each block that is filtered."""
     found: list[int] = []
-    filter_block = session_pass.filter_block
+    filter_session_block = session_pass.filter_session_block
 
     def noted(*arguments: Any) -> Any:
         found.append(1)
-        return filter_block(*arguments)
+        return filter_session_block(*arguments)
 
-    monkeypatch.setattr(session_pass, "filter_block", noted)
+    monkeypatch.setattr(session_pass, "filter_session_block", noted)
     return found
 
 

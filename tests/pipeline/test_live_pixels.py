@@ -118,7 +118,8 @@ def test_a_warm_start_of_all_pixels_is_one_of_those_with_a_signal(terms):
 
 def silent(stack):
     rows = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
-    live = live_pixels(casorati_matrix(rows), row_squared_norms(rows), 0)
+    sample = casorati_matrix(rows)
+    live = live_pixels(sample, row_squared_norms(rows), 0, sample.fast_power)
     return 0 if live is None else rows.shape[0] - len(live)
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from usdenoise.completion.starts import gaussian
+from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.bit_mask import pack
-from usdenoise.stack.rows import ArrayRows
+from usdenoise.stack.pixel_sample import PixelSample
 
 SERIAL = ThreadExecutor(1)
 
@@ -22,11 +23,12 @@ def low_rank_and_noise(
     return (u * scales) @ v.conj().T + gaussian(rng, shape, dtype) * u.real.dtype.type(noise)
 
 
-def casorati_matrix(values: Any, missing: Any = None) -> ArrayRows:
+def casorati_matrix(values: Any, missing: Any = None) -> PixelSample:
     """A Casorati matrix without the entries that are missing, worked through on one thread."""
     if missing is None:
-        return ArrayRows(values, None, SERIAL)
-    return ArrayRows(np.where(missing, 0, values).astype(values.dtype), pack(~missing), SERIAL)
+        return PixelSample(values, None, np.arange(len(values)), SERIAL)
+    filled = np.where(missing, 0, values).astype(values.dtype)
+    return PixelSample(filled, pack(~missing), np.arange(len(values)), SERIAL)
 
 
 def with_gaps(stack: Any, seed: int) -> Any:
@@ -35,3 +37,11 @@ def with_gaps(stack: Any, seed: int) -> Any:
     missing = np.random.default_rng(seed).random((height, width // 8, n_frames // 20)) < 0.1
     holes = missing.repeat(8, axis=1).repeat(20, axis=2).transpose(2, 0, 1)
     return np.where(holes, np.nan, stack).astype(np.complex64)
+
+
+def displaced(matrix: Any, shape: tuple[int, ...], live: Any = None) -> Any:
+    """Displacement of each frame of a matrix, (n_pixels, n_frames), in the middle of its image."""
+    part = middle_part(shape, live)
+    middle = np.moveaxis(envelope(matrix.reshape(*shape, -1)[part]), -1, 0)
+    counted = np.ones(shape, bool) if live is None else live
+    return displacements(np.ascontiguousarray(middle), counted[part], SERIAL)

@@ -12,7 +12,7 @@ from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.sessions.block_filter import filter_block
+from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.session_clutter import SessionClutter
 
 N, SHAPE, K, N_LAGS = 40, (9, 7), 4, 6
@@ -93,7 +93,7 @@ def test_a_block_is_filtered_as_by_a_slow_loop(
         rows[:, 17] = np.nan
     wanted, lags = slow_filter(rows, left(is_complex)[:, :K], left_out)
     options = DenoiseOptions(precision="double", bad_frames=left_out or "keep")
-    found = filter_block(stack_of(rows), common(is_complex), options)
+    found = filter_session_block(stack_of(rows), common(is_complex), options)
     np.testing.assert_allclose(rows_of(found.stack), wanted, atol=1e-8)
     np.testing.assert_allclose(found.lags, lags, atol=1e-8)
     np.testing.assert_allclose(found.power, lags[:, 0].real, atol=1e-8)
@@ -107,14 +107,16 @@ def test_pixels_that_are_silent_in_the_session_stay_out() -> None:
     """Their values, should they have any in this block, become 0."""
     rows, live = block(), np.setdiff1d(np.arange(63), SILENT)
     wanted, lags = slow_filter(rows[live], left()[live, :K])
-    found = filter_block(stack_of(rows), common(live=live), DOUBLE)
+    found = filter_session_block(stack_of(rows), common(live=live), DOUBLE)
     np.testing.assert_allclose(rows_of(found.stack)[live], wanted, atol=1e-8)
     assert not rows_of(found.stack)[SILENT].any()
     np.testing.assert_allclose(found.lags, lags, atol=1e-8)
     # A pixel that is silent in this block alone counts as 0.
     rows[live[5]] = 0
     wanted, lags = slow_filter(rows[live], left()[live, :K])
-    np.testing.assert_allclose(filter_block(stack_of(rows), common(live=live), DOUBLE).lags, lags, atol=1e-8)
+    np.testing.assert_allclose(
+        filter_session_block(stack_of(rows), common(live=live), DOUBLE).lags, lags, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e6])
@@ -124,7 +126,7 @@ def test_single_precision_has_the_scale_of_the_data(scale: float) -> None:
     single = DenoiseOptions(bad_frames="keep")
     clutter = common()
     narrow = replace(clutter, left=clutter.left.astype(np.complex64))
-    found = filter_block(stack_of((scale * rows).astype(np.complex64)), narrow, single)
+    found = filter_session_block(stack_of((scale * rows).astype(np.complex64)), narrow, single)
     assert found.stack.iq.dtype == np.complex64
     # Numbers of 3000 are rounded to 2e-4 of what is left.
     np.testing.assert_allclose(rows_of(found.stack) / scale, wanted, atol=2e-3)
@@ -137,7 +139,7 @@ def test_a_high_cutoff_keeps_the_components_between() -> None:
     options = DenoiseOptions(
         precision="double", bad_frames="keep", low_cutoff=K, high_cutoff=K + 2, rank=K + 2
     )
-    found = filter_block(stack_of(rows), common(n_left=K + 2), options)
+    found = filter_session_block(stack_of(rows), common(n_left=K + 2), options)
     kept = components[:, K:] @ (components[:, K:].conj().T @ rows)
     np.testing.assert_allclose(rows_of(found.stack), kept, atol=1e-8)
     np.testing.assert_allclose(found.power, np.mean(np.abs(kept) ** 2, axis=1), rtol=1e-8)
@@ -147,9 +149,9 @@ def test_a_high_cutoff_keeps_the_components_between() -> None:
 
 def test_other_axis_orders_and_volumes_are_the_same_pixels() -> None:
     rows = block()
-    wanted = rows_of(filter_block(stack_of(rows), common(), DOUBLE).stack)
+    wanted = rows_of(filter_session_block(stack_of(rows), common(), DOUBLE).stack)
     turned = np.ascontiguousarray(rows.reshape(*SHAPE, N).transpose(1, 2, 0))
-    found = filter_block(Acquisition(turned, "xtz"), common(), DOUBLE).stack
+    found = filter_session_block(Acquisition(turned, "xtz"), common(), DOUBLE).stack
     assert found.axes == "xtz"
     np.testing.assert_allclose(np.asarray(found.iq).transpose(2, 0, 1).reshape(63, N), wanted, atol=1e-12)
 
@@ -157,7 +159,7 @@ def test_other_axis_orders_and_volumes_are_the_same_pixels() -> None:
 @pytest.mark.parametrize(("value", "sentence"), [(0, "is zero everywhere"), (np.nan, "has no finite entry")])
 def test_a_block_without_data_is_refused(value: float, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        filter_block(stack_of(np.full((63, N), value, np.complex128)), common(), DOUBLE)
+        filter_session_block(stack_of(np.full((63, N), value, np.complex128)), common(), DOUBLE)
 
 
 def test_components_of_its_own_that_stand_out_are_taken_out() -> None:
@@ -169,10 +171,10 @@ def test_components_of_its_own_that_stand_out_are_taken_out() -> None:
     place -= left()[:, :K] @ (left()[:, :K].conj().T @ place)
     strong = rows + 1e5 * place @ course
     energies = np.linalg.svd(kept, compute_uv=False) ** 2 / kept.size
-    calm = filter_block(stack_of(rows.copy()), common(), DOUBLE, usual=np.inf)
+    calm = filter_session_block(stack_of(rows.copy()), common(), DOUBLE, usual=np.inf)
     assert calm.strongest == pytest.approx(energies[0])
     np.testing.assert_allclose(rows_of(calm.stack), kept, atol=1e-9)
-    found = filter_block(stack_of(strong.copy()), common(), DOUBLE, usual=energies[0])
+    found = filter_session_block(stack_of(strong.copy()), common(), DOUBLE, usual=energies[0])
     # It is what the SVD leaves without its first two components.
     u, s, vh = np.linalg.svd(slow_filter(strong, left()[:, :K])[0], full_matrices=False)
     np.testing.assert_allclose(rows_of(found.stack), (u[:, 2:] * s[2:]) @ vh[2:], atol=1e-3)

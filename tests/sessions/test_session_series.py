@@ -13,7 +13,7 @@ from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.jobs import session_pass
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.sessions.block_filter import filter_block
+from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import (
     LEAK_CHANGE,
@@ -38,7 +38,7 @@ def measured() -> tuple[list[Any], SessionClutter, DenoiseResult]:
     fit = denoise(made.iq, axes="tzx")
     clutter = session_clutter(fit, sampled_frames([LENGTH] * 8, 0), [LENGTH] * 8)
     blocks = [replace(made.stack, iq=block.copy()) for block in made.blocks]
-    return [filter_block(block, clutter, fit.options).lags for block in blocks], clutter, fit
+    return [filter_session_block(block, clutter, fit.options).lags for block in blocks], clutter, fit
 
 
 def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """Images of blood flow from a filtered stack: directional power, Doppler frequency and axial velocity."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,6 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import time_axis_of
-from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
@@ -309,17 +309,11 @@ def _by_pixel(
             f"{what} needs complex IQ, and this stack is real",
             remedy="leave it out of {products}, or give the IQ",
         )
-    if isinstance(iq, FileStack):
-        order = [*(other for other in range(iq.ndim) if other != axis), axis]
-        lines: Any = iq.transpose(order)
-        shape: tuple[int, ...] = lines.shape
-        places = np.ndindex(*shape[:-2])
-        blocks = (np.asarray(lines[tuple(slice(i, i + 1) for i in place)]) for place in places)
-    else:
-        frames_last = np.moveaxis(np.asarray(iq), axis, -1)
-        shape = frames_last.shape
-        pixels = frames_last.reshape(-1, shape[-1])
-        blocks = (pixels[rows] for rows in row_blocks(len(pixels), _ROWS_A_BLOCK))
+    # All frames of some lines of the image at a time: the whole stack may be in a file.
+    frames_last = np.moveaxis(np.asarray(iq), axis, -1)
+    shape = frames_last.shape
+    lines = max(1, _ROWS_A_BLOCK // max(1, math.prod(shape[1:-1])))
+    blocks = (frames_last[rows] for rows in row_blocks(len(frames_last), lines))
 
     def seen(block: NDArray[Any]) -> NDArray[np.complex128]:
         wide = block.reshape(-1, shape[-1]).astype(np.complex128)

@@ -1,6 +1,5 @@
 """``usdenoise run``."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +18,7 @@ if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
     from usdenoise.jobs.live_files import LiveBlocks
     from usdenoise.jobs.live_session import SessionUpdate
-    from usdenoise.stack.file_stack import FileStack
     from usdenoise.stack.geometry import GriddedStack
-
-
-class _Passes:
-    """How often the file of a stack was read so far, in words."""
-
-    def __init__(self, stack: "FileStack") -> None:
-        self._stack = stack
-
-    def __str__(self) -> str:
-        return f"pass {math.ceil(self._stack.passes)} "
 
 
 class Narrator:
@@ -41,12 +29,11 @@ class Narrator:
         self._iterations = iterations
         self._clock = Clock()
         self._reads = False
-        self._state: object = ""
         self._said: set[str] = set()
 
     def stage(self, name: str) -> None:
         """Begin a stage."""
-        self._console.begin(name, self._iterations if name == "solve" else None, state=self._state)
+        self._console.begin(name, self._iterations if name == "solve" else None)
 
     def read(self, done: int, total: int) -> None:
         """Show the bytes that are read."""
@@ -57,12 +44,6 @@ class Narrator:
 
     def loaded(self, stack: "GriddedStack") -> None:
         """Say what was assumed on reading."""
-        from usdenoise.stack.acquisition import Acquisition
-        from usdenoise.stack.file_stack import FileStack
-
-        iq: Any = stack.iq if isinstance(stack, Acquisition) else None
-        if isinstance(iq, FileStack):
-            self._state = _Passes(iq)
         for assumption in stack.assumptions:
             self._console.say(f"note: {assumption}")
 

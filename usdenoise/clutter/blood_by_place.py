@@ -1,6 +1,6 @@
 """The choice of the cutoffs by place, from a first blood map of every second pixel, and the blood map itself."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import shows_blood
 from usdenoise.clutter.lattice import Lattice
 from usdenoise.clutter.local_cutoffs import LocalCutoffs, local_cutoffs
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.stack.rows import Rows
+from usdenoise.linalg.row_blocks import block_rows
 
 WHITE = (5.0, 6.0)
 """A temporal vector is white up to L + 5 sqrt(L) + 6 for the statistic of L lags, which has the mean L: that of white noise
@@ -27,21 +29,68 @@ EVEN = 6.0
 that is concentrated in some of the frames it is larger by all frames over those."""
 
 
+@dataclass(frozen=True)
+class LatticeFrames:
+    """Some pixels of a stack in consecutive frames, from which the first blood map is made.
+
+    Attributes
+    ----------
+    lattice : Lattice
+        The pixels.
+    values : (n_lattice, n) array
+        Their values, which may hold NaN.
+    start : int
+        The first frame.
+    used : (n_frames,) boolean array or None
+        Frames of the stack that are not excluded; None for all.
+    """
+
+    lattice: Lattice
+    values: NDArray[Any]
+    start: int
+    used: NDArray[np.bool_] | None
+
+    @property
+    def used_here(self) -> NDArray[np.bool_] | None:
+        """Which of its frames are not excluded."""
+        return None if self.used is None else self.used[self.start : self.start + self.values.shape[1]]
+
+    def lag_sums(self, model: LowRank, low: int, n_lags: int, executor: Executor) -> LagSums:
+        """Return the lagged products of the values without the components [0, low) of a model."""
+        factor, factor_h = model.band(0, low)
+        factor = factor[self.lattice.pixels]
+        factor_h = np.ascontiguousarray(factor_h[:, self.start : self.start + self.values.shape[1]])
+        used = self.used_here
+
+        def products(rows: slice) -> LagSums:
+            block = self.values[rows] - factor[rows] @ factor_h
+            if used is not None:
+                block[:, ~used] = 0
+            observed = np.isfinite(block)
+            if observed.all():
+                return LagSums.from_rows(block, None, n_lags, used)
+            return LagSums.from_rows(np.where(observed, block, 0), observed, n_lags, used)
+
+        return LagSums.joined(executor.map(products, block_rows(self.values.shape)))
+
+
 def filter_by_place(
-    rows: Rows, model: LowRank, low: int, grid: Neighbourhood
+    seen: LatticeFrames, model: LowRank, low: int, grid: Neighbourhood, executor: Executor
 ) -> tuple[ClutterProjection, LocalCutoffs | None]:
     """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
 
     Parameters
     ----------
-    rows : Rows
-        The data, with their clutter.
+    seen : LatticeFrames
+        Values of every second pixel, with their clutter.
     model : LowRank
         The components.
     low : int
         The global cutoff.
     grid : Neighbourhood
         Shape of the image.
+    executor : Executor
+        Maps over the pixels.
 
     Returns
     -------
@@ -51,28 +100,30 @@ def filter_by_place(
         The cutoffs by place of that filter; None where it takes out the components below the global cutoff everywhere.
     """
     clutter = without_noise(model.right[:, :low])
-    projection = clutter_projection(model.right[:, :clutter], used=rows.used)
-    nowhere = LocalCutoffs(low, clutter, np.zeros((rows.n_pixels, low - clutter), np.float32))
+    projection = clutter_projection(model.right[:, :clutter], used=seen.used)
+    nowhere = LocalCutoffs(low, clutter, np.zeros((grid.n_pixels, low - clutter), np.float32))
     cutoffs = None if clutter == low else nowhere
     if clutter == 0:
         return projection, cutoffs
-    lattice = Lattice.over(grid)
-    lags = rows.lag_sums(projection.n_lags, model.band(0, clutter), lattice.pixels)
-    coarse = map_blood(lags, projection, lattice.coarse, rows.executor, with_halves=False)
-    clutter_power = float(np.sum(model.singular_values**2)) / (rows.n_pixels * rows.n_used_frames)
-    if not shows_blood(coarse, rows.n_used_frames, clutter_power):
+    stop = seen.start + seen.values.shape[1]
+    here = clutter_projection(model.right[seen.start : stop, :clutter], used=seen.used_here)
+    lags = seen.lag_sums(model, clutter, here.n_lags, executor)
+    coarse = map_blood(lags, here, seen.lattice.coarse, executor, with_halves=False)
+    n_used = len(model.right) if seen.used is None else int(np.count_nonzero(seen.used))
+    clutter_power = float(np.sum(model.singular_values**2)) / (grid.n_pixels * n_used)
+    if not shows_blood(coarse, n_used, clutter_power):
         return projection, cutoffs
     first = replace(
         coarse,
-        blood_power=lattice.interpolated(coarse.blood_power),
-        noise_power=lattice.interpolated(coarse.noise_power),
+        blood_power=seen.lattice.interpolated(coarse.blood_power),
+        noise_power=seen.lattice.interpolated(coarse.noise_power),
     )
     cutoffs = local_cutoffs(model, clutter, first, grid).up_to(low)
     by_place = clutter_projection(
         model.right[:, : cutoffs.stop],
         blood_shares=cutoffs.power_taken(first.blood_power),
-        image_shares=cutoffs.power_taken(np.ones(rows.n_pixels)),
-        used=rows.used,
+        image_shares=cutoffs.power_taken(np.ones(grid.n_pixels)),
+        used=seen.used,
     )
     return by_place, cutoffs
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
-from usdenoise.stack.rows import Rows
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import spread_rows
 
 SPLIT_PIXELS = 2000
@@ -35,7 +35,7 @@ _CUTOFFS_BEYOND = 3
 
 
 def score_cutoffs(
-    model: LowRank, rows: Rows, noise_rms: float, edge: int, blood: range
+    model: LowRank, rows: PixelSample, noise_rms: float, edge: int, blood: range
 ) -> NDArray[np.float64]:
     """Return the correlation of the power Doppler with a blood map, by low cutoff.
 
@@ -48,7 +48,7 @@ def score_cutoffs(
     ----------
     model : LowRank
         Components of the stack.
-    rows : Rows
+    rows : PixelSample
         The pixels to which they are fitted.
     noise_rms : float
         Noise level, in the units of the data.
@@ -109,10 +109,10 @@ def _blood_map(
     return np.asarray(maps[:, 1])
 
 
-def _residual_energy(model: LowRank, pixels: NDArray[np.intp], rows: Rows) -> NDArray[np.float64]:
+def _residual_energy(model: LowRank, pixels: NDArray[np.intp], rows: PixelSample) -> NDArray[np.float64]:
     """Return the sum of |M - model|^2 over the observed entries of some pixels."""
     factor, factor_h = model.band(0, model.rank)
-    factor, part = factor[pixels], rows.pick(pixels)
+    factor, part = factor[pixels], rows.take(pixels)
     energies = []
     for block in block_rows(part.shape):
         rest: NDArray[Any] = factor[block] @ factor_h

@@ -18,7 +18,7 @@ from usdenoise.clutter.blood_split import score_cutoffs
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.stack.rows import Rows
+from usdenoise.stack.pixel_sample import PixelSample
 
 CLUTTER_FALL_DB, FALL_OVER = 6.0, 4
 """Least fall of the singular values over the first components where there is clutter. Over four components those of
@@ -119,7 +119,7 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def choose_low_cutoff(
-    model: LowRank, rows: Rows, noise_rms: float, highest: int, moved: float = 0.0
+    model: LowRank, rows: PixelSample, noise_rms: float, highest: int, moved: float = 0.0
 ) -> CutoffChoice:
     """Choose the low cutoff of a low-rank model.
 
@@ -127,7 +127,7 @@ def choose_low_cutoff(
     ----------
     model : LowRank
         Leading components of the stack.
-    rows : Rows
+    rows : PixelSample
         The pixels to which they are fitted.
     noise_rms : float
         Noise level, in the units of the data.
@@ -181,7 +181,7 @@ def _no_clutter(
 
 def _edge_of_clutter(
     model: LowRank,
-    rows: Rows,
+    rows: PixelSample,
     noise_rms: float,
     similarity: NDArray[np.float64],
     profile: SimilarityProfile,

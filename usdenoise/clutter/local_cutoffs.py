@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_background import CELL_SIGMA, TINY
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.linalg.low_rank import LowRank, Product
+from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.sampling import spread_rows
 
 BELOW, ABOVE = 4, 8
@@ -61,12 +61,12 @@ class LocalCutoffs:
         more = np.zeros((len(self.taken), max(low - self.stop, 0)), np.float32)
         return replace(self, low=low, taken=np.concatenate([self.taken, more], axis=1))
 
-    def correction(self, model: LowRank) -> Product:
-        """Return C and D^H for which C D^H is the clutter by place minus the components [0, low) of a model."""
-        near, near_h = model.band(self.first, self.stop)
+    @property
+    def further(self) -> NDArray[np.float32]:
+        """Share of the components from `first` on that is taken besides those below the global cutoff, (n_pixels, k)."""
         more = self.taken.copy()
         more[:, : self.low - self.first] -= 1
-        return near * more, near_h
+        return more
 
     def power_taken(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share of the power of the components [0, stop) that is taken, averaged with weights over pixels."""

@@ -1,4 +1,4 @@
-"""The leading components of a stack: a start from a pixel subset, the completion, its extension to all pixels, or the SVD.
+"""The leading components of a pixel sample: a start from a pixel subset, the completion, the refit; or the SVD.
 
-`estimate.py` is the chain, and what the recipe calls; other rooms also draw a pixel subset, and use the truncated SVD.
+`estimate.py` is the chain, and what the pipeline calls; other packages also draw a pixel subset, and use the truncated SVD.
 """

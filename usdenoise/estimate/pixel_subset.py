@@ -14,8 +14,8 @@ from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
 from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import Rows
 
 SUBSET_PIXELS = 256
 """Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
@@ -151,13 +151,13 @@ class SubsetValues:
 
 
 def sufficient_subset(
-    rows: Rows, subset: PixelSubset, needed: int, automatic: bool, seed: int
+    rows: PixelSample, subset: PixelSubset, needed: int, automatic: bool, seed: int
 ) -> PixelSubset:
     """Return a pixel subset, or a larger one where it has too few pixels for the components of a stack.
 
     Parameters
     ----------
-    rows : Rows
+    rows : PixelSample
         The data.
     subset : PixelSubset
         The subset so far.
@@ -181,7 +181,7 @@ def sufficient_subset(
 
 
 def draw_pixel_subset(
-    rows: Rows,
+    rows: PixelSample,
     rng: np.random.Generator,
     n_wanted: int = SUBSET_PIXELS,
     excluded: NDArray[np.bool_] | None = None,
@@ -193,7 +193,7 @@ def draw_pixel_subset(
 
     Parameters
     ----------
-    rows : Rows
+    rows : PixelSample
         The data.
     rng : numpy.random.Generator
         Chooses the pixels.
@@ -206,7 +206,7 @@ def draw_pixel_subset(
     count = min(rows.n_pixels, n_wanted)
     order = rng.permutation(rows.n_pixels)
     if rows.observed is not None:
-        # Rows of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
+        # PixelSample of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
         n_observed = np.bitwise_count(rows.observed).sum(axis=1, dtype=np.int64)
         order = order[np.argsort(-n_observed[order], kind="stable")]
     chosen = replace(rows.take(np.sort(order[:count])), excluded=excluded)

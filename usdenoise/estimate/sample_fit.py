@@ -23,8 +23,8 @@ from usdenoise.estimate.rank import choose_rank
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import Rows
 from usdenoise.stack.sampling import draw_entries
 
 RIDGE = 0.5
@@ -45,7 +45,7 @@ picture to 0.998 or better (docs/quality.md)."""
 
 
 def fit_sample(
-    rows: Rows,
+    rows: PixelSample,
     subset: PixelSubset,
     options: DenoiseOptions,
     only_clutter: bool,
@@ -60,7 +60,7 @@ def fit_sample(
 
     Parameters
     ----------
-    rows : Rows
+    rows : PixelSample
         The data.
     subset : PixelSubset
         The exact spectrum of a few pixels, for the rank, the start and the noise level.
@@ -113,7 +113,7 @@ def fit_sample(
 
 
 def draw_sampled_pixels(
-    rows: Rows, rank: int, sampling: float, rng: np.random.Generator
+    rows: PixelSample, rank: int, sampling: float, rng: np.random.Generator
 ) -> slice | NDArray[np.intp]:
     """Draw the pixels whose entries are sampled, spread over the image.
 
@@ -122,7 +122,7 @@ def draw_sampled_pixels(
 
     Parameters
     ----------
-    rows : Rows
+    rows : PixelSample
         The data. Pixels without an observed entry are not drawn.
     rank : int
         Number of components.

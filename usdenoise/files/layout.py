@@ -1,10 +1,9 @@
 """Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.files.scratch import scratch_array
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.acquisition import canonical_axes, spatial_order
-from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.geometry import check_axes
 from usdenoise.stack.precision import checked_conversion
-from usdenoise.system.row_file import ColumnFilling, RawFile, RowFile
 
 SLAB_BYTES = 16 << 20
 """Size of a slab, the part of a stack that is read or written at a time."""
@@ -86,56 +83,16 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     return slice(start, stop, step)
 
 
-@dataclass(frozen=True)
-class Disk:
-    """Where a stack goes that is larger than memory.
-
-    Attributes
-    ----------
-    folder : Path
-        Folder of the file, which has no name.
-    memory : int
-        Bytes that the job may take.
-    is_cached : bool
-        Whether the system has the memory to keep the file in its cache.
-    """
-
-    folder: Path
-    memory: int
-    is_cached: bool
-
-    @property
-    def slab_bytes(self) -> int:
-        """Bytes that are read at a time."""
-        return max(_LEAST_SLAB_BYTES, self.memory // _SLABS)
-
-    def begin(self, shape: Sequence[int], dtype: np.dtype[Any], edges: Collection[int]) -> FileStack:
-        """Return a stack to be filled, in the order z, x, y, t; its method `filled` gives the one to be read.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Its shape.
-        dtype : numpy.dtype
-            Its type.
-        edges : collection of int
-            First frame of each part of the frames that is filled at once, and the number of frames.
-        """
-        raw = RawFile.create(self.folder, math.prod(shape) * dtype.itemsize, not self.is_cached)
-        rows = RowFile(raw, shape[-1], dtype, np.arange(math.prod(shape[:-1])), self.memory // _HELD)
-        return FileStack.of(ColumnFilling(rows, np.array(sorted(edges))), tuple(shape))
-
-
 def read_stack(
     stored: StoredArray,
     axes: str,
     frames: slice | None,
     dtype: np.dtype[Any],
     name: str = "iq",
-    disk: Disk | None = None,
+    scratch: Path | None = None,
     on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
-    """Read a stack slab by slab into memory ordered as a Casorati matrix.
+    """Read a stack slab by slab, in the order in which the file has it.
 
     Parameters
     ----------
@@ -149,15 +106,15 @@ def read_stack(
         Type of the values that are returned.
     name : str
         Name of the stack, for error messages.
-    disk : Disk, optional
-        Where the stack is read to; by default the memory of this process.
+    scratch : Path, optional
+        Folder of a temporary file to which the stack is read, frame after frame; by default it is read into memory.
     on_part : callable, optional
         Called with the bytes of the result that are read, and those of all of it, after each slab.
 
     Returns
     -------
     array of 3 or 4 axes in the order of `axes`
-        The selected frames, a view of memory in the order z, x, y, t.
+        The selected frames. The slowest axis in memory is that of the file, in a temporary file that of the frames.
 
     Raises
     ------
@@ -170,20 +127,17 @@ def read_stack(
     picked = [slice(0, n, 1) for n in stored.shape]
     picked[time] = frame_slice(frames, stored.shape[time])
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
-    canonical = canonical_axes(axes)
-    shape = [counts[axes.index(letter)] for letter in canonical]
-    most = (SLAB_BYTES if disk is None else disk.slab_bytes) // dtype.itemsize
-    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, most)
-    edges = {edge for _, target in slabs(picked, slab) for edge in (target[time].start, target[time].stop)}
-    whole: Any = np.empty(shape, dtype) if disk is None else disk.begin(shape, dtype, edges)
-    stack: Any = spatial_order(whole, canonical, axes)
+    # As large as the slabs of a file with frames in order, of which a few are held at a time.
+    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
+    stack = (
+        _empty(counts, dtype, stored.slow)
+        if scratch is None
+        else _empty_on_disk(scratch, counts, dtype, time)
+    )
 
     def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
-            if disk is None:
-                copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
-            else:
-                stack[target] = slab.astype(dtype, copy=False)
+            copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
 
     parts = list(slabs(picked, slab))
     # A thread in the background copies one slab into the matrix while the next one is read.
@@ -194,7 +148,7 @@ def read_stack(
             values = stored.read(index)
             done += values.size * dtype.itemsize
             if on_part is not None:
-                on_part(done, whole.nbytes)
+                on_part(done, stack.nbytes)
             if placed is not None:
                 placed.result()
             if number < len(parts):
@@ -203,8 +157,18 @@ def read_stack(
             else:
                 # Starting a thread takes longer than copying a few frames.
                 place(target, values)
-    filled: NDArray[Any] = stack if disk is None else stack.filled()
-    return filled
+    return stack
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], slow: int) -> NDArray[Any]:
+    """Return an array in memory; if its last axis is the slowest one of a file, it is in Fortran order."""
+    return np.empty(shape, dtype, order="F" if slow == len(shape) - 1 else "C")
+
+
+def _empty_on_disk(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], time: int) -> NDArray[Any]:
+    """Return an array in a temporary file, frame after frame."""
+    rest = [n for axis, n in enumerate(shape) if axis != time]
+    return np.moveaxis(scratch_array(folder, [shape[time], *rest], dtype), 0, time)
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ from usdenoise.files.frame_reading import (
 )
 from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
-    Disk,
     frame_slice,
     read_stack,
     slab_shape,
@@ -233,7 +232,7 @@ class Input:
         self,
         start: int = 0,
         stop: int | None = None,
-        disk: Disk | None = None,
+        scratch: Path | None = None,
         on_part: Callable[[int, int], None] | None = None,
     ) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
@@ -244,15 +243,15 @@ class Input:
             First frame to read; 0 by default.
         stop : int, optional
             Frame after the last one to read; by default the number of selected frames.
-        disk : Disk, optional
-            Where the frames are read to; by default the memory of this process.
+        scratch : Path, optional
+            Folder of a temporary file to which the frames are read; by default they are read into memory.
         on_part : callable, optional
             Called with the bytes that are read so far, and those of all frames to read.
         """
         last = self.n_frames if stop is None else stop
         self._frames_read += last - start
         wanted = self._in_file(start, last)
-        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, disk, on_part)
+        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, scratch, on_part)
         return self._acquisition(iq, wanted)
 
     @property

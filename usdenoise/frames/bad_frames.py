@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.estimate.extension import COARSE_PIXELS
 from usdenoise.estimate.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.frames.movement import Movement, describe_movement
 from usdenoise.linalg.row_blocks import block_rows, row_blocks
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import Rows
 from usdenoise.stack.sampling import spread_rows
 
 LARGEST_SHARE = 0.2
@@ -161,7 +160,7 @@ class FrameSearch:
 
 
 def find_bad_frames(
-    rows: Rows,
+    rows: PixelSample,
     wanted: str | tuple[int, ...],
     seed: int,
     displacement: NDArray[np.float64],
@@ -181,7 +180,7 @@ def find_bad_frames(
 
     Parameters
     ----------
-    rows : Rows
+    rows : PixelSample
         The stack.
     wanted : "auto", "keep", or tuple of int
         Whether to look for bad frames, or which they are.
@@ -236,7 +235,7 @@ def find_bad_frames(
     return result(found.values(), Treatment.LEFT_OUT, clean)
 
 
-def _subset(rows: Rows, frames: Collection[int], seed: int) -> SubsetValues:
+def _subset(rows: PixelSample, frames: Collection[int], seed: int) -> SubsetValues:
     excluded = _mask(frames, rows.n_frames) if frames else None
     return draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed), excluded=excluded)
 
@@ -260,10 +259,10 @@ def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
     return given
 
 
-def _damaged(rows: Rows) -> list[BadFrame]:
+def _damaged(rows: PixelSample) -> list[BadFrame]:
     """Return the frames that are zero, constant or copies, and those that are saturated in a sample of the pixels."""
     sample = rows.take(spread_rows(rows.n_pixels, SAMPLE_PIXELS))
-    values = sample.values[:]
+    values = sample.values
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
     highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)
     extreme = np.zeros(values.shape, bool)
@@ -281,9 +280,8 @@ def _damaged(rows: Rows) -> list[BadFrame]:
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
         # In a stack of few levels frames agree in a sample without being the same.
-        more = rows if rows.is_in_memory else rows.take(spread_rows(rows.n_pixels, COARSE_PIXELS))
-        for block in block_rows(more.shape):
-            alike[:, suspects] &= _alike(more.take(block).values[:], suspects)
+        for block in block_rows(rows.shape):
+            alike[:, suspects] &= _alike(rows.values[block], suspects)
     zero, constant, same = alike
     # One pixel is always the same everywhere.
     constant &= ~zero & (rows.n_pixels > 1)

@@ -1,84 +1,73 @@
 """Displacement of the image in every frame, by phase correlation of the envelopes."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.registration import TINY, image_spectra, shifts
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.rows import Rows
 
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
 """Pixels along an axis of the middle part that is registered, by the number of spatial axes."""
 
-FRAMES_A_BLOCK, FRAMES_READ = 64, 2048
-"""Frames that are transformed together, and that are read together where the rows are in a file."""
+FRAMES_A_BLOCK = 64
+"""Frames that are transformed together."""
 
 REFERENCE_FRAMES = 256
 """Frames, evenly spread over the scan, whose mean is the reference."""
 
 
 def displacements(
-    rows: Rows, shape: tuple[int, ...], live: NDArray[np.bool_] | None = None
+    envelopes: NDArray[np.float32], counted: NDArray[np.bool_], executor: Executor
 ) -> NDArray[np.float64]:
     """Return the displacement of each frame against a mean frame, in pixels.
 
-    The envelopes are registered in the middle of the image, under a Hann window.
+    The envelopes are registered under a Hann window.
 
     Parameters
     ----------
-    rows : Rows
-        The stack.
-    shape : tuple of int
-        Pixels along each spatial axis, in the order of the rows.
-    live : boolean array of this shape, optional
-        Pixels that count; by default all.
+    envelopes : (n_frames, pixels along each axis...) float32 array
+        Magnitudes of a part of the image, as from :func:`middle_part`. They change in place.
+    counted : boolean array of the shape of a frame
+        Pixels that count.
+    executor : Executor
+        Maps over blocks of frames.
 
     Returns
     -------
     (n_frames, n_axes) float64 array
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
-    part = middle_part(shape, live)
-    image, executor = rows.crop(shape, part), rows.executor
-    size, n_frames = image.shape[:-1], image.shape[-1]
-    axes = tuple(range(len(size)))
+    n_frames, *size = envelopes.shape
     window = np.ones(size, np.float32)
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
         window = window * axis.astype(np.float32)
-    counted = np.ones(size, bool) if live is None else live[part]
     window[~counted] = 0
+    spatial = tuple(range(1, envelopes.ndim))
 
-    def spectra(values: NDArray[Any]) -> NDArray[Any]:
-        envelope = _envelope(values)
-        envelope -= envelope.mean(axis=axes) if live is None else envelope[counted].mean(axis=0)
-        envelope *= window[..., None]
+    def spectra(values: NDArray[np.float32]) -> NDArray[Any]:
+        mean = values[:, counted].mean(axis=1)
+        windowed = (values - mean.reshape(-1, *([1] * len(size)))) * window
         # All frames count alike in the reference, a damaged one of many times the power too.
-        envelope /= np.maximum(np.sqrt(np.sum(envelope**2, axis=axes)), TINY)
-        return image_spectra(envelope)
+        norms = np.sqrt(np.sum(windowed**2, axis=spatial, keepdims=True))
+        windowed /= np.maximum(norms, TINY)
+        return image_spectra(windowed)
 
-    def each(function: Callable[[NDArray[Any]], NDArray[Any]], step: int) -> list[NDArray[Any]]:
-        """Return what a function makes of every step-th frame, a block at a time."""
-        made: list[NDArray[Any]] = []
-        for read in row_blocks(n_frames, max(1, FRAMES_READ // step) * step):
-            values = np.asarray(image[(*map(slice, size), slice(read.start, read.stop, step))])
-            blocks = [values[..., frames] for frames in row_blocks(values.shape[-1], FRAMES_A_BLOCK)]
-            made.extend(executor.map(function, blocks))
-            # Before the next ones are read.
-            del values, blocks
-        return made
-
+    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
     step = n_frames // REFERENCE_FRAMES
     if step < 2:
-        made = each(spectra, 1)
-        mean = np.sum([spectrum.sum(axis=-1) for spectrum in made], axis=0)
-        found = list(executor.map(lambda spectrum: shifts(spectrum, mean, size), made))
-    else:
-        mean = np.sum(each(lambda values: spectra(values).sum(axis=-1), step), axis=0)
-        found = each(lambda values: shifts(spectra(values), mean, size), 1)
-    return np.concatenate(found)
+        found = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
+        mean = np.sum([spectrum.sum(axis=0) for spectrum in found], axis=0)
+        return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), found)))
+    reference = envelopes[::step]
+    parts = executor.map(
+        lambda frames: spectra(reference[frames]).sum(axis=0), row_blocks(len(reference), FRAMES_A_BLOCK)
+    )
+    mean = np.sum(list(parts), axis=0)
+    shifted = executor.map(lambda frames: shifts(spectra(envelopes[frames]), mean, tuple(size)), blocks)
+    return np.concatenate(list(shifted))
 
 
 def middle_part(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
@@ -94,9 +83,11 @@ def middle_part(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -
     return tuple(parts)
 
 
-def _envelope(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the magnitudes of values whose squares single precision holds, as a new array."""
+def envelope(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite."""
     squares = (values.real**2).astype(np.float32, copy=False)
     if np.iscomplexobj(values):
         squares += values.imag**2
-    return np.sqrt(squares, out=squares)
+    magnitudes = np.sqrt(squares, out=squares)
+    magnitudes[~np.isfinite(magnitudes)] = 0
+    return magnitudes

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from usdenoise.estimate.pixel_subset import PixelSubset
 from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
-from usdenoise.frames.frame_curves import FrameSample, frame_curves, frame_sample
+from usdenoise.frames.frame_curves import frame_curves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.rows import Rows
+from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import spread_rows
 
 CURVE_PIXELS = 1024
 """Pixels of the curves over the frames."""
@@ -20,52 +21,45 @@ CURVE_PIXELS = 1024
 
 @dataclass(frozen=True)
 class CheckedFrames:
-    """A stack without its bad frames, and what was seen of the frames.
+    """A pixel sample without its bad frames, and what is known of the frames.
 
     Attributes
     ----------
-    rows : Rows
-        The rows, which exclude the bad frames.
-    energy : (n_pixels,) float64 array
-        Sum of |x|^2 over the observed entries of each row in the other frames.
+    sample : PixelSample
+        The sample, which excludes the bad frames.
+    whole : PixelSample
+        The same with all frames.
     search : FrameSearch
         The bad frames.
     subset : PixelSubset
         The exact spectrum of a few pixels in the other frames.
-    sample : FrameSample
-        Some pixels of all frames.
     displacement : (n_frames, n_axes) float64 array
         Displacement of each frame in pixels.
     """
 
-    rows: Rows
-    energy: NDArray[np.float64]
+    sample: PixelSample
+    whole: PixelSample
     search: FrameSearch
     subset: PixelSubset
-    sample: FrameSample
     displacement: NDArray[np.float64]
 
     def quality(self, model: LowRank, low: int) -> FrameQuality:
-        """Return what is known of the frames, with curves for which the components [0, low) are clutter.
-
-        To be called before the clutter is taken out.
-        """
-        curves = frame_curves(self.sample, model.left[:, :low], self.displacement)
+        """Return what is known of the frames, with curves for which the components [0, low) of the sample are clutter."""
+        some = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
+        curves = frame_curves(self.whole.take(some), model.left[some, :low], self.displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 
 
 def check_frames(
-    rows: Rows, energy: NDArray[np.float64], moved: NDArray[np.float64], options: DenoiseOptions
+    sample: PixelSample, displacement: NDArray[np.float64], options: DenoiseOptions
 ) -> CheckedFrames:
     """Look for bad frames, and exclude them.
 
     Parameters
     ----------
-    rows : Rows
-        The rows; the values of an array change in place.
-    energy : (n_pixels,) float64 array
-        Sum of |x|^2 over the observed entries of each row.
-    moved : (n_frames, n_axes) float64 array
+    sample : PixelSample
+        Pixels of the stack.
+    displacement : (n_frames, n_axes) float64 array
         Displacement of each frame in pixels, from :func:`usdenoise.frames.displacement.displacements`.
     options : DenoiseOptions
         `bad_frames` and the seed.
@@ -75,14 +69,11 @@ def check_frames(
     OptionError
         If a given bad frame is not in the stack.
     """
-    search, drawn = find_bad_frames(rows, options.bad_frames, options.seed, moved)
+    search, drawn = find_bad_frames(sample, options.bad_frames, options.seed, displacement)
     subset = drawn.subset
     # In long stacks its values take as much as a hundred components.
     del drawn
-    left_out = search.left_out
-    sample = frame_sample(rows, CURVE_PIXELS, left_out)
-    if left_out is not None:
-        rows, energy = rows.exclude(left_out)
+    used = sample if search.left_out is None else sample.without(search.left_out)
     return CheckedFrames(
-        rows, energy, search, subset.trimmed(rows.n_pixels, least_rank(options)), sample, moved
+        used, sample, search, subset.trimmed(sample.n_pixels, least_rank(options)), displacement
     )

@@ -14,7 +14,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 
 def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Return the Fourier transforms of real images, (pixels along each axis..., n_images), along all axes but the last."""
+    """Return the Fourier transforms of real images, (n_images, pixels along each axis...), along all axes but the first."""
     return np.fft.rfftn(images, axes=_axes(images)).astype(np.complex64, copy=False)
 
 
@@ -27,7 +27,7 @@ def shifts(
 
     Parameters
     ----------
-    spectra : (frequencies along each axis..., n_images) array
+    spectra : (n_images, frequencies along each axis...) array
         From :func:`image_spectra`.
     reference : (frequencies along each axis...) array
         The spectrum of the reference.
@@ -39,14 +39,14 @@ def shifts(
     (n_images, n_axes) float64 array
         Positive where an image is shifted towards larger indices; 0 where one is the same everywhere.
     """
-    cross = spectra * reference.conj()[..., None]
-    cross *= _peak_spectrum(size)[..., None] / np.maximum(np.abs(cross), TINY)
+    cross = spectra * reference.conj()
+    cross *= _peak_spectrum(size) / np.maximum(np.abs(cross), TINY)
     correlation = np.fft.irfftn(cross, size, axes=_axes(cross)).astype(np.float32, copy=False)
-    return _peaks(np.moveaxis(correlation, -1, 0))
+    return _peaks(correlation)
 
 
 def _axes(images: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(range(images.ndim - 1))
+    return tuple(range(1, images.ndim))
 
 
 def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from usdenoise.jobs.session_pass import LOST, MOSTLY_BAD, MOTION, fit_sample
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.sessions.block_filter import FilteredBlock, filter_block
+from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.session_clutter import SessionClutter, session_clutter
 from usdenoise.sessions.session_series import BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
@@ -321,7 +321,7 @@ class Session:
             return BlockAtWork(name, own_start(stack), sample, failed)
         own = replace(self._options, threads=1)
         usual = float(np.median([strongest for *_, strongest in self._recent])) if self._recent else np.inf
-        filtered = self._pool.submit(lambda: (filter_block(stack, clutter, own, usual), clutter))
+        filtered = self._pool.submit(lambda: (filter_session_block(stack, clutter, own, usual), clutter))
         return BlockAtWork(name, own_start(stack), sample, filtered)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.files.layout import Disk
 from usdenoise.files.loading import describe
 from usdenoise.files.open_input import Input
 from usdenoise.jobs.job import Job
@@ -60,8 +59,8 @@ def _bytes_of(source: Input, job: Job) -> int:
     return _job_bytes(stored.shape, stored.dtype, job.options.precision)
 
 
-def stack_disk(source: Input, job: Job) -> Disk | None:
-    """Return where the stack of a job goes if the job does not fit into memory: the folder of the results; otherwise None.
+def scratch_folder(source: Input, job: Job) -> Path | None:
+    """Return the folder of a temporary file for the stack of a job that does not fit into memory; None if it fits.
 
     Parameters
     ----------
@@ -77,8 +76,7 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
     OptionError
         If it does not fit and the method needs all of it in memory.
     """
-    available = available_bytes()
-    most = available if job.memory is None else job.memory
+    most = available_bytes() if job.memory is None else job.memory
     if _bytes_of(source, job) <= most:
         return None
     if source.is_read_whole:
@@ -102,4 +100,4 @@ def stack_disk(source: Input, job: Job) -> Disk | None:
             option="method",
             remedy="choose another method, or raise {memory}",
         )
-    return Disk(job.folder, int(most), is_cached=_bytes_of(source, job) <= available)
+    return job.folder

@@ -14,12 +14,12 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
-from usdenoise.jobs.memory_check import stack_disk
+from usdenoise.jobs.memory_check import scratch_folder
 from usdenoise.jobs.products import PRODUCTS, pictures_on_page
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
-from usdenoise.jobs.whole_stack import filter_stack
+from usdenoise.jobs.whole_stack import filter_acquisition
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.figures import load_libraries
@@ -180,7 +180,7 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
     """Filter a scan at once, and return its images and the record of its file."""
     with open_input(job.path, job.reading, job.options.precision) as source:
         digest = source.digest_in_background()
-        result = filter_stack(job, source, stack_disk(source, job), watcher, clock)
+        result = filter_acquisition(job, source, scratch_folder(source, job), watcher, clock)
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):

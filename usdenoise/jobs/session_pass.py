@@ -26,7 +26,7 @@ from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.result_record import bad_frames_record, frames_record
 from usdenoise.report.series import Series
-from usdenoise.sessions.block_filter import FilteredBlock, filter_block
+from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.session_clutter import (
     SessionClutter,
     sampled_frames,
@@ -115,13 +115,13 @@ def fit_session(
     clutter = session_clutter(fit, *own)
     is_tried = len(parts) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
     tried = _calm_blocks(fit, filtered, sampled) if is_tried else []
-    whole = None
     while len(tried) > 1 and _leaks(_sums_of(blocks, tried, clutter, options), clutter):
-        whole = whole or fit_sample(parts, blocks.geometry, options, on_iteration, all_components=True)
-        rank = len(whole.singular_values)
+        rank = len(fit.singular_values)
         if clutter.cutoff >= rank:
             break
-        fit = _with_cutoff(whole, fit, min(math.ceil(MORE * clutter.cutoff), rank))
+        low = min(math.ceil(MORE * clutter.cutoff), rank)
+        given = replace(options, low_cutoff=low, rank=rank)
+        fit = _with_cutoff(fit_sample(parts, blocks.geometry, given, on_iteration), fit, low)
         clutter = session_clutter(fit, *own)
     return fit, clutter
 
@@ -173,7 +173,7 @@ def _sums_of(
     sums = BlockSums()
 
     def filtered(number: int, stack: Acquisition) -> FilteredBlock:
-        return filter_block(stack, clutter, _own_options(options, blocks, number))
+        return filter_session_block(stack, clutter, _own_options(options, blocks, number))
 
     with ThreadExecutor(options.threads if is_small else 1) as executor:
         stacks = ((number, stack) for number in numbers if (stack := _read(blocks, number)) is not None)
@@ -182,13 +182,13 @@ def _sums_of(
     return sums
 
 
-def _with_cutoff(whole: DenoiseResult, before: DenoiseResult, low: int) -> DenoiseResult:
-    """Return a fit with all components, and with a higher cutoff than the one before."""
+def _with_cutoff(fit: DenoiseResult, before: DenoiseResult, low: int) -> DenoiseResult:
+    """Return a fit with a higher cutoff than the one before, and with the reason of the one before."""
     assert before.cutoff is not None
     first = before.cutoff.sentence.partition("; raised")[0]
     said = f"{first}; raised to {low} because tissue was left in the blocks"
     choice = replace(before.cutoff, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
-    return replace(whole, cutoff=choice, options=replace(whole.options, low_cutoff=low))
+    return replace(fit, cutoff=choice)
 
 
 def fit_sample(
@@ -196,7 +196,6 @@ def fit_sample(
     geometry: Geometry,
     options: DenoiseOptions,
     on_iteration: Callable[..., None] | None = None,
-    all_components: bool = False,
 ) -> DenoiseResult:
     """Filter frames of several blocks.
 
@@ -208,8 +207,6 @@ def fit_sample(
         Axes and scales of the blocks.
     options, on_iteration
         As for :func:`fit_session`.
-    all_components : bool
-        As for :func:`usdenoise.denoise`.
 
     Returns
     -------
@@ -223,7 +220,6 @@ def fit_sample(
         sample,
         options=replace(options, bad_frames=bad_frames),
         in_place=True,
-        all_components=all_components,
         on_iteration=on_iteration,
     )
     quality = fit.frame_quality
@@ -341,7 +337,7 @@ def _filtered(
 ) -> tuple[FilteredBlock | None, str]:
     """Return a filtered block; or None, and why: too few of its frames are good, or it is zero everywhere."""
     try:
-        return filter_block(stack, clutter, options), ""
+        return filter_session_block(stack, clutter, options), ""
     except (InputError, OptionError) as error:
         return None, error.cause
 

@@ -1,36 +1,34 @@
-"""Read and filter a scan as one block."""
+"""Read and filter an acquisition."""
 
-from contextlib import nullcontext
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from usdenoise.files.layout import Disk
 from usdenoise.files.open_input import Input
+from usdenoise.files.scratch import scratch_array
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
-from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.denoise import denoise_frames, working_type
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.stack.acquisition import canonical_axes, spatial_order
-from usdenoise.stack.chunk_grid import fetch
-from usdenoise.stack.lazy_arrays import is_dask_array
+from usdenoise.stack.acquisition import Acquisition
 
 
-def filter_stack(
-    job: Job, source: Input, disk: Disk | None, watcher: Watcher, clock: StageClock
+def filter_acquisition(
+    job: Job, source: Input, scratch: Path | None, watcher: Watcher, clock: StageClock
 ) -> DenoiseResult:
-    """Read and filter a scan.
+    """Read and filter an acquisition.
 
     Parameters
     ----------
     job : Job
         The job.
     source : Input
-        The open scan.
-    disk : Disk or None
-        Where the stack goes to; None for the memory.
+        The open acquisition.
+    scratch : Path or None
+        Folder of a temporary file for the stack; None for the memory.
     watcher : Watcher
         Its methods are called as the work proceeds.
     clock : StageClock
@@ -42,44 +40,24 @@ def filter_stack(
         For anything that the user can mend, a file that changed while it was read among it.
     """
     with clock.stage("load"):
-        acquisition = source.lazy() if job.dask else source.read(disk=disk, on_part=watcher.read)
+        acquisition = source.lazy() if job.dask else source.read(scratch=scratch, on_part=watcher.read)
         # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
         source.check_unchanged()
         source.close()
     watcher.loaded(acquisition)
     watcher.stage("solve")
-    with nullcontext() if job.dask is None else dask_client(job.dask):
-        result = denoise(
-            acquisition,
-            options=job.options,
-            in_place=True,
-            on_iteration=watcher.iteration,
-        )
-        clock.add(result.timings_s)
-        with clock.stage("filter"):
-            result = fetched(result, disk)
-    if job.dask is not None:
+    if job.dask is None:
+        result = denoise_frames(acquisition, job.options, in_place=True, on_iteration=watcher.iteration)
+    else:
+        with dask_client(job.dask):
+            target = _target(acquisition, job.options.precision, scratch)
+            result = denoise_frames(acquisition, job.options, on_iteration=watcher.iteration, target=target)
         source.check_unchanged()
+    clock.add(result.timings_s)
     return result
 
 
-def fetched(result: DenoiseResult, disk: Disk | None) -> DenoiseResult:
-    """Return a result whose filtered stack is here, in the memory order of the Casorati matrix; itself if it is already.
-
-    Parameters
-    ----------
-    result : DenoiseResult
-        A result whose stack may be a Dask array.
-    disk : Disk or None
-        Where the stack goes to; None for the memory.
-    """
-    stack = result.acquisition
-    if not is_dask_array(stack.iq):
-        return result
-    canonical = canonical_axes(stack.axes)
-    shape, dtype = stack.shape_in(canonical), stack.iq.dtype
-    edges = np.cumsum([0, *stack.iq.chunks[stack.axes.index("t")]])
-    whole: Any = np.empty(shape, dtype) if disk is None else disk.begin(shape, dtype, edges)
-    iq: Any = spatial_order(whole, canonical, stack.axes)
-    fetch(stack.iq, iq)
-    return replace(result, acquisition=replace(stack, iq=iq if disk is None else iq.filled()))
+def _target(stack: Acquisition, precision: str, scratch: Path | None) -> NDArray[Any]:
+    """Return where the filtered frames of workers go, (n_frames, n_pixels)."""
+    shape, dtype = (stack.n_frames, stack.n_pixels), working_type(stack, precision)
+    return np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from usdenoise.system.blas_threads import available_threads, blas_on_one_thread
 
@@ -22,8 +22,10 @@ Result = TypeVar("Result")
 class Executor(Protocol):
     """Anything that maps a function over items and yields the results in the order of the items."""
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the result of `function` for each item, in order."""
+    def map(
+        self, function: Callable[..., Result], items: Iterable[Item], *constants: Any
+    ) -> Iterator[Result]:
+        """Yield function(item, *constants) for each item, in order."""
         ...
 
 
@@ -44,17 +46,19 @@ class ThreadExecutor:
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         self._limit = ExitStack()
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the result of `function` for each item, in order, with BLAS on one thread."""
+    def map(
+        self, function: Callable[..., Result], items: Iterable[Item], *constants: Any
+    ) -> Iterator[Result]:
+        """Yield function(item, *constants) for each item, in order, with BLAS on one thread."""
         with blas_on_one_thread():
             if self._pool is None:
-                yield from map(function, items)
+                yield from (function(item, *constants) for item in items)
                 return
             # One block waits while all threads work: in long stacks the result of a block takes tens of megabytes.
             ahead: deque[Future[Result]] = deque()
             try:
                 for item in items:
-                    ahead.append(self._pool.submit(function, item))
+                    ahead.append(self._pool.submit(function, item, *constants))
                     if len(ahead) > self.threads:
                         yield ahead.popleft().result()
                 while ahead:

@@ -43,3 +43,24 @@ def _fit_row(projected: NDArray[Any], unobserved: NDArray[Any], ridge: NDArray[n
     normal[np.diag_indices_from(normal)] += 1 + np.maximum(ridge, rounding)
     solution: NDArray[Any] = np.linalg.solve(normal, projected.astype(wide.dtype))
     return solution.astype(projected.dtype)
+
+
+def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H over the unobserved frames of each row, by which its normal matrix is less than I.
+
+    Parameters
+    ----------
+    missing : (m, n) boolean array
+        Unobserved entries.
+    right : (n, r) array
+        Rows v_t of orthonormal columns V.
+
+    Returns
+    -------
+    (m, r, r) array
+    """
+    sums = np.zeros((len(missing), right.shape[1], right.shape[1]), right.dtype)
+    for row in np.flatnonzero(missing.any(axis=1)):
+        unobserved = right[missing[row]]
+        sums[row] = unobserved.conj().T @ unobserved
+    return sums

@@ -1,7 +1,7 @@
 """Lagged products along the rows of a matrix, by halves of the columns: the autocorrelation over time of a stack.
 
-:class:`LagSums` holds them. :func:`lag_sums` makes those of whole rows in memory, :func:`part_lag_sums` those of a part of
-the columns, whose sums over all parts are the same.
+:class:`LagSums` holds them. :func:`lag_sums` returns those of some rows, :func:`boundary_products` those of pairs of
+columns in two neighbouring blocks: together they are those of all columns.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,21 @@ from numpy.typing import NDArray
 QUARTERS = 4
 """The columns are cut into four parts. The first and the third one are half 0, the others half 1."""
 
+Parts = list[tuple[int, int, int]]
+"""Parts of some columns: the first one, the one after the last, and the half to which they belong."""
 
-def lag_sums(rows: NDArray[Any], n_lags: int, in_halves: bool = True) -> NDArray[Any]:
+
+def half_parts(n: int, start: int = 0, stop: int | None = None) -> Parts:
+    """Return the parts of the columns [start, stop) of n, counted from `start`; by default of all n."""
+    stop = n if stop is None else stop
+    edges = [
+        (max(int(first), start) - start, min(int(last), stop) - start)
+        for first, last in pairwise(quarter_edges(n))
+    ]
+    return [(first, last, quarter % 2) for quarter, (first, last) in enumerate(edges) if first < last]
+
+
+def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDArray[Any]:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -25,64 +38,62 @@ def lag_sums(rows: NDArray[Any], n_lags: int, in_halves: bool = True) -> NDArray
     rows : (m, n) array
         Contiguous along the rows; real or complex.
     n_lags : int
-        Number of lags: 0 to n_lags - 1. At most n.
-    in_halves : bool
-        Whether the halves are summed apart, as by default; otherwise half 0 has all columns, in half the time where they
-        are few.
+        Number of lags: 0 to n_lags - 1.
+    parts : list of (int, int, int), optional
+        The parts of the columns, from :func:`half_parts`; by default those of a matrix of n columns. ``[(0, n, 0)]`` for
+        all in half 0, which takes half the time where the columns are few.
 
     Returns
     -------
     (2, m, n_lags) float64 or complex128 array
-        Sums over the column numbers t of half 0 and of half 1, with t + l < n. Each quarter is summed in the
-        precision of the rows, and the quarters are added in double precision.
+        Sums over the column numbers t of half 0 and of half 1, with t + l < n. Each part is summed in the
+        precision of the rows, and the parts are added in double precision.
     """
-    m, n = rows.shape
-    sums = np.zeros((2, m, n_lags), np.result_type(rows.dtype, np.float64))
+    n = rows.shape[1]
     if n_lags == 0:
-        return sums
-    for quarter, (first, last) in enumerate(pairwise(quarter_edges(n) if in_halves else (0, n))):
-        part = rows[:, first : last + n_lags - 1]
-        # Beyond the end there are zeros.
-        missing = last + n_lags - 1 - n
-        if missing > 0:
-            part = np.pad(part, ((0, 0), (0, missing)))
+        return np.zeros((2, len(rows), 0), np.result_type(rows.dtype, np.float64))
+    padded = np.zeros((len(rows), n + n_lags - 1), rows.dtype)
+    padded[:, :n] = rows
+    return padded_lag_sums(padded, n_lags, half_parts(n) if parts is None else parts)
+
+
+def padded_lag_sums(padded: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
+    """Return the sums of :func:`lag_sums` of rows that have n_lags - 1 zeros at their ends, (2, m, n_lags)."""
+    sums = np.zeros((2, len(padded), n_lags), np.result_type(padded.dtype, np.float64))
+    for first, last, half in parts:
         # All lags in one call: with many short ones, threads would wait for each other.
-        lagged = sliding_window_view(part, last - first, axis=1)
-        sums[quarter % 2] += np.vecdot(part[:, None, : last - first], lagged)
+        lagged = sliding_window_view(padded[:, first : last + n_lags - 1], last - first, axis=1)
+        sums[half] += np.vecdot(padded[:, None, first:last], lagged)
     return sums
 
 
-def part_lag_sums(rows: NDArray[Any], first: int, start: int, n_columns: int, n_lags: int) -> NDArray[Any]:
-    """Return the products of :func:`lag_sums` whose later column is in one part of the columns.
+def boundary_products(
+    before: NDArray[Any], after: NDArray[Any], n_lags: int, halves: NDArray[np.intp]
+) -> NDArray[Any]:
+    """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring blocks.
 
     Parameters
     ----------
-    rows : (m, n) array
-        The columns `first` and later, to the end of the part.
-    first, start : int
-        Number of the first column of `rows`, and of the first column of the part; `first` is up to n_lags - 1 before
-        `start`.
-    n_columns : int
-        Number of columns of the matrix.
+    before : (k, m) array
+        The last columns of the first block, each as a row: n_lags - 1 of them, or all if it has fewer.
+    after : (j, m) array
+        The first columns of the second block, as many.
     n_lags : int
         Number of lags.
+    halves : (k,) array
+        Half to which each column before belongs.
 
     Returns
     -------
     (2, m, n_lags) float64 or complex128 array
     """
-    double = np.complex128 if np.iscomplexobj(rows) else np.float64
-    sums = np.zeros((2, len(rows), n_lags), double)
-    edges, stop = quarter_edges(n_columns), first + rows.shape[1]
-    for quarter in range(QUARTERS):
-        for lag in range(n_lags):
-            begin = max(int(edges[quarter]), start - lag, first)
-            end = min(int(edges[quarter + 1]), stop - lag)
-            if begin < end:
-                early = rows[:, begin - first : end - first]
-                late = rows[:, begin + lag - first : end + lag - first]
-                sums[quarter % 2, :, lag] += np.vecdot(early, late)
-    return sums
+    double = np.result_type(before.dtype, np.float64)
+    sums = np.zeros((2, n_lags, before.shape[1]), double)
+    for place, (frame, half) in enumerate(zip(before.conj(), halves, strict=True)):
+        distance = len(before) - place
+        for later in range(min(len(after), n_lags - distance)):
+            sums[half, distance + later] += after[later] * frame
+    return sums.transpose(0, 2, 1)
 
 
 def quarter_edges(n: int) -> NDArray[np.int64]:
@@ -134,7 +145,7 @@ class LagSums:
         observed: NDArray[np.bool_] | None,
         n_lags: int,
         used: NDArray[np.bool_] | None = None,
-        in_halves: bool = True,
+        parts: Parts | None = None,
     ) -> Self:
         """Return the lagged products of some rows.
 
@@ -148,10 +159,10 @@ class LagSums:
             Number of lags, lag 0 included.
         used : (n_frames,) boolean array, optional
             Frames that count, those whose entries are not all 0; by default all.
-        in_halves : bool
-            As for :func:`lag_sums`. The numbers of products are those of halves in any case, and right for both together.
+        parts : list of (int, int, int), optional
+            As for :func:`lag_sums`.
         """
-        sums = lag_sums(rows, n_lags, in_halves)
+        sums = lag_sums(rows, n_lags, parts)
         if observed is None:
             counts = pair_counts(rows.shape[1], n_lags, used)[:, None]
         else:

@@ -9,32 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import judge_picture
-from usdenoise.clutter.band import Band
-from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
-from usdenoise.estimate.estimate import Estimate, estimate_components, fit_all_pixels
-from usdenoise.estimate.rank import least_rank
-from usdenoise.frames.displacement import displacements
-from usdenoise.frames.frame_check import CheckedFrames, check_frames
-from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.reading_options import ReadOptions
-from usdenoise.pipeline.checked_rows import checked_rows
-from usdenoise.pipeline.filter_rows import filter_rows
+from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter
+from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit, start_caution
-from usdenoise.pipeline.live_pixels import live_pixels
+from usdenoise.pipeline.frame_sources import LazyFrames, check_options_of_lazy, frames_of
+from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.pipeline.stack_filter import FilteredStack, filter_stack
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
 from usdenoise.stack.geometry import check_axes
 from usdenoise.stack.metadata import with_options
-from usdenoise.stack.rows import Rows
+
+STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
+STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
+"""Type of the entries by precision, and by whether the stack is complex."""
 
 
 def denoise(  # noqa: PLR0913
@@ -47,7 +45,6 @@ def denoise(  # noqa: PLR0913
     options: DenoiseOptions | None = None,
     start: Factors | None = None,
     in_place: bool = False,
-    all_components: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
     **given: Any,
@@ -80,8 +77,6 @@ def denoise(  # noqa: PLR0913
         the estimate. r is at most the rank.
     in_place : bool
         Whether the result may take the memory of the input; by default False.
-    all_components : bool
-        Whether the model holds all components in all pixels, not only those that the filter needs; by default False.
     on_iteration : callable, optional
         Called with each line of the trace as it is made.
     on_progress : callable, optional
@@ -121,7 +116,38 @@ def denoise(  # noqa: PLR0913
     """
     stack = as_acquisition(acquisition, axes, frame_rate, spacing)
     chosen = chosen_options(preset, options, given)
-    n_steps = chosen.iterations + 2
+    result = denoise_frames(
+        stack, chosen, None if start is None else _as_factors(start), in_place, on_iteration, on_progress
+    )
+    return result if stack.labels is None else LabelledResult.from_result(result)
+
+
+def denoise_frames(
+    stack: Any,
+    options: DenoiseOptions,
+    start: Factors | None = None,
+    in_place: bool = False,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
+    target: NDArray[Any] | None = None,
+    executor: Executor | None = None,
+) -> DenoiseResult:
+    """Filter a stack as :func:`denoise` does, from any source of blocks.
+
+    Parameters
+    ----------
+    stack : Acquisition or FrameSource
+        The stack.
+    options : DenoiseOptions
+        All options.
+    start, in_place, on_iteration, on_progress
+        As for :func:`denoise`.
+    target : (n_frames, n_pixels) array, optional
+        Where the filtered frames of a source go that has no place for them, in the order of its pixels.
+    executor : Executor, optional
+        Maps over the blocks; by default threads, or the Dask scheduler for a Dask array.
+    """
+    n_steps = options.iterations + 2
 
     def tell(next_step: str, done: int) -> None:
         if on_progress is not None:
@@ -133,57 +159,64 @@ def denoise(  # noqa: PLR0913
             on_iteration(line)
 
     tell("check", 0)
-    start = None if start is None else _as_factors(start)
     began = time.perf_counter()
-    with ThreadExecutor(chosen.threads) as executor:
-        all_rows, energy = checked_rows(stack, chosen, executor, in_place)
-        live = live_pixels(all_rows, energy, least_rank(chosen))
-        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), live)
-        moved = displacements(all_rows, grid.shape, None if live is None else grid.mask)
-        if live is None:
-            rows = all_rows
-        else:
-            rows, energy = all_rows.keep(live), energy[live]
-            start = start if start is None or len(start[0]) != stack.n_pixels else (start[0][live], start[1])
-        frames = check_frames(rows, energy, moved, chosen)
-        rows = frames.rows
-        tell("solve", 1)
-        estimate = estimate_components(rows, frames.subset, chosen, start, all_components, follow)
-        band, choice = _choose_band(rows, estimate, chosen, frames.search.movement.range_pixels)
-        estimate = fit_all_pixels(rows, estimate, band.low)
+    source = frames_of(stack, working_type(stack, options.precision), in_place)
+    if isinstance(source, LazyFrames):
+        check_options_of_lazy(options, source.stack.name)
+    with ThreadExecutor(options.threads) as threads:
+        mapper = DaskExecutor() if isinstance(source, LazyFrames) else executor or threads
+        passes = Passes(source, mapper, threads)
+        found = estimate_clutter(passes, options, start, follow, lambda: tell("solve", 1))
         solved = time.perf_counter()
         tell("filter", n_steps - 1)
-        frame_quality = frames.quality(estimate.model, band.low)
-        filtered = filter_rows(rows, estimate.model, band, grid)
-        quality = _judge(frames, estimate, band, filtered.residual_power, chosen)
-        whole = filtered.kept if live is None else all_rows.put_back(filtered.kept, live)
+        filtered = filter_stack(passes, found, options, target)
+        timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
+        result = _result(source, found, filtered, options, timings)
+    tell("done", n_steps)
+    return result
+
+
+def working_type(stack: Any, precision: str) -> np.dtype[Any]:
+    """Return the type in which a stack is filtered."""
+    kind = stack.iq.dtype if isinstance(stack, Acquisition) else stack.dtype
+    return np.dtype(STORAGE[precision, kind.kind == "c"])
+
+
+def _result(
+    source: Any,
+    found: ClutterEstimate,
+    filtered: FilteredStack,
+    options: DenoiseOptions,
+    timings: dict[str, float],
+) -> DenoiseResult:
+    stack, grid, band, estimate = source.stack, found.grid, found.band, found.estimate
 
     def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
 
-    blood, stack_power = filtered.blood, float(frames.energy.sum()) / (rows.n_pixels * rows.n_used_frames)
-    result = DenoiseResult(
-        acquisition=replace(stack, iq=whole.as_stack(stack)),
+    blood, n_pixels, n_used = filtered.blood, grid.n_pixels, found.n_used_frames
+    return DenoiseResult(
+        acquisition=replace(stack, iq=filtered.iq)
+        if isinstance(stack, Acquisition)
+        else stack.acquisition(filtered.iq),
         power_doppler=image(filtered.power),
         blood_power=image(blood.blood_power),
         noise_power=image(blood.noise_power),
         model=replace(filtered.model, left=grid.everywhere(filtered.model.left)),
-        singular_values=estimate.singular_values,
-        options=replace(chosen, rank=len(estimate.singular_values), low_cutoff=band.low),
+        singular_values=filtered.singular_values,
+        options=replace(options, rank=len(filtered.singular_values), low_cutoff=band.low),
         solution=estimate.solution,
-        cutoff=choice,
-        picture_quality=judge_picture(blood, rows.n_used_frames, stack_power),
-        frame_quality=frame_quality,
-        fit_quality=quality,
+        cutoff=found.cutoff,
+        picture_quality=judge_picture(blood, n_used, found.energy / (n_pixels * n_used)),
+        frame_quality=found.frames.quality(estimate.model, band.low),
+        fit_quality=_judge(found, filtered, options),
         noise_floor=estimate.noise_rms,
-        observed=whole.sampled_bits(),
-        n_unobserved=whole.n_unused,
-        n_silent=whole.n_pixels - rows.n_pixels,
+        observed=filtered.observed,
+        n_unobserved=filtered.n_unused,
+        n_silent=stack.n_pixels - n_pixels,
         n_sampled=estimate.n_sampled,
-        timings_s={"solve": solved - began, "filter": time.perf_counter() - solved},
+        timings_s=timings,
     )
-    tell("done", n_steps)
-    return result if stack.labels is None else LabelledResult.from_result(result)
 
 
 def as_acquisition(
@@ -281,39 +314,16 @@ def _as_factors(start: Any) -> Factors:
     return tuple(start)
 
 
-def _choose_band(
-    rows: Rows, estimate: Estimate, options: DenoiseOptions, moved: float
-) -> tuple[Band, CutoffChoice | None]:
-    """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
-
-    The image moves by up to `moved` pixels.
-    """
-    rank = estimate.model.rank
-    high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
-    keeps_residual = options.high_cutoff == "none"
-    if not isinstance(options.low_cutoff, str):
-        return Band(options.low_cutoff, high, keeps_residual), None
-    # The band must not be empty. With the residual there is something left when all components are removed.
-    highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, estimate.pixels, estimate.noise_rms, highest, moved)
-    return Band(choice.low, high, keeps_residual), choice
-
-
-def _judge(
-    frames: CheckedFrames,
-    estimate: Estimate,
-    band: Band,
-    power: NDArray[np.float64],
-    options: DenoiseOptions,
-) -> FitQuality:
+def _judge(found: ClutterEstimate, filtered: FilteredStack, options: DenoiseOptions) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    rows, energy, singular_values = frames.rows, float(frames.energy.sum()), estimate.singular_values
-    shape = rows.used_shape
-    if not rows.is_complete or (band.keeps_residual and estimate.gained_energy is not None):
+    estimate, singular_values, energy = found.estimate, filtered.singular_values, found.energy
+    shape = (found.grid.n_pixels, found.n_used_frames)
+    if not estimate.sample.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
-        observed = rows.n_used / (shape[0] * shape[1])
-        left_over = power.sum() * shape[1] - observed * np.sum(singular_values[band.low :] ** 2)
+        observed = 1 - filtered.n_unobserved / (shape[0] * shape[1])
+        left_over = filtered.residual_power.sum() * shape[1]
+        left_over -= observed * np.sum(singular_values[found.band.low :] ** 2)
     else:
         left_over = energy - np.sum(singular_values**2)
     quality = judge_fit(
@@ -323,8 +333,8 @@ def _judge(
         shape=shape,
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
-        gained_energy=estimate.gained_energy,
-        advice=frames.search.advice,
+        gained_energy=filtered.gained_energy,
+        advice=found.frames.search.advice,
     )
     if estimate.samples_per_pixel is None:
         return quality

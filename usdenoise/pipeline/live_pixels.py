@@ -1,10 +1,12 @@
 """Pixels with a signal: those of a mask, outside a sector or in an unused depth take no part in anything."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.bad_frames import SAMPLE_PIXELS
-from usdenoise.stack.rows import Rows
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import spread_rows
 
 GAP = 1e4
@@ -16,32 +18,41 @@ MOST_BETWEEN, LEAST_LIVE = 0.02, 0.05
 pixels above it: a few very loud pixels do not make the others silent."""
 
 
-def live_pixels(rows: Rows, energy: NDArray[np.float64], n_least: int) -> NDArray[np.intp] | None:
+def live_pixels(
+    sample: PixelSample,
+    energy: NDArray[np.float64],
+    n_least: int,
+    fast_power: Callable[[], NDArray[np.float64]],
+) -> NDArray[np.intp] | None:
     """Return the pixels with a signal; None where all pixels have one, or fewer than `n_least`.
 
     A pixel without any energy is silent. So are those below a gap of 40 dB in the noise of the image (see
-    :meth:`usdenoise.stack.rows.Rows.fast_power`): all pixels of a scan have noise, whatever tissue and blood they
-    have, but those that were multiplied by next to nothing have next to none.
+    :meth:`usdenoise.stack.pixel_sample.PixelSample.fast_power`): all pixels of a scan have noise, whatever
+    tissue and blood they have, but those that were multiplied by next to nothing have next to none.
 
     Parameters
     ----------
-    rows : Rows
-        The data.
+    sample : PixelSample
+        Some pixels of the data.
     energy : (n_pixels,) float64 array
         Sum of |x|^2 over the observed entries of each row.
     n_least : int
         Pixels that the given rank and cutoffs need.
+    fast_power : callable
+        Returns the noise of all pixels, which takes a pass over the data.
 
     Returns
     -------
     array of row numbers, increasing, or None
     """
     numbers = np.flatnonzero(energy > 0)
-    sample = numbers[spread_rows(len(numbers), SAMPLE_PIXELS)]
-    silent_below = _middle_of_gap(rows.take(sample).fast_power(), energy[sample])
+    some = np.flatnonzero(energy[sample.numbers] > 0)
+    some = some[spread_rows(len(some), SAMPLE_PIXELS)]
+    tried = sample.take(some)
+    silent_below = _middle_of_gap(tried.fast_power(), energy[tried.numbers])
     if silent_below is not None:
-        numbers = numbers[rows.fast_power()[numbers] > silent_below]
-    return numbers if n_least <= len(numbers) < rows.n_pixels else None
+        numbers = numbers[fast_power()[numbers] > silent_below]
+    return numbers if n_least <= len(numbers) < len(energy) else None
 
 
 def _middle_of_gap(noise: NDArray[np.float64], energy: NDArray[np.float64]) -> float | None:

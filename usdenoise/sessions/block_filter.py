@@ -7,15 +7,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
-from usdenoise.frames.displacement import displacements
+from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.gapped_rows import fit_gapped_rows
-from usdenoise.linalg.low_rank import Product
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.checked_rows import checked_rows
+from usdenoise.pipeline.block_filter import (
+    BlockFilter,
+    FrameBlock,
+    coefficients,
+    filter_block,
+    observed_frames,
+)
+from usdenoise.pipeline.combination import combine, lag_sums_of
+from usdenoise.pipeline.denoise import working_type
+from usdenoise.pipeline.frame_sources import ArrayFrames
+from usdenoise.pipeline.inspection import check_block
+from usdenoise.pipeline.passes import Passes
+from usdenoise.pipeline.stack_filter import n_unused
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.rows import Rows
+from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import spread_rows
+
+SEARCHED_PIXELS = 1024
+"""Pixels in which bad frames are looked for, spread over the image."""
 
 OWN_PIXELS, OWN_RATIO = 2048, 2.0
 """Pixels on which components of a block's own are looked for, and how much stronger than usual they are. With a clutter that
@@ -52,7 +66,7 @@ class FilteredBlock:
     strongest: float
 
 
-def filter_block(
+def filter_session_block(
     stack: Acquisition, clutter: SessionClutter, options: DenoiseOptions, usual: float | None = None
 ) -> FilteredBlock:
     """Take the clutter of a session out of a block.
@@ -77,62 +91,72 @@ def filter_block(
     InputError
         If the block is zero or unobserved everywhere.
     """
+    source = ArrayFrames(stack, working_type(stack, options.precision), in_place=True)
+    block = source.block(0, stack.n_frames)
+    is_finite = check_block(block, stack.name)
+    grid, k = clutter.grid, clutter.cutoff
     with ThreadExecutor(1) as executor:
-        whole, _ = checked_rows(stack, options, executor, in_place=True)
-        live, grid = clutter.grid.live, clutter.grid
-        moved = displacements(whole, grid.shape, None if live is None else grid.mask)
-        rows = whole if live is None else whole.keep(live)
-        left = clutter.left if live is None else clutter.left[live]
-        # Where the blocks are copies of each other, the noise of the session is 0, and that of the block counts.
-        search, _ = find_bad_frames(rows, options.bad_frames, options.seed, moved, clutter.noise_rms or None)
-        if search.left_out is not None:
-            rows, _ = rows.exclude(search.left_out)
-        right_h = _coefficients(rows, left)
-        k = clutter.cutoff
-        removed, strongest = (left[:, :k], right_h[:k]), 0.0
+        passes = Passes(source, executor, executor, [block])
+        search = _bad_frames(passes, clutter, options)
+        plan = BlockFilter(
+            spatial=passes.in_block(clutter.left),
+            low=k,
+            high=clutter.left.shape[1],
+            keeps_residual=options.high_cutoff == "none",
+            n_lags=clutter.projection.n_lags,
+            live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
+            excluded=search.left_out,
+            has_gaps=not is_finite,
+        )
+        strongest = 0.0
         if usual is not None:
-            removed, strongest = _with_own(rows, removed, OWN_RATIO * usual)
-        kept, _, lag_sums = rows.subtract(removed, clutter.projection.n_lags, in_halves=False)
-        lags = lag_sums.mean(slice(None), stack.n_frames)
-        power = lags[:, 0].real
-        if options.high_cutoff != "none":
-            kept, power = kept.fill((left[:, k:], right_h[k:]), keep_observed=False)
-        filtered = kept if live is None else whole.put_back(kept, live)
+            temporal, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
+            plan = replace(plan, temporal=temporal)
+        measures = combine([filter_block(block, is_finite, plan, False)[0]], plan)
+        live = passes.places(np.arange(stack.n_pixels) if grid.live is None else grid.live)
+    lag_sums = lag_sums_of(measures, replace(plan, n_frames=stack.n_frames)).rows(live)
+    lags = lag_sums.mean(slice(None), stack.n_frames)
+    n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
     return FilteredBlock(
-        replace(stack, iq=filtered.as_stack(stack)),
+        replace(stack, iq=source.filtered),
         lags,
-        power,
+        lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,
         search,
-        filtered.n_unused,
+        n_unused(measures, search.left_out),
         strongest,
     )
 
 
-def _with_own(rows: Rows, product: Product, bound: float) -> tuple[Product, float]:
-    """Return a product with the components of what it leaves that are above a bound, and the power of the next one."""
-    left, right_h = product
-    some = slice(None, None, max(1, rows.n_pixels // OWN_PIXELS))
-    values, observed = rows.take(slice(None)).values, rows.observed_mask(slice(None))
-    rest = values[some] - left[some] @ right_h
+def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions) -> FrameSearch:
+    """Return the bad frames of a block, and how the image moves in it."""
+    (block,), grid, threads = passes.items, clutter.grid, passes.threads
+    x = block.read()
+    part = middle_part(grid.shape, None if grid.live is None else grid.mask)
+    numbers = np.arange(x.shape[1]).reshape(grid.shape)[part]
+    envelopes = envelope(x[:, passes.places(numbers.ravel())]).reshape(-1, *numbers.shape)
+    moved = displacements(envelopes, grid.mask[part], threads)
+    live = np.arange(x.shape[1]) if grid.live is None else grid.live
+    pixels = live[spread_rows(len(live), SEARCHED_PIXELS)]
+    values = np.ascontiguousarray(x[:, passes.places(pixels)].T)
+    sample = PixelSample.of(values, np.arange(len(pixels)), threads)
+    # Where the blocks are copies of each other, the noise of the session is 0, and that of the block counts.
+    return find_bad_frames(sample, options.bad_frames, options.seed, moved, clutter.noise_rms or None)[0]
+
+
+def _own_components(
+    block: FrameBlock, is_finite: bool, plan: BlockFilter, bound: float
+) -> tuple[NDArray[Any] | None, float]:
+    """Return temporal components of what a filter leaves that are above a bound, and the power of the next one."""
+    x, observed = observed_frames(block.read(), is_finite, plan.live)
+    a = coefficients(x, observed, None, plan, slice(block.start, block.stop))
+    live = np.arange(x.shape[1]) if plan.live is None else np.flatnonzero(plan.live)
+    some = live[:: max(1, len(live) // OWN_PIXELS)]
+    rest = x[:, some] - a[:, : plan.low] @ plan.spatial[some, : plan.low].T
     if observed is not None:
-        rest *= observed[some]
-    energies, vectors = np.linalg.eigh(rest.conj().T @ rest)
+        rest *= observed[:, some]
+    if plan.excluded is not None:
+        rest[plan.excluded] = 0
+    energies, vectors = np.linalg.eigh(rest @ rest.conj().T)
     powers = energies / rest.size
     n_own = min(int(np.count_nonzero(powers > bound)), len(powers) - 1)
-    if n_own:
-        own = np.ascontiguousarray(vectors[:, -n_own:])
-        left_own = values @ own - left @ (right_h @ own)
-        if observed is not None:
-            # Unobserved values are 0, and nothing is left there.
-            left_own += ((left @ right_h) * ~observed) @ own
-        left = np.concatenate([left, left_own], axis=1)
-        right_h = np.concatenate([right_h, own.conj().T])
-    return (left, right_h), float(powers[-1 - n_own])
-
-
-def _coefficients(rows: Rows, left: NDArray[Any]) -> NDArray[Any]:
-    """Return the coefficients U^H M of orthonormal components, those of least squares where entries are unobserved."""
-    found: NDArray[Any] = left.conj().T @ rows.take(slice(None)).values
-    observed = rows.observed_mask(slice(None))
-    # A frame is a row of the transposed matrix.
-    return found if observed is None else fit_gapped_rows(found.T, observed.T, left.conj(), None).T
+    return (np.ascontiguousarray(vectors[:, -n_own:]) if n_own else None), float(powers[-1 - n_own])

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.file_stack import FileStack
 from usdenoise.stack.geometry import SPATIAL_LETTERS, GriddedStack
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.stored_form import StoredForm
@@ -133,7 +132,7 @@ def without_mask(values: Any) -> NDArray[Any]:
         Masked integers become float64.
     """
     lazy: Any = values
-    if is_dask_array(values) or isinstance(values, FileStack):
+    if is_dask_array(values):
         return cast(NDArray[Any], lazy)
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)

@@ -12,9 +12,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.files.layout import SLAB_BYTES, slab_shape, slabs
-from usdenoise.stack.file_stack import FileStack
-
 
 @contextmanager
 def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
@@ -35,18 +32,8 @@ def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
         yield file
 
 
-def write_values(dataset: h5py.Dataset, values: NDArray[Any] | FileStack) -> None:
-    """Write an array; of one in a file a few chunks are read at a time, all frames of some pixels first."""
-    if not isinstance(values, FileStack):
-        _write_part(dataset, values, (0,) * values.ndim)
-        return
-    slab = slab_shape(values.shape, dataset.chunks or 0, values.letters, SLAB_BYTES // values.dtype.itemsize)
-    for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
-        _write_part(dataset, np.asarray(values[index]), tuple(part.start for part in index))
-
-
-def _write_part(dataset: h5py.Dataset, values: NDArray[Any], start: tuple[int, ...]) -> None:
-    """Write a part of an array chunk by chunk, while a thread puts the next two into the order of the file.
+def write_values(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
+    """Write an array chunk by chunk, while a thread puts the next two into the order of the file.
 
     Without a chunk cache the library would write every contiguous run of an assignment by itself, some hundred bytes
     at a time; a chunk that needs no filter is therefore given to it whole.
@@ -56,10 +43,8 @@ def _write_part(dataset: h5py.Dataset, values: NDArray[Any], start: tuple[int, .
     dataset : h5py.Dataset
         The dataset.
     values : array
-        Whole chunks of the dataset, in memory of any order. They are converted to the type of the dataset; of a dataset
+        Its values, in memory of any order. They are converted to the type of the dataset; of a dataset
         of pairs the complex numbers become the pairs.
-    start : tuple of int
-        Where the part begins in the dataset.
     """
     dtype = values.dtype if dataset.dtype.names else dataset.dtype
     chunks = dataset.chunks
@@ -78,13 +63,16 @@ def _write_part(dataset: h5py.Dataset, values: NDArray[Any], start: tuple[int, .
         return chunk.view(dataset.dtype)
 
     def write(first: tuple[int, ...], part: NDArray[Any]) -> None:
-        place = tuple(begin + own for begin, own in zip(start, first, strict=True))
         if is_filtered:
-            dataset[tuple(slice(begin, begin + n) for begin, n in zip(place, part.shape, strict=True))] = part
+            dataset[tuple(slice(begin, begin + n) for begin, n in zip(first, part.shape, strict=True))] = part
         else:
-            dataset.id.write_direct_chunk(place, part)
+            dataset.id.write_direct_chunk(first, part)
 
-    firsts = product(*(range(0, n, step) for n, step in zip(values.shape, chunks, strict=True)))
+    # The axis that is slowest in memory comes first: values in a temporary file are read nearly in order.
+    strides = getattr(values, "strides", (0,) * values.ndim)
+    order = sorted(range(values.ndim), key=lambda axis: -abs(strides[axis]))
+    places = product(*(range(0, values.shape[axis], chunks[axis]) for axis in order))
+    firsts = (tuple(place[order.index(axis)] for axis in range(values.ndim)) for place in places)
     with ThreadPoolExecutor(1) as ahead:
         waiting: deque[tuple[tuple[int, ...], Future[NDArray[Any]]]] = deque()
         for first in firsts:

@@ -19,7 +19,6 @@ from usdenoise.files.matlab.matlab_copies import (
     other_fields,
     other_variables_of_v5,
 )
-from usdenoise.stack.file_stack import FileStack
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
@@ -82,8 +81,7 @@ def _is_too_large_for_v5(named: Mapping[str, Any]) -> bool:
     sizes: Counter[str] = Counter()
     for name, value in named.items():
         sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
-    is_lazy = any(isinstance(value, FileStack) for value in named.values())
-    return is_lazy or max(sizes.values()) > V5_LIMIT_BYTES
+    return max(sizes.values()) > V5_LIMIT_BYTES
 
 
 def _write_v5(path: Path, named: Mapping[str, Any]) -> None:

@@ -23,16 +23,17 @@ from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.rank import least_rank
 from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.pipeline.checked_rows import checked_rows
-from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.filter_rows import filter_rows
+from usdenoise.pipeline.denoise import denoise, working_type
 from usdenoise.pipeline.live_pixels import live_pixels
+from usdenoise.pipeline.stack_filter import filter_matrix
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import casorati, image_from_pixels
+from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.rows import ArrayRows
 
 SHARED = ("rank", "sampling", "low_cutoff", "high_cutoff", "seed", "precision", "threads")
 """Options of the denoiser that all compared filters share."""
@@ -103,23 +104,22 @@ def _run_denoise(
     )
 
 
-Baseline = Callable[[ArrayRows, Neighbourhood, DenoiseOptions, Executor], Filtered]
-"""A filter of the pixels with a signal. It may overwrite their rows."""
+Baseline = Callable[[NDArray[Any], Neighbourhood, DenoiseOptions, Executor], Filtered]
+"""A filter of the pixels with a signal, (n_pixels, n_frames). It may overwrite their rows."""
 
 
 def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOptions) -> Filtered:
+    matrix = casorati(stack, working_type(stack, options.precision)).copy()
     with ThreadExecutor(options.threads) as executor:
-        rows, energy = checked_rows(stack, options, executor, in_place=False)
-        assert isinstance(rows, ArrayRows)
-        if rows.n_unobserved:
+        sample = PixelSample.of(matrix, np.arange(len(matrix)), executor)
+        if n_missing := matrix.size - sample.n_used:
             raise InputError(
-                f"this method needs every entry, and {rows.n_unobserved} are NaN or infinite; "
+                f"this method needs every entry, and {n_missing} are NaN or infinite; "
                 "compare methods that fill missing entries, such as eta-decay"
             )
-        live = live_pixels(rows, energy, least_rank(options))
-        rows = rows if live is None else rows.keep(live)
+        live = live_pixels(sample, row_squared_norms(matrix), least_rank(options), sample.fast_power)
         grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), live)
-        filtered = baseline(rows, grid, options, executor)
+        filtered = baseline(matrix if live is None else matrix[live], grid, options, executor)
 
     def image(values: NDArray[Any]) -> NDArray[Any]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
@@ -140,60 +140,68 @@ def _number(options: DenoiseOptions, name: str) -> int:
     return value
 
 
-def _rsvd(rows: ArrayRows, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
+def _rsvd(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     rng = RandomStream.RANGE_FINDER.generator(options.seed)
-    rank = min(_number(options, "rank"), *rows.shape)
-    return _keep_band(rows, grid, options, randomized_svd(rows.values, rank, executor, rng))
+    rank = min(_number(options, "rank"), *matrix.shape)
+    return _keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
 
 
-def _rpca(rows: ArrayRows, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
-    low_rank, iterations, mismatch = robust_pca(rows.values, executor)
-    filtered = _keep_band(rows, grid, options, low_rank)
+def _rpca(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
+    low_rank, iterations, mismatch = robust_pca(matrix, executor)
+    filtered = _keep_band(matrix, grid, options, executor, low_rank)
     return replace(filtered, iterations=iterations, note=f"mismatch {mismatch:.1e}")
 
 
-def _keep_band(rows: ArrayRows, grid: Neighbourhood, options: DenoiseOptions, model: LowRank) -> Filtered:
+def _keep_band(
+    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
+) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
     low, high = _number(options, "low_cutoff"), options.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
-    done = filter_rows(rows, model, band, grid, with_halves=False)
+    power, blood = filter_matrix(matrix, model, band, grid, executor)
     return Filtered(
-        matrix=rows.values,
-        power=done.power,
-        blood_power=done.blood.blood_power,
+        matrix=matrix,
+        power=power,
+        blood_power=blood.blood_power,
         rank=model.rank,
         low_cutoff=low,
     )
 
 
-def _highpass(rows: ArrayRows, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
-    cutoff = end_of_clutter(rows.values, _number(options, "low_cutoff"))
-    filtered = _filter_in_time(rows, grid, executor, partial(highpass, cutoff=cutoff))
+def _highpass(
+    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
+) -> Filtered:
+    cutoff = end_of_clutter(matrix, _number(options, "low_cutoff"))
+    filtered = _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff))
     return replace(filtered, note=f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends")
 
 
 def _polynomial(
-    rows: ArrayRows, grid: Neighbourhood, options: DenoiseOptions, executor: Executor
+    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
 ) -> Filtered:
     order = _number(options, "low_cutoff") - 1
-    filtered = _filter_in_time(rows, grid, executor, partial(polynomial, order=order))
+    filtered = _filter_in_time(matrix, grid, executor, partial(polynomial, order=order))
     return replace(filtered, note=f"order {order}")
 
 
 def _filter_in_time(
-    rows: ArrayRows,
+    matrix: NDArray[Any],
     grid: Neighbourhood,
     executor: Executor,
     apply: Callable[[NDArray[Any], Executor], None],
 ) -> Filtered:
     """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the remaining blood."""
-    response = np.eye(rows.n_frames)
+    n_frames = matrix.shape[1]
+    response = np.eye(n_frames)
     apply(response, executor)
-    apply(rows.values, executor)
+    apply(matrix, executor)
     projection = filter_projection(response)
-    power, lags = rows.measure(projection.n_lags)
+    lags = LagSums.joined(
+        LagSums.from_rows(matrix[rows], None, projection.n_lags) for rows in block_rows(matrix.shape)
+    )
     blood = map_blood(lags, projection, grid, executor, with_halves=False)
-    return Filtered(matrix=rows.values, power=power, blood_power=blood.blood_power)
+    power = row_squared_norms(matrix) / n_frames
+    return Filtered(matrix=matrix, power=power, blood_power=blood.blood_power)
 
 
 BASELINES: Mapping[str, Baseline] = MappingProxyType(

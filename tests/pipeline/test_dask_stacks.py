@@ -16,9 +16,7 @@ from distributed import Client, LocalCluster
 import usdenoise
 from tests.reference.matrices import with_gaps
 from usdenoise.errors import InputError, OptionError
-from usdenoise.estimate import extension
-from usdenoise.pipeline import checked_rows
-from usdenoise.stack import chunk_grid
+from usdenoise.pipeline import inspection
 
 CHUNKINGS = {"whole": (120, 40, 32), "frames": (7, 40, 32), "pixels": (120, 7, 9), "both": (50, 13, 32)}
 
@@ -164,22 +162,21 @@ def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
     assert difference(saved.iq, expected.acquisition.iq) < 1e-3
 
 
-@pytest.mark.parametrize(("refits", "coarse"), [(2, 10**6), (1, 300)])
-def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, refits, coarse):
-    """A look, two for each refit to all pixels, the residual, and the residual with cutoffs by place."""
-    monkeypatch.setattr(extension, "COARSE_PIXELS", coarse)
-    monkeypatch.setattr(checked_rows, "COARSE_PIXELS", coarse)
+@pytest.mark.parametrize(("sample", "passes"), [((2000, 6000), 2), ((300, 300), 3)])
+def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, sample, passes):
+    """A look, the fit of all pixels unless the sample has them all, and the filter."""
+    monkeypatch.setattr(inspection, "SAMPLE_PIXELS", sample)
     reads = Counter()
 
     def read(block, block_info=None):
         reads[tuple(block_info[0]["chunk-location"])] += 1
         return block
 
-    lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["both"]).map_blocks(
+    lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["frames"]).map_blocks(
         read, dtype=np.complex64, meta=np.empty((0, 0, 0), np.complex64)
     )
     usdenoise.denoise(lazy, axes="tzx", low_cutoff=8, rank=20)
-    assert set(reads.values()) == {3 + 2 * refits}
+    assert set(reads.values()) == {passes}
 
 
 @pytest.mark.parametrize(
@@ -233,17 +230,3 @@ def test_on_workers_and_when_one_is_killed(stacks, in_memory, cluster):
         killed.join()
         client.wait_for_workers(2)
         assert pids[0] not in client.run(os.getpid).values()
-
-
-def test_rows_are_fetched_a_few_at_a_time(stacks, in_memory, monkeypatch):
-    monkeypatch.setattr(chunk_grid, "FETCHED_BYTES", 50_000)
-    graphs = []
-
-    def scheduler(graph, keys, **settings):
-        graphs.append(graph)
-        return dask.get(graph, keys, **settings)
-
-    lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["frames"])
-    with dask.config.set(scheduler=scheduler):
-        check_equal(usdenoise.denoise(lazy, axes="tzx"), in_memory("plain"))
-    assert len(graphs) > 20

@@ -1,0 +1,295 @@
+"""The estimate of the clutter of a stack: a spatial subspace, a cutoff and the noise level.
+
+Every command estimates with :func:`estimate_clutter`: `run` from all blocks of an acquisition, a session
+from a sample of its frames.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.band import Band
+from usdenoise.clutter.blood_by_place import LatticeFrames
+from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
+from usdenoise.clutter.lattice import Lattice
+from usdenoise.completion.problem import Factors
+from usdenoise.completion.solve import Iteration
+from usdenoise.estimate.estimate import Estimate, estimate_components
+from usdenoise.estimate.rank import least_rank
+from usdenoise.frames.displacement import displacements, envelope, middle_part
+from usdenoise.frames.frame_check import CheckedFrames, check_frames
+from usdenoise.linalg.gapped_rows import unobserved_normal
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.block_filter import FrameBlock, observed_frames
+from usdenoise.pipeline.inspection import Inspection, fast_power, inspect
+from usdenoise.pipeline.live_pixels import live_pixels
+from usdenoise.pipeline.passes import Passes
+from usdenoise.stack.pixel_sample import PixelSample
+
+COMPONENTS_BEYOND_CUTOFF = 8
+"""Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
+
+FITTED_ENTRIES = 1 << 24
+"""Entries of the normal matrices of pixels with unobserved entries that are held together."""
+
+
+@dataclass(frozen=True)
+class ClutterEstimate:
+    """The clutter of a stack.
+
+    Attributes
+    ----------
+    model : LowRank
+        Components in all pixels with a signal: those below the low cutoff and a few more, or all of them where they fill
+        entries.
+    singular_values : (rank,) float64 array
+        Singular values of all components. Those that the model does not have are estimated from the sample.
+    band : Band
+        The part that is kept.
+    cutoff : CutoffChoice or None
+        How the low cutoff was chosen; None where it was given.
+    estimate : Estimate
+        The components of the sample.
+    frames : CheckedFrames
+        The bad frames.
+    grid : Neighbourhood
+        Shape of the image, and the pixels that have a signal.
+    inspection : Inspection
+        What the first look at the blocks found.
+    is_sample : bool
+        Whether the sample has all pixels with a signal, so that the model is the sample's.
+    """
+
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    band: Band
+    cutoff: CutoffChoice | None
+    estimate: Estimate
+    frames: CheckedFrames
+    grid: Neighbourhood
+    inspection: Inspection
+    is_sample: bool
+
+    @property
+    def lattice_frames(self) -> LatticeFrames:
+        """The values from which the first blood map is made."""
+        look, excluded = self.inspection, self.frames.search.left_out
+        places = look.lattice_places
+        counted = self.grid.mask[np.ix_(*places)].ravel()
+        lattice = Lattice(self.grid, places)
+        used = None if excluded is None else ~excluded
+        return LatticeFrames(lattice, look.lattice[counted], look.lattice_frames[0], used)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of pixels with a signal are unobserved in frames that are not excluded."""
+        return has_gaps(self.inspection, self.grid, self.frames.search.left_out)
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of frames that are not excluded."""
+        return self.frames.sample.n_used_frames
+
+    @property
+    def energy(self) -> float:
+        """Sum of |x|^2 over the observed entries in these frames."""
+        excluded = self.frames.search.left_out
+        by_frame = self.inspection.frame_energy
+        return float(by_frame.sum() if excluded is None else by_frame[~excluded].sum())
+
+
+def has_gaps(look: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_] | None) -> bool:
+    """Return whether entries that count are unobserved; excluded frames, and pixels without a signal, do not count."""
+    if excluded is not None and not look.frame_missing[~excluded].any():
+        return False
+    return bool(look.missing.any() if grid.live is None else look.missing[grid.live].any())
+
+
+def estimate_clutter(
+    passes: Passes,
+    options: DenoiseOptions,
+    start: Factors | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    on_checked: Callable[[], None] = lambda: None,
+) -> ClutterEstimate:
+    """Estimate the clutter of a stack from its blocks.
+
+    The steps: look at all blocks, and gather a sample of the pixels; find bad frames; complete sampled entries of the
+    sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; choose the cutoff; fit the
+    components to all pixels, U = orth(M V).
+
+    Parameters
+    ----------
+    passes : Passes
+        The blocks.
+    options : DenoiseOptions
+        Options of the estimate.
+    start : pair of arrays, optional
+        A warm start: factors U (n_pixels, r) and V (n_frames, r) of an earlier or a similar stack.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+    on_checked : callable, optional
+        Called after the frames were checked.
+
+    Raises
+    ------
+    UsdenoiseError
+        As for :func:`usdenoise.denoise`.
+    """
+    needs_all = options.method == "svd" or options.refit == "none"
+    look = inspect(passes, needs_all)
+    sample = PixelSample.of(look.sample, look.sample_pixels, passes.threads)
+    live = live_pixels(sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite))
+    grid = Neighbourhood(passes.shape, live)
+    moved = _displacements(passes, look, grid)
+    # In long stacks they take as much as the sample.
+    look = replace(look, envelopes=look.envelopes[:0].copy())
+    if live is not None:
+        sample = sample.take(np.flatnonzero(np.isin(sample.numbers, live)))
+        sample = replace(sample, numbers=np.searchsorted(live, sample.numbers))
+        if start is not None and len(start[0]) == passes.source.stack.n_pixels:
+            start = start[0][live], start[1]
+    frames = check_frames(sample, moved, options)
+    on_checked()
+    if start is not None and len(start[0]) == grid.n_pixels:
+        start = start[0][sample.numbers], start[1]
+    # If the residual is kept, the components above the low cutoff do not change the result, unless they fill
+    # unobserved entries.
+    only_clutter = options.refit == "all" and options.high_cutoff == "none"
+    only_clutter = only_clutter and not has_gaps(look, grid, frames.search.left_out)
+    estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
+    band, choice = _choose_band(estimate, options, frames.search.movement.range_pixels)
+    found = ClutterEstimate(
+        estimate.model,
+        estimate.model.singular_values,
+        band,
+        choice,
+        estimate,
+        frames,
+        grid,
+        look,
+        sample.n_pixels == grid.n_pixels,
+    )
+    return found if found.is_sample else fit_all_pixels(passes, found)
+
+
+def fit_all_pixels(passes: Passes, found: ClutterEstimate) -> ClutterEstimate:
+    """Return an estimate whose components that a filter needs are fitted to all pixels with a signal.
+
+    Parameters
+    ----------
+    passes : Passes
+        The blocks.
+    found : ClutterEstimate
+        An estimate whose components are those of the sample.
+    """
+    sampled, band, look = found.estimate.model, found.band, found.inspection
+    fills = not band.keeps_residual or found.has_gaps
+    needed = sampled.rank if fills else min(band.low + COMPONENTS_BEYOND_CUTOFF, sampled.rank)
+    right = sampled.right[:, :needed]
+    live = found.grid.live
+    left: Any = sum(passes.map(projected, right, _live_in_block(passes, live), own=look.is_finite))
+    left = passes.by_pixel(left)
+    left = left if live is None else left[live]
+    if found.has_gaps:
+        missing = look.missing if live is None else look.missing[live]
+        prior = found.estimate.prior
+        ridge = np.zeros(needed) if prior is None else prior.ridge[:needed]
+        _fit_gapped(passes, found, left, np.flatnonzero(missing), right, ridge)
+    model = LowRank.from_factors(left, right)
+    rest = sampled.singular_values[needed:] * np.sqrt(len(left) / len(sampled.left))
+    smallest = model.singular_values[-1]
+    singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
+    return replace(found, model=model, singular_values=singular_values)
+
+
+def _live_in_block(passes: Passes, live: NDArray[np.intp] | None) -> NDArray[np.bool_] | None:
+    """Return which pixels of a block have a signal; None for all."""
+    if live is None:
+        return None
+    mask = np.zeros(passes.source.stack.n_pixels, bool)
+    mask[live] = True
+    return passes.in_block(mask)
+
+
+def projected(
+    block: FrameBlock, is_finite: bool, right: NDArray[Any], live: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    """Return M V over the frames of a block, (n_pixels, r), with 0 for unobserved entries."""
+    x, _ = observed_frames(block.read(), is_finite, live)
+    product: NDArray[Any] = x.T @ right[block.start : block.stop]
+    return product
+
+
+def unobserved_part(
+    block: FrameBlock, is_finite: bool, right: NDArray[Any], pixels: NDArray[np.intp], used: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H over the unobserved frames of some pixels in a block, (n, r, r)."""
+    r = right.shape[1]
+    if is_finite:
+        return np.zeros((1, r, r), right.dtype)
+    missing = ~np.isfinite(block.read()[:, pixels]) & used[block.start : block.stop, None]
+    return unobserved_normal(missing.T, right[block.start : block.stop])
+
+
+def _fit_gapped(
+    passes: Passes,
+    found: ClutterEstimate,
+    left: NDArray[Any],
+    pixels: NDArray[np.intp],
+    right: NDArray[Any],
+    ridge: NDArray[np.float64],
+) -> None:
+    """Turn the rows of M V of pixels with unobserved entries into least-squares fits, in place.
+
+    The normal matrix of a pixel is I minus the part of its unobserved frames.
+    """
+    r, live, excluded = right.shape[1], found.grid.live, found.frames.search.left_out
+    used = np.ones(len(right), bool) if excluded is None else ~excluded
+    weights = np.maximum(ridge, r * np.finfo(right.dtype).eps)
+    for start in range(0, len(pixels), max(1, FITTED_ENTRIES // r**2)):
+        group = pixels[start : start + max(1, FITTED_ENTRIES // r**2)]
+        places = passes.places(group if live is None else live[group])
+        parts = passes.map(unobserved_part, right, places, used, own=found.inspection.is_finite)
+        normal: Any = np.diag(1 + weights) - sum(parts)
+        left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
+
+
+def _displacements(passes: Passes, look: Inspection, grid: Neighbourhood) -> NDArray[np.float64]:
+    """Return the displacement of each frame in the middle of the pixels with a signal."""
+    if grid.live is None:
+        return displacements(look.envelopes, np.ones(look.envelopes.shape[1:], bool), passes.threads)
+    part = middle_part(grid.shape, grid.mask)
+    counted = grid.mask[part]
+    numbers = np.arange(grid.mask.size).reshape(grid.shape)[part]
+    places = passes.places(numbers.ravel())
+    found = np.concatenate(list(passes.map(envelopes_of, places))).reshape(-1, *counted.shape)
+    return displacements(found, counted, passes.threads)
+
+
+def envelopes_of(block: FrameBlock, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the magnitudes of some pixels of a block, (n, n_pixels)."""
+    return envelope(block.read()[:, pixels])
+
+
+def _choose_band(
+    estimate: Estimate, options: DenoiseOptions, moved: float
+) -> tuple[Band, CutoffChoice | None]:
+    """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
+
+    The image moves by up to `moved` pixels.
+    """
+    rank = estimate.model.rank
+    high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
+    keeps_residual = options.high_cutoff == "none"
+    if not isinstance(options.low_cutoff, str):
+        return Band(options.low_cutoff, high, keeps_residual), None
+    # The band must not be empty. With the residual there is something left when all components are removed.
+    highest = rank if keeps_residual else high - 1
+    choice = choose_low_cutoff(estimate.model, estimate.sample, estimate.noise_rms, highest, moved)
+    return Band(choice.low, high, keeps_residual), choice

@@ -1,0 +1,300 @@
+"""The first pass over the blocks of a stack: energies, unobserved entries, and the pixels that the estimate looks at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.clutter.lattice import lattice_places
+from usdenoise.errors import InputError
+from usdenoise.frames.displacement import envelope, middle_part
+from usdenoise.linalg.row_blocks import third_difference_norms
+from usdenoise.pipeline.block_filter import FrameBlock
+from usdenoise.pipeline.passes import Passes
+from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN
+from usdenoise.stack.sampling import spread_rows
+
+SAMPLE_PIXELS = (1000, 6000)
+"""Least and largest number of pixels, about, that the estimate looks at. With 6000 the automatic cutoff keeps its quality
+(benchmarks/quality.py --full-size)."""
+
+SAMPLE_ENTRIES = 1 << 22
+"""Entries of these pixels that are held in memory, about: in a longer stack they are fewer."""
+
+LATTICE_ENTRIES, LATTICE_FRAMES = 1 << 21, 200
+"""Entries from which the first blood map is made, about, and the least number of its frames."""
+
+SCALES = (1e-12, 1e14)
+"""Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Pixels whose values are gathered, by their numbers in the order of a block.
+
+    Attributes
+    ----------
+    sample : array
+        Pixels of the estimate, in all frames.
+    middle : array
+        Pixels of the middle of the image, of which the envelopes are gathered, in all frames.
+    lattice : array
+        Pixels of the first blood map.
+    lattice_frames : (int, int)
+        Its frames.
+    """
+
+    sample: NDArray[np.intp]
+    middle: NDArray[np.intp]
+    lattice: NDArray[np.intp]
+    lattice_frames: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BlockLook:
+    """What the first look at a block finds.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first frame.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each pixel.
+    frame_energy : (n,) float64 array
+        The same of each frame.
+    missing, frame_missing : (n_pixels,) and (n,) arrays or None
+        Number of entries of each pixel, and of each frame, that are not finite; None if all are finite.
+    sample, envelopes, lattice : arrays
+        Values of the gathered pixels, (pixels, frames), (frames, pixels) and (pixels, frames).
+    """
+
+    start: int
+    energy: NDArray[np.float64]
+    frame_energy: NDArray[np.float64]
+    missing: NDArray[np.int64] | None
+    frame_missing: NDArray[np.int64] | None
+    sample: NDArray[Any]
+    envelopes: NDArray[np.float32]
+    lattice: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the first look at a stack finds. Pixels are in the order z, x, y.
+
+    Attributes
+    ----------
+    energy, missing : (n_pixels,) arrays
+        As for :class:`BlockLook`; zeros for a stack that is finite.
+    frame_energy, frame_missing : (n_frames,) arrays
+        The same of each frame.
+    is_finite : list of bool
+        Whether all entries of each block are finite.
+    sample_pixels : array of pixel numbers, increasing
+        Pixels of the sample.
+    sample, lattice : arrays
+        As for :class:`BlockLook`.
+    envelopes : (n_frames, pixels along each axis...) float32 array
+        Envelopes of the middle of the image.
+    lattice_places : tuple of arrays
+        Places of the pixels of the lattice along each axis.
+    lattice_frames : (int, int)
+        Frames of its values.
+    """
+
+    energy: NDArray[np.float64]
+    missing: NDArray[np.int64]
+    frame_energy: NDArray[np.float64]
+    frame_missing: NDArray[np.int64]
+    is_finite: list[bool]
+    sample_pixels: NDArray[np.intp]
+    sample: NDArray[Any]
+    envelopes: NDArray[np.float32]
+    lattice: NDArray[Any]
+    lattice_places: tuple[NDArray[np.intp], ...]
+    lattice_frames: tuple[int, int]
+
+
+def inspect(passes: Passes, needs_all: bool) -> Inspection:
+    """Look at all blocks of a stack.
+
+    Parameters
+    ----------
+    passes : Passes
+        The blocks.
+    needs_all : bool
+        Whether the estimate looks at all pixels.
+
+    Raises
+    ------
+    InputError
+        If the stack is zero or unobserved everywhere, or its magnitudes are outside SCALES.
+    """
+    stack = passes.source.stack
+    n_frames, n_pixels, shape = stack.n_frames, stack.n_pixels, passes.shape
+    count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
+    sample = spread_rows(n_pixels, n_pixels if needs_all else count)
+    numbers = np.arange(n_pixels).reshape(shape)
+    middle = numbers[middle_part(shape)]
+    places = lattice_places(shape)
+    lattice = numbers[np.ix_(*places)].ravel()
+    length = min(n_frames, max(LATTICE_FRAMES, LATTICE_ENTRIES // len(lattice)))
+    frames = ((n_frames - length) // 2, (n_frames - length) // 2 + length)
+    gathered = Gathered(passes.places(sample), passes.places(middle.ravel()), passes.places(lattice), frames)
+    found = _looks(passes, gathered)
+    energy = passes.by_pixel(found.energy)
+    missing = passes.by_pixel(found.missing)
+    shape_in_time = (n_frames, n_pixels)
+    _check(energy, int(missing.sum()), shape_in_time, stack.name, lambda: max(passes.map(largest_part)))
+    return replace(
+        found,
+        energy=energy,
+        missing=missing,
+        sample_pixels=sample,
+        envelopes=found.envelopes.reshape(n_frames, *middle.shape),
+        lattice_places=places,
+    )
+
+
+def _looks(passes: Passes, gathered: Gathered) -> Inspection:
+    """Look at all blocks; pixels are in the order of a block."""
+    stack, dtype = passes.source.stack, passes.source.dtype
+    n_frames, n_pixels, (first, stop) = stack.n_frames, stack.n_pixels, gathered.lattice_frames
+    whole = Inspection(
+        np.zeros(n_pixels),
+        np.zeros(n_pixels, np.int64),
+        np.empty(n_frames),
+        np.zeros(n_frames, np.int64),
+        [],
+        gathered.sample,
+        np.empty((len(gathered.sample), n_frames), dtype),
+        np.empty((n_frames, len(gathered.middle)), np.float32),
+        np.empty((len(gathered.lattice), stop - first), dtype),
+        (),
+        gathered.lattice_frames,
+    )
+    for look in passes.map(look_at, gathered):
+        frames = slice(look.start, look.start + len(look.frame_energy))
+        whole.energy[:] += look.energy
+        whole.frame_energy[frames] = look.frame_energy
+        whole.is_finite.append(look.missing is None)
+        if look.missing is not None:
+            whole.missing[:] += look.missing
+            whole.frame_missing[frames] = look.frame_missing
+        whole.sample[:, frames] = look.sample
+        whole.envelopes[frames] = look.envelopes
+        begin = max(look.start - first, 0)
+        whole.lattice[:, begin : begin + look.lattice.shape[1]] = look.lattice
+    return whole
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
+    """Look at one block."""
+    x, missing, frame_missing = block.read(), None, None
+    energy, frame_energy = _energies(x)
+    # NaN and infinities show in the sums, so a finite block is read only once.
+    if not np.isfinite(frame_energy).all():
+        finite = np.isfinite(x)
+        if not finite.all():
+            missing, frame_missing = (np.count_nonzero(~finite, axis=axis) for axis in (0, 1))
+            energy, frame_energy = _energies(np.where(finite, x, np.zeros((), x.dtype)))
+    first, stop = (min(max(frame - block.start, 0), len(x)) for frame in gathered.lattice_frames)
+    return BlockLook(
+        block.start,
+        energy,
+        frame_energy,
+        missing,
+        frame_missing,
+        np.ascontiguousarray(x[:, gathered.sample].T),
+        envelope(x[:, gathered.middle]),
+        np.ascontiguousarray(x[first:stop, gathered.lattice].T),
+    )
+
+
+def _energies(x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sum of |x|^2 over the frames and over the pixels, in double precision over parts of 32 frames."""
+    energy, by_frame = np.zeros(x.shape[1]), np.empty(len(x))
+    for start in range(0, len(x), 32):
+        part = x[start : start + 32]
+        power = part.real**2
+        if np.iscomplexobj(part):
+            power += part.imag**2
+        energy += power.sum(axis=0)
+        by_frame[start : start + 32] = power.sum(axis=1, dtype=np.float64)
+    return energy, by_frame
+
+
+def fast_power(passes: Passes, is_finite: list[bool]) -> NDArray[np.float64]:
+    """Return the power of the third differences over time of each pixel, as a :class:`PixelSample` has it."""
+    total, before = np.zeros(passes.source.stack.n_pixels), None
+    for sums, first, last in passes.map(third_differences, own=is_finite):
+        total += sums
+        joined = first if before is None else np.concatenate([before, first])
+        # Those of frames in two blocks.
+        total += third_difference_norms(np.ascontiguousarray(joined.T))
+        before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
+    n_differences = max(passes.source.stack.n_frames - 3, 1)
+    power: NDArray[np.float64] = passes.by_pixel(total) / (THIRD_DIFFERENCE_GAIN * n_differences)
+    return power
+
+
+def third_differences(
+    block: FrameBlock, is_finite: bool
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+    """Return the sum of the squared third differences of each pixel in a block, and its first and last three frames."""
+    x = block.read()
+    if not is_finite:
+        x = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
+    return third_difference_norms(np.ascontiguousarray(x.T)), x[:3].copy(), x[-3:].copy()
+
+
+def largest_part(block: FrameBlock) -> float:
+    """Return the largest finite magnitude of a real or imaginary part in a block."""
+    x = block.read()
+    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
+    return max(float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0)) for part in parts)
+
+
+NOTHING = Gathered(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.intp), (0, 0))
+
+
+def check_block(block: FrameBlock, name: str) -> bool:
+    """Check a block that is a stack of its own, and return whether all of its entries are finite.
+
+    Raises
+    ------
+    InputError
+        As for :func:`inspect`.
+    """
+    look = look_at(block, NOTHING)
+    n_missing = 0 if look.missing is None else int(look.missing.sum())
+    shape = (len(look.frame_energy), len(look.energy))
+    _check(look.energy, n_missing, shape, name, lambda: largest_part(block))
+    return look.missing is None
+
+
+def _check(
+    energy: NDArray[np.float64],
+    n_missing: int,
+    shape: tuple[int, int],
+    name: str,
+    find_largest: Callable[[], float],
+) -> None:
+    """Check that a stack of (frames, pixels) has observed entries, and that its power has room in single precision."""
+    if n_missing == shape[0] * shape[1]:
+        raise InputError(f"'{name}' has no finite entry; check how the file was written")
+    most = float(energy.max())
+    # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
+    if SCALES[0] ** 2 <= most / (2 * shape[0]) and most <= SCALES[1] ** 2:
+        return
+    largest = find_largest()
+    if largest == 0:
+        raise InputError(f"'{name}' is zero everywhere", remedy="check {dataset} and {frames}")
+    if not SCALES[0] <= largest <= SCALES[1]:
+        raise InputError(
+            f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "
+            f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
+        )

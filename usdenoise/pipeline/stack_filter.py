@@ -1,0 +1,233 @@
+"""The filter of a stack: that of its blocks, the combination of what is measured of them, and its blood map."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.blood_map import BloodMap, map_blood
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.band import Band
+from usdenoise.clutter.blood_by_place import LatticeFrames, filter_by_place
+from usdenoise.clutter.lattice import Lattice, lattice_places
+from usdenoise.frames.filling import interpolated
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.block_filter import BlockFilter, FrameBlock, Measures, filter_block
+from usdenoise.pipeline.clutter_estimate import ClutterEstimate
+from usdenoise.pipeline.combination import combine, lag_sums_of
+from usdenoise.pipeline.frame_sources import ArrayBlock, ArrayFrames, LazyFrames, block_edges, frames_as_stack
+from usdenoise.pipeline.passes import Passes
+from usdenoise.stack.bit_mask import pack, unpack
+
+
+@dataclass(frozen=True)
+class FilteredStack:
+    """A filtered stack with its maps; pixels are those with a signal.
+
+    Attributes
+    ----------
+    iq : array
+        The filtered stack: an array, or a Dask array for a lazy stack.
+    power : (n_pixels,) float64 array
+        Power Doppler: mean of |y|^2 over the frames of what is kept.
+    residual_power : (n_pixels,) float64 array
+        The same of the data without the components below the low cutoff.
+    blood : BloodMap
+        The blood map.
+    model : LowRank
+        The components in all frames, interpolated over excluded ones.
+    singular_values : (rank,) float64 array
+        Singular values of all components.
+    gained_energy : float or None
+        Energy that the components gained in the last pass; None without a refit.
+    n_unobserved, n_unused : int
+        Number of unobserved entries in frames that count, and of these and the entries of the other frames.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the entries that are observed, and in no excluded frame, for all pixels; None for all of them.
+    """
+
+    iq: Any
+    power: NDArray[np.float64]
+    residual_power: NDArray[np.float64]
+    blood: BloodMap
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    gained_energy: float | None
+    n_unobserved: int
+    n_unused: int
+    observed: NDArray[np.uint8] | None
+
+
+def filter_stack(
+    passes: Passes, found: ClutterEstimate, options: DenoiseOptions, target: NDArray[Any] | None = None
+) -> FilteredStack:
+    """Filter all blocks of a stack, and map the blood.
+
+    Parameters
+    ----------
+    passes : Passes
+        The blocks.
+    found : ClutterEstimate
+        The clutter.
+    options : DenoiseOptions
+        Whether the components were refitted.
+    target : (n_frames, n_pixels) array, optional
+        Where the filtered frames go of blocks without a place for them.
+    """
+    model, band, grid = found.model, found.band, found.grid
+    projection, cutoffs = filter_by_place(found.lattice_frames, model, band.low, grid, passes.threads)
+    excluded = found.frames.search.left_out
+    model = interpolated(model, excluded)
+    further = None
+    if cutoffs is not None:
+        further = (cutoffs.first, passes.in_block(grid.everywhere(cutoffs.further)))
+    plan = BlockFilter(
+        spatial=passes.in_block(grid.everywhere(model.left)),
+        low=band.low,
+        high=min(band.high, model.rank),
+        keeps_residual=band.keeps_residual,
+        n_lags=projection.n_lags,
+        n_frames=passes.source.stack.n_frames,
+        further=further,
+        model=model.right.conj() * model.singular_values.astype(model.right.real.dtype),
+        is_given=options.refit == "none" and options.method != "svd",
+        live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
+        excluded=excluded,
+        has_gaps=found.has_gaps,
+    )
+    measures = combine(_filtered(passes, found, plan, target), plan)
+    live = np.arange(len(measures.power)) if grid.live is None else grid.live
+    by_pixel = passes.places(live)
+    lags = lag_sums_of(measures, plan).rows(by_pixel)
+    blood = map_blood(lags, projection, grid, passes.threads)
+    n_used = found.n_used_frames
+    return FilteredStack(
+        _stack_of(passes, found, plan, target),
+        measures.kept_power[by_pixel] / n_used,
+        measures.power[by_pixel] / n_used,
+        blood,
+        model,
+        *_energies(found, measures, excluded),
+        measures.n_unobserved,
+        n_unused(measures, excluded),
+        _observed_bits(passes, measures, excluded),
+    )
+
+
+def _filtered(
+    passes: Passes, found: ClutterEstimate, plan: BlockFilter, target: NDArray[Any] | None
+) -> Iterator[Measures]:
+    """Yield the measures of all blocks, and put filtered frames that were returned to their place."""
+    is_returned = target is not None
+    for measures, filtered in passes.map(filter_block, plan, is_returned, own=found.inspection.is_finite):
+        if target is not None and filtered is not None:
+            target[measures.start : measures.stop] = filtered
+        yield measures
+
+
+def _stack_of(passes: Passes, found: ClutterEstimate, plan: BlockFilter, target: NDArray[Any] | None) -> Any:
+    """Return the filtered stack: that of an array, the frames of a target, or a lazy one."""
+    source = passes.source
+    if isinstance(source, ArrayFrames):
+        return source.filtered
+    if target is not None:
+        return frames_as_stack(target, source)
+    if isinstance(source, LazyFrames):
+        return source.lazy_stack(passes.lazy(filtered_frames, plan, own=found.inspection.is_finite))
+
+
+def filtered_frames(block: FrameBlock, is_finite: bool, plan: BlockFilter) -> NDArray[Any]:
+    """Return the filtered frames of a block, (n, n_pixels)."""
+    filtered = filter_block(block, is_finite, replace(plan, n_lags=0), True)[1]
+    assert filtered is not None
+    return filtered
+
+
+def _energies(
+    found: ClutterEstimate, measures: Measures, excluded: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float64], float | None]:
+    """Return the singular values, and the energy that the components gained in the last pass; None without a refit.
+
+    The coefficients U^H M of all frames hold what a further step of subspace iteration would find.
+    """
+    estimate = found.estimate
+    if found.is_sample or estimate.gained_energy is None:
+        return found.singular_values, estimate.gained_energy
+    used = measures.coefficients if excluded is None else measures.coefficients[~excluded]
+    gram_values = np.linalg.eigvalsh(gram(used))[::-1]
+    better = np.sqrt(np.maximum(gram_values, 0))
+    gained = float(np.sum(gram_values)) - float(np.sum(found.model.singular_values**2))
+    rest = np.minimum(found.singular_values[len(better) :], better[-1])
+    return np.append(better, rest), max(gained, 0.0)
+
+
+def n_unused(measures: Measures, excluded: NDArray[np.bool_] | None) -> int:
+    """Return the number of entries that are unobserved or in an excluded frame."""
+    n_frames, n_pixels = len(measures.coefficients), len(measures.power)
+    missing = np.zeros(n_frames, np.int64)
+    if measures.observed is not None:
+        missing = np.count_nonzero(~unpack(measures.observed, n_pixels), axis=1)
+    if excluded is not None:
+        missing[excluded] = n_pixels
+    return int(missing.sum())
+
+
+def _observed_bits(
+    passes: Passes, measures: Measures, excluded: NDArray[np.bool_] | None
+) -> NDArray[np.uint8] | None:
+    n_pixels = len(measures.power)
+    used = None if excluded is None else ~excluded
+    if measures.observed is None:
+        return None if used is None else np.broadcast_to(pack(used[None]), (n_pixels, -(-len(used) // 8)))
+    observed = passes.by_pixel(unpack(measures.observed, n_pixels), axis=1).T
+    return pack(observed if used is None else observed & used)
+
+
+def filter_matrix(
+    matrix: NDArray[Any], model: LowRank, band: Band, grid: Neighbourhood, executor: Executor
+) -> tuple[NDArray[np.float64], BloodMap]:
+    """Keep a band of the components of a matrix in place, and return its power Doppler and its blood map.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        Pixels with a signal, finite everywhere.
+    model : LowRank
+        Components of the matrix.
+    band : Band
+        The part that is kept.
+    grid : Neighbourhood
+        Shape of the image.
+    executor : Executor
+        Maps over blocks of frames.
+    """
+    n_pixels, n_frames = matrix.shape
+    lattice = Lattice(grid, lattice_places(grid.shape))
+    seen = LatticeFrames(lattice, matrix[lattice.pixels], 0, None)
+    projection, cutoffs = filter_by_place(seen, model, band.low, grid, executor)
+    plan = BlockFilter(
+        spatial=model.left,
+        low=band.low,
+        high=band.high,
+        keeps_residual=band.keeps_residual,
+        n_lags=projection.n_lags,
+        n_frames=n_frames,
+        further=None if cutoffs is None else (cutoffs.first, cutoffs.further),
+        model=model.right.conj() * model.singular_values.astype(model.right.real.dtype),
+        is_given=True,
+    )
+    frames = matrix.T
+    blocks = [
+        ArrayBlock(start, stop, frames[start:stop], matrix.dtype, "matrix", frames[start:stop])
+        for start, stop in pairwise(block_edges(n_frames, n_pixels).tolist())
+    ]
+    filtered = executor.map(filter_block, blocks, True, plan, False)
+    measures = combine((each for each, _ in filtered), plan)
+    blood = map_blood(lag_sums_of(measures, plan), projection, grid, executor, with_halves=False)
+    return measures.kept_power / n_frames, blood
