@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import svds
-from usdenoise.stack.rows import ArrayRows
 
 from benchmarks.shared import (
     command_line,
@@ -38,12 +37,14 @@ from benchmarks.shared import (
 from tests.programs import python
 from usdenoise.baselines import randomized_svd
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.band import remove_clutter
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.band import Band
 from usdenoise.estimate.svd import truncated_svd
 from usdenoise.jobs.compare.figures_of_merit import relative_distance
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.stack_filter import filter_matrix
 from usdenoise.system.blas_threads import available_threads
 
 LOSS = 1e-3
@@ -116,8 +117,8 @@ def own_rsvd(stack, low):
 def _own(stack, low, factorise):
     matrix = stack.reshape(-1, stack.shape[-1])
     with ThreadExecutor() as executor:
-        data = ArrayRows(matrix, None, executor)
-        return matrix, remove_clutter(data, factorise(matrix, executor), low, 0)[1]
+        model, grid = factorise(matrix, executor), Neighbourhood(stack.shape[:-1])
+        return matrix, filter_matrix(matrix, model, Band(low, low, True), grid, executor)[0]
 
 
 def power(filtered, axis):

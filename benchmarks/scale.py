@@ -50,12 +50,11 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
-        from usdenoise.files.layout import Disk
         from usdenoise.files.open_input import open_input
-        disk = None if way == "memory" else Disk(Path(out).parent, 400 << 20, is_cached=True)
+        scratch = None if way == "memory" else Path(out).parent
         began = time.perf_counter()
         with open_input(path, {"axes": "zxt"}) as source:
-            stack = source.read(disk=disk)
+            stack = source.read(scratch=scratch)
         result = usdenoise.denoise(stack, in_place=True, **options)
         seconds = time.perf_counter() - began
         workers = 0
