@@ -127,7 +127,9 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     blocks = BlocksOfStack(Acquisition(made.iq, "tzx", frame_rate_hz=500.0), made.length, None)
     began = time.perf_counter()
     fit, clutter = fit_session(blocks, options)
-    filtered = [filter_session_block(blocks.read(b, 0, made.length), clutter, options) for b in range(made.n_blocks)]
+    filtered = [
+        filter_session_block(blocks.read(b, 0, made.length), clutter, options) for b in range(made.n_blocks)
+    ]
     motion = np.array([block.frames.movement.range_pixels for block in filtered])
     lags = [block.lags for block in filtered]
     del filtered
@@ -138,7 +140,8 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
     rest = [
-        filter_session_block(Acquisition(made.at_rest(b), "tzx"), clutter, own).lags for b in range(made.n_blocks)
+        filter_session_block(Acquisition(made.at_rest(b), "tzx"), clutter, own).lags
+        for b in range(made.n_blocks)
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
     at_rest = session_series(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.lattice import lattice_places
 from usdenoise.errors import InputError
 from usdenoise.frames.displacement import envelope, middle_part
-from usdenoise.linalg.row_blocks import third_difference_norms
+from usdenoise.linalg.row_blocks import row_blocks, third_difference_norms
 from usdenoise.pipeline.block_filter import FrameBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN
@@ -25,6 +25,9 @@ SAMPLE_ENTRIES = 1 << 22
 
 LATTICE_ENTRIES, LATTICE_FRAMES = 1 << 21, 200
 """Entries from which the first blood map is made, about, and the least number of its frames."""
+
+PICKED_FRAMES = 256
+"""Frames of a block whose pixels are gathered at a time."""
 
 SCALES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
@@ -208,10 +211,18 @@ def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
         frame_energy,
         missing,
         frame_missing,
-        np.ascontiguousarray(x[:, gathered.sample].T),
-        envelope(x[:, gathered.middle]),
-        np.ascontiguousarray(x[first:stop, gathered.lattice].T),
+        _picked(x, gathered.sample),
+        np.concatenate([envelope(x[part][:, gathered.middle]) for part in row_blocks(len(x), PICKED_FRAMES)]),
+        _picked(x[first:stop], gathered.lattice),
     )
+
+
+def _picked(x: NDArray[Any], pixels: NDArray[np.intp]) -> NDArray[Any]:
+    """Return some pixels of frames, (n_pixels, n), some frames at a time, which takes less memory."""
+    picked = np.empty((len(pixels), len(x)), x.dtype)
+    for frames in row_blocks(len(x), PICKED_FRAMES):
+        picked[:, frames] = x[frames][:, pixels].T
+    return picked
 
 
 def _energies(x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
