@@ -93,7 +93,7 @@ def test_input_is_left_alone_unless_in_place(stack):
         assert np.array_equal(copy, before)
 
 
-def test_in_place_a_run_takes_less_than_half_of_the_stack_besides_it():
+def test_in_place_a_run_takes_no_second_copy_of_the_stack():
     rng = np.random.default_rng(0)
     slow = np.cumsum(rng.standard_normal((5, 1500)), axis=1)
     matrix = rng.standard_normal((12500, 5)) @ slow + rng.standard_normal((12500, 1500))
@@ -102,7 +102,7 @@ def test_in_place_a_run_takes_less_than_half_of_the_stack_besides_it():
     try:
         result = usdenoise.denoise(values, axes="zxt", in_place=True)
         assert np.shares_memory(result.acquisition.iq, values)
-        assert tracemalloc.get_traced_memory()[1] < 0.9 * values.nbytes
+        assert tracemalloc.get_traced_memory()[1] < 1.0 * values.nbytes
     finally:
         tracemalloc.stop()
 

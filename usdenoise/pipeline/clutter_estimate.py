@@ -80,7 +80,8 @@ class ClutterEstimate:
         """The values from which the first blood map is made."""
         look, excluded = self.inspection, self.frames.search.left_out
         places = look.lattice_places
-        counted = self.grid.mask[np.ix_(*places)].ravel()
+        # A slice is a view, and all pixels count in most stacks.
+        counted: Any = slice(None) if self.grid.live is None else self.grid.mask[np.ix_(*places)].ravel()
         lattice = Lattice(self.grid, places)
         used = None if excluded is None else ~excluded
         return LatticeFrames(lattice, look.lattice[counted], look.lattice_frames[0], used)
