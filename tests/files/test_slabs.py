@@ -10,6 +10,7 @@ import usdenoise
 from tests.files.read_bytes import read_bytes
 from usdenoise.files import layout
 from usdenoise.files.layout import slab_shape, slabs
+from usdenoise.files.open_input import open_input
 from usdenoise.files.stored import StoredArray
 
 lengths = st.tuples(st.integers(2, 30), st.integers(1, 9), st.integers(1, 9))
@@ -70,3 +71,27 @@ def test_a_chunk_of_a_file_is_read_once(tmp_path, monkeypatch, chunks, frames):
     assert told == sorted(told)
     assert told[-1] == (loaded.iq.nbytes, loaded.iq.nbytes)
     assert len(told) > 4
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True], ids=["memory", "disk"])
+@pytest.mark.parametrize("dtype", [None, "double"])
+@pytest.mark.parametrize("frames", [None, slice(5, 50, 3)], ids=str)
+@pytest.mark.parametrize("chunks", [None, (7, 20, 24), (60, 8, 3)])
+@pytest.mark.parametrize("axes", ["tzx", "zxt"])
+def test_a_stack_is_in_memory_as_in_its_file(axes, chunks, frames, dtype, is_on_disk, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    stack = rng.standard_normal((60, 20, 24)).astype(np.float32)
+    with h5py.File(tmp_path / "stack.h5", "w") as file:
+        file.create_dataset("iq", data=stack, chunks=chunks)
+        # MATLAB shows the axes in reverse, and its files have frame after frame.
+        file["iq"].attrs.update({"MATLAB_class": np.bytes_("single")} if axes == "zxt" else {})
+    expected = stack[frames or slice(None)]
+    expected = expected if axes == "tzx" else expected.transpose()
+    monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
+    reading = {"dataset": "iq", "axes": axes, "frames": frames}
+    with open_input(tmp_path / "stack.h5", reading, dtype) as source:
+        found = source.read(scratch=tmp_path if is_on_disk else None).iq
+    assert np.array_equal(found, expected)
+    assert found.flags.writeable
+    assert (found if axes == "tzx" else found.transpose()).flags.c_contiguous
+    assert [path.name for path in tmp_path.iterdir()] == ["stack.h5"]

@@ -114,7 +114,7 @@ def read_stack(
     Returns
     -------
     array of 3 or 4 axes in the order of `axes`
-        The selected frames. The slowest axis in memory is that of the file, in a temporary file that of the frames.
+        The selected frames, a view of memory in the order of the file, in a temporary file frame after frame.
 
     Raises
     ------
@@ -129,11 +129,10 @@ def read_stack(
     counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
     # As large as the slabs of a file with frames in order, of which a few are held at a time.
     slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
-    stack = (
-        _empty(counts, dtype, stored.slow)
-        if scratch is None
-        else _empty_on_disk(scratch, counts, dtype, time)
-    )
+    order = stored.order if scratch is None else (time, *(axis for axis in stored.order if axis != time))
+    shape = [counts[axis] for axis in order]
+    whole = np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)
+    stack = whole.transpose(np.argsort(order))
 
     def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
@@ -145,10 +144,13 @@ def read_stack(
         placed: Future[None] | None = None
         done = 0
         for number, (index, target) in enumerate(parts, 1):
-            values = stored.read(index)
-            done += values.size * dtype.itemsize
+            part = stack[target]
+            values = None if stored.read_into(index, part) else stored.read(index)
+            done += part.nbytes
             if on_part is not None:
                 on_part(done, stack.nbytes)
+            if values is None:
+                continue
             if placed is not None:
                 placed.result()
             if number < len(parts):
@@ -158,17 +160,6 @@ def read_stack(
                 # Starting a thread takes longer than copying a few frames.
                 place(target, values)
     return stack
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], slow: int) -> NDArray[Any]:
-    """Return an array in memory; if its last axis is the slowest one of a file, it is in Fortran order."""
-    return np.empty(shape, dtype, order="F" if slow == len(shape) - 1 else "C")
-
-
-def _empty_on_disk(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], time: int) -> NDArray[Any]:
-    """Return an array in a temporary file, frame after frame."""
-    rest = [n for axis, n in enumerate(shape) if axis != time]
-    return np.moveaxis(scratch_array(folder, [shape[time], *rest], dtype), 0, time)
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:

@@ -50,6 +50,13 @@ class StoredArray:
         others = [axis for axis in range(len(self.shape)) if axis != self.slow]
         return (self.slow, *(reversed(others) if self.slow == len(self.shape) - 1 else others))
 
+    def read_into(self, index: Index, out: NDArray[Any]) -> bool:
+        """Read values straight into an array if it has the type and the memory order of the file; return whether it has."""
+        if self.fill is None or out.dtype != self.dtype or not out.transpose(self.order).flags.c_contiguous:
+            return False
+        self.fill(index, out)
+        return True
+
 
 def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of complex numbers whose parts are of `dtype`; for integers and half floats complex64."""
