@@ -18,7 +18,7 @@ from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.dask_executor import DaskExecutor
-from usdenoise.pipeline.fit_quality import FitQuality, judge_fit, start_caution
+from usdenoise.pipeline.fit_result import fit_result
 from usdenoise.pipeline.frame_sources import LazyFrames, check_options_of_lazy, frames_of
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
@@ -189,32 +189,26 @@ def _result(
     options: DenoiseOptions,
     timings: dict[str, float],
 ) -> DenoiseResult:
-    stack, grid, band, estimate = source.stack, found.grid, found.band, found.estimate
+    stack, grid, fit = source.stack, found.grid, fit_result(found, filtered.fit, options)
 
     def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
 
-    blood, n_pixels, n_used = filtered.blood, grid.n_pixels, found.n_used_frames
+    blood, model = filtered.blood, filtered.fit.model
+    n_entries = grid.n_pixels * found.n_used_frames
     return DenoiseResult(
+        **vars(fit),
         acquisition=replace(stack, iq=filtered.iq)
         if isinstance(stack, Acquisition)
         else stack.acquisition(filtered.iq),
         power_doppler=image(filtered.power),
         blood_power=image(blood.blood_power),
         noise_power=image(blood.noise_power),
-        model=replace(filtered.model, left=grid.everywhere(filtered.model.left)),
-        singular_values=filtered.singular_values,
-        options=replace(options, rank=len(filtered.singular_values), low_cutoff=band.low),
-        solution=estimate.solution,
-        cutoff=found.cutoff,
-        picture_quality=judge_picture(blood, n_used, found.energy / (n_pixels * n_used)),
-        frame_quality=found.frames.quality(estimate.model, band.low),
-        fit_quality=_judge(found, filtered, options),
-        noise_floor=estimate.noise_rms,
+        model=replace(model, left=grid.everywhere(model.left)),
+        picture_quality=judge_picture(blood, found.n_used_frames, found.energy / n_entries),
+        frame_quality=found.frames.quality(found.estimate.model, found.band.low),
         observed=filtered.observed,
         n_unobserved=filtered.n_unused,
-        n_silent=stack.n_pixels - n_pixels,
-        n_sampled=estimate.n_sampled,
         timings_s=timings,
     )
 
@@ -312,31 +306,3 @@ def _as_factors(start: Any) -> Factors:
     if not is_pair or not all(isinstance(factor, np.ndarray) and factor.ndim == 2 for factor in start):
         raise OptionError("start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)")
     return tuple(start)
-
-
-def _judge(found: ClutterEstimate, filtered: FilteredStack, options: DenoiseOptions) -> FitQuality:
-    """Judge the fit of all components, by the energy that they leave."""
-    estimate, singular_values, energy = found.estimate, filtered.singular_values, found.energy
-    shape = (found.grid.n_pixels, found.n_used_frames)
-    if not estimate.sample.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
-        # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
-        # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
-        observed = 1 - filtered.n_unobserved / (shape[0] * shape[1])
-        left_over = filtered.residual_power.sum() * shape[1]
-        left_over -= observed * np.sum(singular_values[found.band.low :] ** 2)
-    else:
-        left_over = energy - np.sum(singular_values**2)
-    quality = judge_fit(
-        held_out_rmse=estimate.held_out_rmse,
-        residual_energy=float(left_over),
-        energy=energy,
-        shape=shape,
-        rank=len(singular_values),
-        samples_per_pixel=estimate.samples_per_pixel,
-        gained_energy=filtered.gained_energy,
-        advice=found.frames.search.advice,
-    )
-    if estimate.samples_per_pixel is None:
-        return quality
-    doubt = start_caution(options.init, estimate.samples_per_pixel / len(singular_values))
-    return replace(quality, start_caution=doubt)

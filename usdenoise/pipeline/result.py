@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 from usdenoise.blood.flow import axial_velocity
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.clutter.clutter_cutoff import CutoffChoice
-from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
-from usdenoise.completion.solve import Solution
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.fit_quality import FitQuality
+from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
@@ -40,7 +36,7 @@ def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) 
 
 
 @dataclass(frozen=True, repr=False)
-class DenoiseResult:
+class DenoiseResult(FitResult):
     """A filtered acquisition, and how it was obtained.
 
     Attributes
@@ -79,6 +75,8 @@ class DenoiseResult:
         when that is all of them.
     n_unobserved : int
         Number of entries that were NaN or infinite, or in a frame that was left out.
+    n_frames : int
+        Number of frames.
     n_silent : int
         Number of pixels without a signal: zero or unobserved in all frames, or far below the noise of the others. They
         count nowhere, and are 0 in the filtered stack and all images.
@@ -100,48 +98,17 @@ class DenoiseResult:
     blood_power: NDArray[np.float32]
     noise_power: NDArray[np.float32]
     model: LowRank
-    singular_values: NDArray[np.float64]
-    options: DenoiseOptions
-    solution: Solution | None
-    cutoff: CutoffChoice | None
     picture_quality: PictureQuality
     frame_quality: FrameQuality
-    fit_quality: FitQuality
-    noise_floor: float
     observed: NDArray[np.uint8] | None
     n_unobserved: int
-    n_silent: int
-    n_sampled: int
     timings_s: dict[str, float]
-
-    @property
-    def held_out_rmse(self) -> float | None:
-        """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
-        return None if self.solution is None else self.solution.held_out_rmse
-
-    @property
-    def cutoff_certainty(self) -> CutoffCertainty:
-        """How certain the low cutoff is."""
-        return CutoffCertainty.GIVEN if self.cutoff is None else self.cutoff.certainty
-
-    @property
-    def cutoff_sentence(self) -> str:
-        """Why the low cutoff was chosen, in words."""
-        return CutoffReason.GIVEN.value if self.cutoff is None else self.cutoff.sentence
 
     @property
     def verdict(self) -> str:
         """What can be said of the picture, and then of the estimate, in words."""
         picture, frames, fit = self.picture_quality, self.frame_quality, self.fit_quality
         return "; ".join(verdict_parts(picture.sentence, frames.sentence, fit.sentence, fit.start_caution))
-
-    @property
-    def kept(self) -> str:
-        """The components that were kept, for example "[14, all)"."""
-        high = {"rank": self.options.rank, "none": "all"}.get(
-            str(self.options.high_cutoff), self.options.high_cutoff
-        )
-        return f"[{self.options.low_cutoff}, {high})"
 
     @property
     def sampled(self) -> str:

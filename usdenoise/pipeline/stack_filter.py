@@ -27,6 +27,31 @@ from usdenoise.stack.bit_mask import pack, unpack
 
 
 @dataclass(frozen=True)
+class MeasuredFit:
+    """What a pass over all blocks says of the components of a stack; pixels are those with a signal.
+
+    Attributes
+    ----------
+    model : LowRank
+        The components in all frames, interpolated over excluded ones.
+    singular_values : (rank,) float64 array
+        Singular values of all components.
+    gained_energy : float or None
+        Energy that the components gained in this pass; None without a refit.
+    residual_power : (n_pixels,) float64 array
+        Mean of |y|^2 over the frames, y the data without the components below the low cutoff.
+    n_unobserved : int
+        Number of unobserved entries in frames that count.
+    """
+
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    gained_energy: float | None
+    residual_power: NDArray[np.float64]
+    n_unobserved: int
+
+
+@dataclass(frozen=True)
 class FilteredStack:
     """A filtered stack with its maps; pixels are those with a signal.
 
@@ -36,30 +61,20 @@ class FilteredStack:
         The filtered stack: an array, or a Dask array for a lazy stack.
     power : (n_pixels,) float64 array
         Power Doppler: mean of |y|^2 over the frames of what is kept.
-    residual_power : (n_pixels,) float64 array
-        The same of the data without the components below the low cutoff.
     blood : BloodMap
         The blood map.
-    model : LowRank
-        The components in all frames, interpolated over excluded ones.
-    singular_values : (rank,) float64 array
-        Singular values of all components.
-    gained_energy : float or None
-        Energy that the components gained in the last pass; None without a refit.
-    n_unobserved, n_unused : int
-        Number of unobserved entries in frames that count, and of these and the entries of the other frames.
+    fit : MeasuredFit
+        The components.
+    n_unused : int
+        Number of entries that are unobserved or in an excluded frame.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
         Bit mask of the entries that are observed, and in no excluded frame, for all pixels; None for all of them.
     """
 
     iq: Any
     power: NDArray[np.float64]
-    residual_power: NDArray[np.float64]
     blood: BloodMap
-    model: LowRank
-    singular_values: NDArray[np.float64]
-    gained_energy: float | None
-    n_unobserved: int
+    fit: MeasuredFit
     n_unused: int
     observed: NDArray[np.uint8] | None
 
@@ -80,43 +95,67 @@ def filter_stack(
     target : (n_frames, n_pixels) array, optional
         Where the filtered frames go of blocks without a place for them.
     """
-    model, band, grid = found.model, found.band, found.grid
-    projection, cutoffs = filter_by_place(found.lattice_frames, model, band.low, grid, passes.threads)
-    excluded = found.frames.search.left_out
-    model = interpolated(model, excluded)
+    grid, excluded = found.grid, found.frames.search.left_out
+    projection, cutoffs = filter_by_place(
+        found.lattice_frames, found.model, found.band.low, grid, passes.threads
+    )
+    plan = _plan(passes, found, options)
     further = None
     if cutoffs is not None:
         further = (cutoffs.first, passes.in_block(grid.everywhere(cutoffs.further)))
-    plan = BlockFilter(
+    plan = replace(plan, n_lags=projection.n_lags, further=further)
+    measures = combine(_filtered(passes, found, plan, target), plan)
+    pixels = _signal_pixels(passes, grid)
+    blood = map_blood(lag_sums_of(measures, plan).rows(pixels), projection, grid, passes.threads)
+    return FilteredStack(
+        iq=_stack_of(passes, found, plan, target),
+        power=measures.kept_power[pixels] / found.n_used_frames,
+        blood=blood,
+        fit=_measured_fit(passes, found, measures),
+        n_unused=n_unused(measures, excluded),
+        observed=_observed_bits(passes, measures, excluded),
+    )
+
+
+def measure_fit(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> MeasuredFit:
+    """Filter all blocks of a stack for what it says of the components alone, without maps and filtered frames."""
+    plan = replace(_plan(passes, found, options), n_lags=1)
+    return _measured_fit(passes, found, combine(_filtered(passes, found, plan, None), plan))
+
+
+def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> BlockFilter:
+    """Return the filter of the blocks of a stack, without lags."""
+    grid, band, excluded = found.grid, found.band, found.frames.search.left_out
+    model = interpolated(found.model, excluded)
+    return BlockFilter(
         spatial=passes.in_block(grid.everywhere(model.left)),
         low=band.low,
         high=min(band.high, model.rank),
         keeps_residual=band.keeps_residual,
-        n_lags=projection.n_lags,
+        n_lags=0,
         n_frames=passes.source.stack.n_frames,
-        further=further,
         model=model.right.conj() * model.singular_values.astype(model.right.real.dtype),
         is_given=options.refit == "none" and options.method != "svd",
         live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
         excluded=excluded,
         has_gaps=found.has_gaps,
     )
-    measures = combine(_filtered(passes, found, plan, target), plan)
-    live = np.arange(len(measures.power)) if grid.live is None else grid.live
-    by_pixel = passes.places(live)
-    lags = lag_sums_of(measures, plan).rows(by_pixel)
-    blood = map_blood(lags, projection, grid, passes.threads)
-    n_used = found.n_used_frames
-    return FilteredStack(
-        _stack_of(passes, found, plan, target),
-        measures.kept_power[by_pixel] / n_used,
-        measures.power[by_pixel] / n_used,
-        blood,
-        model,
-        *_energies(found, measures, excluded),
-        measures.n_unobserved,
-        n_unused(measures, excluded),
-        _observed_bits(passes, measures, excluded),
+
+
+def _signal_pixels(passes: Passes, grid: Neighbourhood) -> NDArray[np.intp]:
+    """Return the places in a block of the pixels with a signal."""
+    return passes.places(np.arange(grid.mask.size) if grid.live is None else grid.live)
+
+
+def _measured_fit(passes: Passes, found: ClutterEstimate, measures: Measures) -> MeasuredFit:
+    excluded = found.frames.search.left_out
+    singular_values, gained_energy = _energies(found, measures, excluded)
+    return MeasuredFit(
+        model=interpolated(found.model, excluded),
+        singular_values=singular_values,
+        gained_energy=gained_energy,
+        residual_power=measures.power[_signal_pixels(passes, found.grid)] / found.n_used_frames,
+        n_unobserved=measures.n_unobserved,
     )
 
 
