@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from usdenoise.jobs.batch import run_batch as run_batch
     from usdenoise.jobs.compare import compare as compare
     from usdenoise.jobs.live_session import Session as Session
-    from usdenoise.jobs.live_session import SessionUpdate as SessionUpdate
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.session_call import SessionResult as SessionResult
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
     from usdenoise.report.plot import plot as plot
+    from usdenoise.sessions.online_session import SessionUpdate as SessionUpdate
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {
@@ -54,7 +54,7 @@ _HOMES = {
     "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.main_file",
     "Session": "usdenoise.jobs.live_session",
-    "SessionUpdate": "usdenoise.jobs.live_session",
+    "SessionUpdate": "usdenoise.sessions.online_session",
     "SessionResult": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",
 }

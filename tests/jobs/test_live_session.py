@@ -20,13 +20,14 @@ from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.jobs import live_files, live_job, live_session
-from usdenoise.jobs.live_session import WHOLE_IMAGE
+from usdenoise.jobs import live_files, live_job
 from usdenoise.jobs.progress import Silence
 from usdenoise.jobs.session_call import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.sessions import online_session
+from usdenoise.sessions.online_session import WHOLE_IMAGE
 
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
@@ -156,8 +157,8 @@ def test_blocks_of_other_pixels_and_lags_go_on(
         return done
 
     # The clutter and the weights are found again from every third block.
-    monkeypatch.setattr(live_session, "run_in_background", at_once)
-    monkeypatch.setattr(live_session, "REST", 0.0)
+    monkeypatch.setattr(online_session, "run_in_background", at_once)
+    monkeypatch.setattr(online_session, "REST", 0.0)
     blocks = [block.copy() for block in made.blocks]
     for number in range(3):
         if what == "length":

@@ -1,6 +1,7 @@
 """Which files are the blocks of a session, in which order, when they begin, and which of them are refused or gaps."""
 
 import os
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
 def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
     monkeypatch.setattr(Input, "read", None)
+    monkeypatch.setattr(Input, "read_frames", None)
     found = opened(paths)
     assert (found.n_frames, found.geometry.shape_text) == (3 * N, f"t {N}, z 6, x 5")
 
@@ -222,7 +224,8 @@ def test_a_block_is_the_frames_of_its_file(tmp_path: Path) -> None:
     with BlocksOfFiles(paths, {}, None, 8, None, None, False) as blocks:
         assert [part.name for part in blocks.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
         for number in (7, 0, 4):
-            part = blocks.read(number, 1, 3)
-            begin = 8 * (number % 3) + 1
-            assert np.array_equal(part.iq, low_rank((N, 6, 5), seed=number // 3)[begin : begin + 2])
+            reader, begin = pickle.loads(pickle.dumps(blocks.reader(number))), 8 * (number % 3)
+            wanted = low_rank((N, 6, 5), seed=number // 3)[begin : begin + 8]
+            assert np.array_equal(reader.read().iq, wanted)
+            assert np.array_equal(reader.read_frames(np.array([1, 5])), wanted[[1, 5]])
             assert blocks.path_of(number) == paths[number // 3]

@@ -20,13 +20,17 @@ from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs import run_job, session_pass
+from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, Treatment
+from usdenoise.frames.movement import Movement
+from usdenoise.jobs import run_job
 from usdenoise.jobs.session_call import run_session
-from usdenoise.jobs.session_inputs import BlocksOfStack
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.sessions import session_clutter
+from usdenoise.sessions import measured_block, session_clutter
+from usdenoise.sessions.blocks import BlocksOfStack, StackWindow
+from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 from usdenoise.stack.acquisition import Acquisition
 
 SHAPE = (20, 16)
@@ -81,13 +85,13 @@ def rows(table: str | Path) -> list[dict[str, str]]:
 def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets an entry for each block that is filtered."""
     found: list[int] = []
-    filter_session_block = session_pass.filter_session_block
+    filter_session_block = measured_block.filter_session_block
 
     def noted(*arguments: Any) -> Any:
         found.append(1)
         return filter_session_block(*arguments)
 
-    monkeypatch.setattr(session_pass, "filter_session_block", noted)
+    monkeypatch.setattr(measured_block, "filter_session_block", noted)
     return found
 
 
@@ -183,30 +187,36 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
 
 
 def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few of its frames can be read, and are in the sample."""
     monkeypatch.setattr(session_clutter, "SAMPLED_FRAMES", 120)
     damaged: list[int] = []
 
+    class Window(StackWindow):
+        def read(self) -> Acquisition:
+            if damaged in ([], [self.window.start]):
+                damaged[:] = [self.window.start]
+                raise InputError("the disk is damaged")
+            return super().read()
+
     class Damaged(BlocksOfStack):
         skips = True
 
-        def read(self, number: int, start: int, stop: int) -> Acquisition:
-            if stop - start == LENGTH and damaged in ([], [number]):
-                damaged[:] = [number]
-                raise InputError("the disk is damaged")
-            return super().read(number, start, stop)
+        def reader(self, number: int) -> StackWindow:
+            return Window(self._stack, self.blocks[number].window)
 
     blocks = Damaged(scan(8).stack, LENGTH, None)
-    _, clutter = session_pass.fit_session(blocks, DenoiseOptions())
-    assert clutter.cutoff == 4
-    assert [bool(block.problem) for block in blocks.blocks] == [[n] == damaged for n in range(8)]
+    options = DenoiseOptions(threads=1)
+    found = filter_session(blocks, options, SpectraStore(tmp_path / "spectra", ""))
+    assert found.fit.options.low_cutoff == 4
+    assert [bool(block.problem) for block in blocks.blocks] == [[LENGTH * n] == damaged for n in range(8)]
+    assert found.is_bad.tolist() == [[LENGTH * n] == damaged for n in range(8)]
     damaged.clear()
     blocks = Damaged(scan(8).stack, LENGTH, None)
     blocks.skips = False
     with pytest.raises(InputError, match=r"^the disk is damaged$"):
-        session_pass.fit_session(blocks, DenoiseOptions())
+        filter_session(blocks, options, SpectraStore(tmp_path / "again", ""))
 
 
 @pytest.mark.parametrize("nothing", [0, np.nan])
@@ -400,13 +410,19 @@ def test_a_folder_of_somebody_else_is_kept(files: Path, tmp_path: Path) -> None:
 
 def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SpectraStore(tmp_path / "s", "key")
-    store.put(3, {"lags": np.arange(6.0).reshape(2, 3)}, {"problem": ""})
+    movement = Movement(0.25, (3, 9), 1.5)
+    bad = (BadFrame(4, FrameReason.OUTLIER, 12.5), BadFrame(7, FrameReason.GIVEN, 1.0))
+    flow = {"velocity": {"unit": "mm/s", "formula": "f"}}
+    findings = BlockFindings("", FrameSearch(bad, 20, Treatment.LEFT_OUT, movement), 42, flow)
+    store.put(3, MeasuredBlock(findings, {"lags": np.arange(6.0).reshape(2, 3)}))
+    store.put(5, MeasuredBlock(BlockFindings("it cannot be read")))
     again = SpectraStore(tmp_path / "s", "key")
     assert [again.has(number) for number in (2, 3)] == [False, True]
     assert again.array(3, "lags").tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert again.record(3) == {"problem": ""}
+    assert again.findings(3) == findings
+    assert again.findings(5) == BlockFindings("it cannot be read")
     with pytest.raises(TypeError):
-        store.put(4, {"lags": np.zeros(2)}, {"problem": object()})
+        store.put(4, MeasuredBlock(BlockFindings(), {"lags": np.zeros(2), "power": object()}))
     assert not store.has(4)
     assert not SpectraStore(tmp_path / "s", "other key").has(3)
 

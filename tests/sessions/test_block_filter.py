@@ -46,7 +46,7 @@ def common(is_complex: bool = True, live: NDArray[np.intp] | None = None, n_left
     projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
     assert projection.n_lags == N_LAGS
     leaking = np.zeros((2, len(components)))
-    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx", 1.0)
+    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx", 1.0, 1.0)
 
 
 def stack_of(rows: Any) -> Acquisition:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.sessions.scans import LENGTH, scan
 from usdenoise import denoise, session
 from usdenoise.errors import OptionError
-from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, sampled_frames, session_clutter
+from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, SessionFrames, sampled_frames
+from usdenoise.sessions.session_estimate import estimate_sample
 
 
 @given(st.lists(st.integers(2, 900), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
@@ -41,8 +42,9 @@ def test_another_seed_takes_other_frames() -> None:
 def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     made = scan(3)
     fit = denoise(made.iq, axes="tzx")
-    frames = sampled_frames([LENGTH] * 3, 0)
-    clutter = session_clutter(fit, frames, [LENGTH] * 3)
+    whole = np.arange(LENGTH)
+    frames = SessionFrames([whole] * 3, [LENGTH] * 3, np.split(np.arange(3 * LENGTH), 3))
+    clutter = estimate_sample(made.blocks, made.stack.geometry, frames, fit.options).clutter
     k = clutter.cutoff
     assert k == fit.options.low_cutoff == 4
     assert clutter.left.shape == (576, k)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise_map import noise_map
-from usdenoise.jobs import session_pass
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.sessions import session_estimate
 from usdenoise.sessions.block_filter import filter_session_block
-from usdenoise.sessions.session_clutter import SessionClutter, sampled_frames, session_clutter
+from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames
+from usdenoise.sessions.session_estimate import estimate_sample
 from usdenoise.sessions.session_series import (
     LEAK_CHANGE,
     MODEL_BLOCKS,
@@ -32,13 +33,18 @@ SIZE = (10, 8)
 
 
 @pytest.fixture(scope="module")
-def measured() -> tuple[list[Any], SessionClutter, DenoiseResult]:
-    """Lagged products of eight blocks, the clutter, and the sample."""
+def measured() -> tuple[list[Any], SessionClutter]:
+    """Lagged products of eight blocks, and the clutter."""
     made = scan(8, shape=SIZE)
-    fit = denoise(made.iq, axes="tzx")
-    clutter = session_clutter(fit, sampled_frames([LENGTH] * 8, 0), [LENGTH] * 8)
+    options = DenoiseOptions()
+    frames = sampled_frames([LENGTH] * 8, 0)
+    parts = [block[some] for block, some in zip(made.blocks, frames, strict=True)]
+    columns = np.split(np.arange(sum(map(len, frames))), np.cumsum([len(some) for some in frames])[:-1])
+    clutter = estimate_sample(
+        parts, made.stack.geometry, SessionFrames(frames, [LENGTH] * 8, columns), options
+    ).clutter
     blocks = [replace(made.stack, iq=block.copy()) for block in made.blocks]
-    return [filter_session_block(block, clutter, fit.options).lags for block in blocks], clutter, fit
+    return [filter_session_block(block, clutter, options).lags for block in blocks], clutter
 
 
 def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[np.float64]:
@@ -119,12 +125,12 @@ def test_the_weights_of_bands_are_those_of_their_covariance() -> None:
 
 @pytest.mark.parametrize("bad", [(), (2, 5)])
 def test_the_series_equals_a_slow_loop(
-    bad: tuple[int, ...], measured: tuple[list[Any], SessionClutter, DenoiseResult]
+    bad: tuple[int, ...], measured: tuple[list[Any], SessionClutter]
 ) -> None:
-    lags, clutter, fit = measured
+    lags, clutter = measured
     without_leak = replace(clutter, leaking=np.zeros_like(clutter.leaking))
     is_bad = np.isin(np.arange(8), bad)
-    found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak, fit)
+    found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak)
     good = [number for number in range(8) if number not in bad]
     wanted = slow_series(lags, good, clutter, found.model.mean_blood_power)
     np.testing.assert_allclose(found.blood_power, wanted, rtol=1e-5, atol=1e-5)
@@ -132,15 +138,15 @@ def test_the_series_equals_a_slow_loop(
 
 
 def test_the_series_is_linear_in_the_data_of_a_block(
-    measured: tuple[list[Any], SessionClutter, DenoiseResult],
+    measured: tuple[list[Any], SessionClutter],
 ) -> None:
     """Of a block that does not count in the weights: the others say them."""
-    lags, clutter, fit = measured
+    lags, clutter = measured
     is_bad = np.arange(8) == 3
 
     def series(third: Any) -> NDArray[np.float64]:
         own = [*lags[:3], third, *lags[4:]]
-        found = session_series(own.__getitem__, is_bad, np.ones(8, bool), clutter, fit)
+        found = session_series(own.__getitem__, is_bad, np.ones(8, bool), clutter)
         return found.blood_power[3].astype(np.float64)
 
     nothing = series(0 * lags[3])
@@ -149,11 +155,11 @@ def test_the_series_is_linear_in_the_data_of_a_block(
     assert np.abs(both).max() > 1
 
 
-def test_a_block_without_data_is_a_gap(measured: tuple[list[Any], SessionClutter, DenoiseResult]) -> None:
-    lags, clutter, fit = measured
+def test_a_block_without_data_is_a_gap(measured: tuple[list[Any], SessionClutter]) -> None:
+    lags, clutter = measured
     missing = np.arange(8) == 6
-    found = session_series(lags.__getitem__, missing, ~missing, clutter, fit)
-    whole = session_series(lags.__getitem__, missing, np.ones(8, bool), clutter, fit)
+    found = session_series(lags.__getitem__, missing, ~missing, clutter)
+    whole = session_series(lags.__getitem__, missing, np.ones(8, bool), clutter)
     assert np.isnan(found.blood_power[6]).all()
     np.testing.assert_array_equal(found.blood_power[~missing], whole.blood_power[~missing])
 
@@ -318,10 +324,10 @@ def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
 
 
 def test_the_share_of_tissue_that_leaks(
-    measured: tuple[list[Any], SessionClutter, DenoiseResult], monkeypatch: pytest.MonkeyPatch
+    measured: tuple[list[Any], SessionClutter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """White noise, and the speckle of the weak components with the slowest motion, of a known share above the noise."""
-    _, clutter, _ = measured
+    _, clutter = measured
     tissue = clutter.leaking.sum(axis=0)
     white, slow = clutter.projection.white, np.ones(clutter.projection.n_lags)
     rng = np.random.default_rng(0)
@@ -332,13 +338,15 @@ def test_the_share_of_tissue_that_leaks(
             lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
             sums.add(lags * clutter.kept_share[:, None], clutter)
         assert leak_share(sums, clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
-    monkeypatch.setattr(session_pass, "leak_share", lambda sums, clutter: 1.0 if clutter.cutoff < 7 else 0.0)
+    monkeypatch.setattr(
+        session_estimate, "leak_share", lambda sums, clutter: 1.0 if clutter.cutoff < 7 else 0.0
+    )
     made = scan(6, shape=(20, 16))
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
     assert found.low_cutoff == 7
-    assert found.series.result.cutoff_sentence.endswith("; raised to 7 because tissue was left in the blocks")
-    assert found.series.result.cutoff_certainty == "unsure"
+    assert found.series.fit.cutoff_sentence.endswith("; raised to 7 because tissue was left in the blocks")
+    assert found.series.fit.cutoff_certainty == "unsure"
     # The components that it has more are of noise, and differ.
     np.testing.assert_allclose(found.power_doppler, given.power_doppler, rtol=0.08)
 

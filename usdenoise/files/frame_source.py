@@ -1,7 +1,7 @@
 """The blocks of frames of a file, which any process on the same file system can read."""
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,11 @@ class FilePlace:
     how: ReadOptions
     precision: str | None
     state: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: Input) -> "FilePlace":
+        """Return the place of an open file."""
+        return cls(source.path.absolute(), source.how, source.precision, source.state)
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class FileBlock:
         """Return the frames, (stop - start, n_pixels); see :meth:`usdenoise.files.open_input.Input.read_block`."""
         if self.source is not None:
             return self.source.read_block(self.start, self.stop, self.dtype)
-        with _last_file.lock:
-            return _last_file.source(self.place).read_block(self.start, self.stop, self.dtype)
+        with last_file.opened(self.place) as source:
+            return source.read_block(self.start, self.stop, self.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "source": None, "target": None}
@@ -110,7 +115,7 @@ class FileFrames:
     def items(self) -> list[FileBlock]:
         """Return the blocks in the order of time."""
         source = self._source
-        place = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
+        place = FilePlace.of(source)
         return [
             FileBlock(
                 place,
@@ -141,21 +146,33 @@ class _LastFile:
     """The file of which this process has read a block last; it stays open until another one is read."""
 
     def __init__(self) -> None:
-        self.lock = Lock()
+        self._lock = Lock()
         self._place: FilePlace | None = None
         self._files = ExitStack()
         self._source: Input
 
-    def source(self, place: FilePlace) -> Input:
-        """Return an open file."""
-        if self._place != place:
-            self._files.close()
-            self._place = None
-            self._source = self._files.enter_context(open_input(place.path, vars(place.how), place.precision))
-            # The file may have been written again since.
-            check_unchanged(place.path, place.state)
-            self._place = place
-        return self._source
+    @contextmanager
+    def opened(self, place: FilePlace) -> Iterator[Input]:
+        """Yield an open file, for one thread at a time."""
+        with self._lock:
+            if self._place != place:
+                self._close()
+                self._source = self._files.enter_context(
+                    open_input(place.path, vars(place.how), place.precision)
+                )
+                # The file may have been written again since.
+                check_unchanged(place.path, place.state)
+                self._place = place
+            yield self._source
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._place = None
+        self._files.close()
 
 
-_last_file = _LastFile()
+last_file = _LastFile()

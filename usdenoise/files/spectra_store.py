@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,9 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
 from usdenoise.files.output_folder import remove
+from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
+from usdenoise.system.plain_records import from_plain, plain
+from usdenoise.system.provenance import to_json
 
 _KEY = "session.json"
 
@@ -52,14 +54,14 @@ class SpectraStore:
         waiting.write_text(key)
         os.replace(waiting, place)
 
-    def put(self, number: int, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
-        """Store the arrays and the record of a block, whole or not at all."""
+    def put(self, number: int, block: MeasuredBlock) -> None:
+        """Store the findings and the arrays of a block, whole or not at all."""
         place = self._place(number)
         waiting = place.with_suffix(".partial")
         with h5py.File(waiting, "w") as file:
-            for name, values in arrays.items():
+            for name, values in block.arrays.items():
                 file[name] = values
-            file.attrs["record"] = json.dumps(record)
+            file.attrs["findings"] = to_json(plain(block.findings))
         os.replace(waiting, place)
 
     def has(self, number: int) -> bool:
@@ -72,11 +74,10 @@ class SpectraStore:
             values: NDArray[Any] = file[name][()]
         return values
 
-    def record(self, number: int) -> dict[str, Any]:
-        """Return the record of a stored block."""
+    def findings(self, number: int) -> BlockFindings:
+        """Return the findings of a stored block."""
         with h5py.File(self._place(number)) as file:
-            record: dict[str, Any] = json.loads(file.attrs["record"])
-        return record
+            return from_plain(BlockFindings, json.loads(file.attrs["findings"]))
 
     @staticmethod
     def is_in(folder: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ class BadFrame:
     score: float
 
 
-class Treatment(Enum):
+class Treatment(StrEnum):
     """What is done with bad frames; the value is the sentence, with the figures left open."""
 
     LEFT_OUT = "{share} are left out ({counts})"

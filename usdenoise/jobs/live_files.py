@@ -14,7 +14,7 @@ from usdenoise.files.acquisition_files import is_wanted, natural_key
 from usdenoise.files.file_state import file_state
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.open_input import open_input
-from usdenoise.jobs.live_session import BlockAtWork, Session, SessionUpdate
+from usdenoise.sessions.online_session import BlockAtWork, OnlineSession, SessionUpdate
 from usdenoise.system.blas_threads import available_threads
 
 END_FILE = "usdenoise-end"
@@ -61,7 +61,7 @@ class LiveBlocks:
     ----------
     folder : Path
         The folder of the blocks. It may be empty.
-    session : Session
+    session : OnlineSession
         Gets the blocks.
     reading : mapping
         Fields of :class:`usdenoise.options.ReadOptions`.
@@ -92,7 +92,7 @@ class LiveBlocks:
     def __init__(
         self,
         folder: Path,
-        session: Session,
+        session: OnlineSession,
         reading: Mapping[str, Any],
         precision: str | None,
         patterns: Sequence[str] = (),

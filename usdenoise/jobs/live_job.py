@@ -13,7 +13,6 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
 from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.live_session import SessionUpdate
 from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
 from usdenoise.report.charts import Chart
@@ -22,6 +21,7 @@ from usdenoise.report.figures import load_libraries
 from usdenoise.report.pages import live_page
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
+from usdenoise.sessions.online_session import SessionUpdate
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 

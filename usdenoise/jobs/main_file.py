@@ -38,11 +38,11 @@ def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
     provenance : str
         JSON text on what made the file.
     """
-    if job.is_session:
+    if series.stack is None:
         source = job.path if len(job.paths) == 1 else None
         return sequence_content(series, job.session_options.window, source, provenance)
     return _stack_content(
-        series.result,
+        series.stack,
         series.means,
         provenance,
         attributes=series.attributes,

@@ -131,6 +131,11 @@ def _draws_flow(product: str, job: Job) -> bool:
     return product in job.output.products and not job.is_session
 
 
+def _write_frame_table(series: Series, results: Results) -> None:
+    assert series.stack is not None
+    results.write_table("frames", frame_table(series.stack))
+
+
 def _table_files(name: str, job: Job) -> dict[str, str]:
     return {f"{name}_tsv": f"{name}.tsv", f"{name}_json": f"{name}.json"}
 
@@ -161,7 +166,7 @@ PRODUCTS = (
         "frame_table",
         lambda job: not job.is_session,
         partial(_table_files, "frames"),
-        lambda series, results: results.write_table("frames", frame_table(series.result)),
+        _write_frame_table,
     ),
 )
 """The products, in the order in which the page shows their pictures."""

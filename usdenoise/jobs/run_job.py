@@ -145,7 +145,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             release_freed_memory()
             # Pictures are drawn while the stack is written.
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
-            parameters = {**asdict(series.result.options), **asdict(job.display), **asdict(job.output)}
+            parameters = {**asdict(series.fit.options), **asdict(job.display), **asdict(job.output)}
             if job.session is not None:
                 parameters |= asdict(job.session)
             # A session that was stopped and went on has read some blocks twice, and has the same results.

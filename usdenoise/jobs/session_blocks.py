@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.session_inputs import BlocksOfFiles
-from usdenoise.jobs.session_pass import filter_session
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
-from usdenoise.report.series import Series
+from usdenoise.report.series import Series, series_of_session
+from usdenoise.sessions.filter_session import filter_session
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
@@ -61,25 +62,15 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         about = {"requested": requested(**job.asked), "software": software()}
         key = to_json({**about, "paths": paths, "files": blocks.states})
         store = SpectraStore(_spectra_folder(job), key)
-
-        def write(number: int, stack: Acquisition) -> None:
-            first = blocks.blocks[number].window.start
-            write_block(job, store.folder, blocks.path_of(number), number, first, stack)
-
-        def is_written(number: int) -> bool:
-            name = block_file_name(job, blocks.path_of(number), number)
-            return any((folder / name).exists() for folder in (store.folder, job.folder))
-
         watcher.stage("solve")
         try:
             with clock.stage("filter"):
-                series = filter_session(
+                found = filter_session(
                     blocks,
                     job.options,
                     store,
                     job.output.products,
-                    write if session.stacks else None,
-                    is_written if session.stacks else None,
+                    _StackFiles(job, blocks, store.folder) if session.stacks else None,
                     watcher.iteration,
                     watcher.blocks,
                 )
@@ -89,7 +80,28 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             SpectraStore.remove(store.folder)
             raise
         with clock.stage("load"):
-            return series, _record_of_files(job, blocks, None if digest is None else digest.result())
+            return series_of_session(found), _record_of_files(
+                job, blocks, None if digest is None else digest.result()
+            )
+
+
+@dataclass(frozen=True)
+class _StackFiles:
+    """The files of the filtered blocks of a session."""
+
+    job: Job
+    blocks: BlocksOfFiles
+    folder: Path
+
+    def write(self, number: int, stack: Acquisition) -> None:
+        """Write a filtered block."""
+        first = self.blocks.blocks[number].window.start
+        write_block(self.job, self.folder, self.blocks.path_of(number), number, first, stack)
+
+    def has(self, number: int) -> bool:
+        """Return whether a filtered block is written."""
+        name = block_file_name(self.job, self.blocks.path_of(number), number)
+        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
 
 
 def was_stopped(job: Job) -> bool:
@@ -148,5 +160,5 @@ def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> Inp
     states = list(blocks.states.values())
     more: dict[str, Any] = {"files": blocks.states, "bytes": sum(state["bytes"] for state in states)}
     if digest is not None:
-        more = {**states[0], "passes_over_file": blocks.source.passes}
+        more = dict(states[0])
     return input_record(place, first, shape, digest, **more)

@@ -20,20 +20,22 @@ from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
-from usdenoise.jobs.live_session import Session, SessionUpdate
+from usdenoise.jobs.live_session import Session
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_inputs import BlocksOfFiles, BlocksOfStack
-from usdenoise.jobs.session_pass import filter_session
+from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.result import LONG_NAMES
-from usdenoise.report.plot import plot
-from usdenoise.report.series import Series
+from usdenoise.report.plot import check_image, plot_power
+from usdenoise.report.series import Series, series_of_session
 from usdenoise.report.tables import block_table
+from usdenoise.sessions.blocks import BlocksOfStack
+from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions.online_session import SessionUpdate
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
@@ -100,7 +102,7 @@ class SessionResult:
     @property
     def low_cutoff(self) -> int:
         """Number of components that were removed from all blocks."""
-        return int(self.series.result.options.low_cutoff)
+        return int(self.series.fit.options.low_cutoff)
 
     @property
     def bad(self) -> NDArray[np.bool_]:
@@ -160,8 +162,8 @@ class SessionResult:
 
     def plot(self, image: str = "blood_power", **settings: Any) -> Any:
         """Draw the mean of an image over the good blocks, as :func:`usdenoise.plot` does, and return the axes."""
-        means: dict[str, Any] = {name: self.series.means[name] for name in POWER_IMAGES}
-        return plot(replace(self.series.result, **means), image, **settings)
+        check_image(image)
+        return plot_power(self.series.means[image], self.series.geometry, image, **settings)
 
 
 @overload
@@ -270,9 +272,8 @@ def session(  # noqa: PLR0913
         store = SpectraStore(Path(folder) / "spectra", "")
 
         def series_of(blocks: BlocksOfFiles | BlocksOfStack, is_labelled: bool = False) -> SessionResult:
-            return SessionResult(
-                filter_session(blocks, chosen, store, on_done=on_block), windows, is_labelled
-            )
+            found = filter_session(blocks, chosen, store, on_done=on_block)
+            return SessionResult(series_of_session(found), windows, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))

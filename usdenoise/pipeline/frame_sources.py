@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.block_filter import FrameBlock
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.precision import checked_conversion
@@ -60,11 +59,25 @@ def pixel_numbers(stack: Any, pixel_axes: str) -> NDArray[np.intp] | None:
     return places.transpose([pixel_axes.index(letter) for letter in order]).ravel()
 
 
-def frames_as_stack(frames: NDArray[Any], source: FrameSource) -> NDArray[Any]:
-    """Return a view of frames, (n_frames, n_pixels) in the order of a source, in the axes of its stack."""
-    stack, own = source.stack, "t" + source.pixel_axes
-    shaped = frames.reshape(len(frames), *stack.shape_in(source.pixel_axes))
-    return shaped.transpose([own.index(letter) for letter in stack.axes])
+def frames_as_stack(
+    frames: NDArray[Any], stack: Any, pixel_axes: str, axes: str | None = None
+) -> NDArray[Any]:
+    """Return a view of frames, (n_frames, n_pixels), as a stack.
+
+    Parameters
+    ----------
+    frames : (n_frames, n_pixels) array
+        Frames whose pixels are numbered along `pixel_axes`, the slowest first.
+    stack : Geometry or Acquisition
+        Says how many pixels there are along each axis.
+    pixel_axes : str
+        Spatial axes.
+    axes : str, optional
+        Axes of the result; by default those of the stack.
+    """
+    own = "t" + pixel_axes
+    shaped = frames.reshape(len(frames), *stack.shape_in(pixel_axes))
+    return shaped.transpose([own.index(letter) for letter in axes or stack.axes])
 
 
 @dataclass(frozen=True)
@@ -135,7 +148,7 @@ class ArrayFrames:
         self._targets = targets
         self.filtered = targets.transpose(np.argsort([time, *spatial]))
 
-    def items(self) -> list[FrameBlock]:
+    def items(self) -> list[ArrayBlock]:
         """Return the blocks in the order of time, each with a target."""
         edges = block_edges(self.stack.n_frames, self.stack.n_pixels)
         return [self.block(start, stop) for start, stop in pairwise(edges.tolist())]

@@ -176,7 +176,7 @@ def _stack_of(passes: Passes, found: ClutterEstimate, plan: BlockFilter, target:
     if isinstance(source, ArrayFrames):
         return source.filtered
     if target is not None:
-        return frames_as_stack(target, source)
+        return frames_as_stack(target, source.stack, source.pixel_axes)
     if isinstance(source, LazyFrames):
         return source.lazy_stack(passes.lazy(filtered_frames, plan, own=found.inspection.is_finite))
 

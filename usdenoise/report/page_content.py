@@ -46,7 +46,7 @@ def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, by
     pictures : mapping
         Name of each picture in the order of the page -> PNG.
     """
-    stack, quality = series.geometry, series.result.frame_quality
+    stack = series.geometry
     shown = []
     for name, png in pictures.items():
         about = PICTURES[name]
@@ -54,17 +54,16 @@ def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, by
         words = described_image(about.image, series.means[about.image], stack, unit)
         caption = f"Mean of the good blocks. {about.caption}" if series.is_session else about.caption
         shown.append(Picture(about.title, png, f"{about.title}: {words}", caption))
-    rate = stack.frame_rate_hz
-    over_frames: list[Chart | Carpet] = [
-        *frame_charts(quality, stack.spatial_axes, rate),
-        carpet_of(quality, rate),
-    ]
+    over_frames: list[Chart | Carpet] = []
+    if series.stack is not None:
+        quality, rate = series.stack.frame_quality, stack.frame_rate_hz
+        over_frames = [*frame_charts(quality, stack.spatial_axes, rate), carpet_of(quality, rate)]
     return scan_page(
         stem,
         report,
         shown,
         noise_over_depth(series.means["noise_power"], stack),
-        [] if series.is_session else over_frames,
+        over_frames,
         block_charts(series) if series.is_session else [],
     )
 

@@ -10,6 +10,7 @@ from usdenoise.errors import OptionError
 from usdenoise.report.figures import power_scale
 from usdenoise.report.panels import axis_label, draw_panel, front_view
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import GriddedStack
 
 _IMAGES = {
     "power_doppler": "power Doppler (dB)",
@@ -67,12 +68,51 @@ def plot(
     >>> axes.get_xlabel(), axes.get_ylabel()
     ('lateral (mm)', 'depth (mm)')
     """
+    check_image(image)
+    return plot_power(
+        getattr(result, image),
+        result.acquisition,
+        image,
+        ax=ax,
+        dynamic_range_db=dynamic_range_db,
+        colorbar=colorbar,
+    )
+
+
+def check_image(image: str) -> None:
+    """Check the name of an image.
+
+    Raises
+    ------
+    OptionError
+        If there is no such image.
+    """
     if image not in _IMAGES:
         raise OptionError(f"image '{image}' is not known; choose one of {', '.join(_IMAGES)}")
-    stack = result.acquisition
+
+
+def plot_power(
+    power: Any,
+    stack: GriddedStack,
+    image: str,
+    *,
+    ax: Any = None,
+    dynamic_range_db: float | None = None,
+    colorbar: bool = True,
+) -> Any:
+    """Draw the values of an image of power as :func:`plot` does, and return the axes.
+
+    Parameters
+    ----------
+    power : array
+        The image, spatial axes in the order of the stack.
+    stack : Geometry or Acquisition
+        Its axes and scales.
+    image, ax, dynamic_range_db, colorbar
+        As for :func:`plot`.
+    """
     spatial, spacing = stack.spatial_axes, stack.spacing_mm
-    power = np.asarray(getattr(result, image)).reshape(stack.shape_in(spatial))
-    panel = front_view(decibels(power), spatial)
+    panel = front_view(decibels(np.asarray(power).reshape(stack.shape_in(spatial))), spatial)
     scale = power_scale(panel.image, dynamic_range_db)
     panel = replace(panel, image=np.maximum(panel.image, scale.lowest))
     if ax is None:

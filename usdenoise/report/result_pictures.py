@@ -95,7 +95,7 @@ def figure_title(stem: str, quantity: str, removed: int, high: str | int, n_bloc
 
 
 def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
-    low, n_good = int(series.result.options.low_cutoff), int((~series.is_bad).sum())
+    low, n_good = int(series.fit.options.low_cutoff), int((~series.is_bad).sum())
     title = figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
     return {"axes": series.geometry.spatial_axes, "spacing_mm": series.geometry.spacing_mm, "title": title}
 

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.clutter.cutoff_reason import CutoffReason
-from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.report.record import (
-    BadFrameRecord,
     BlockRecord,
     BloodRecord,
     CutoffRecord,
@@ -18,7 +16,6 @@ from usdenoise.report.record import (
     InputRecord,
     Report,
     SequenceRecord,
-    plain,
 )
 from usdenoise.report.series import Series
 from usdenoise.stack.geometry import GriddedStack
@@ -84,9 +81,9 @@ def report_of(
     session : SessionOptions or None
         Options of a session; None for a run.
     """
-    result = series.result
+    result, picture = series.fit, series.picture_quality
     solution, options, fit = result.solution, result.options, result.fit_quality
-    picture, rate = result.picture_quality, result.acquisition.frame_rate_hz
+    first = series.blocks[0]
     report = Report(
         method=options.method,
         rank=int(options.rank),
@@ -103,8 +100,8 @@ def report_of(
         residual_rms=fit.residual_rms,
         blood=BloodRecord(**asdict(picture), sentence=picture.sentence),
         reproducibility=picture.reproducibility,
-        bad_frames=_bad_frames(result.frame_quality, 0, rate),
-        frames=_frames(result.frame_quality, result.power_doppler.size),
+        bad_frames=first.bad_frames,
+        frames=first.frames,
         fit=fit.verdict.code,
         estimate=fit.sentence,
         start_caution=fit.start_caution,
@@ -112,7 +109,7 @@ def report_of(
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,
-        n_unobserved=result.n_unobserved,
+        n_unobserved=first.n_unobserved,
         n_silent=result.n_silent,
         trace=tuple(solution.trace) if solution else (),
         singular_values=_floats(result.singular_values),
@@ -133,51 +130,7 @@ def report_of(
     return replace(report, verdict="; ".join(report.sentences))
 
 
-def bad_frames_record(search: FrameSearch, first: int, rate: float | None) -> list[dict[str, Any]]:
-    """Return bad frames as JSON objects, as the store of a session keeps them.
-
-    Parameters
-    ----------
-    search : FrameSearch
-        The frames.
-    first : int
-        Number of their first frame in the file, from which numbers and times are counted.
-    rate : float or None
-        Frames per second.
-    """
-    return [plain(bad) for bad in _bad_frames(search, first, rate)]
-
-
-def frames_record(search: FrameSearch, n_pixels: int) -> dict[str, Any]:
-    """Return the record of the frames of a stack as a JSON object, as the store of a session keeps it."""
-    return plain(_frames(search, n_pixels))
-
-
-def _bad_frames(search: FrameSearch, first: int, rate: float | None) -> tuple[BadFrameRecord, ...]:
-    return tuple(
-        BadFrameRecord(
-            frame=first + bad.frame,
-            time_s=None if rate is None else (first + bad.frame) / rate,
-            reason=bad.reason.value,
-            score=bad.score,
-        )
-        for bad in search.bad
-    )
-
-
-def _frames(search: FrameSearch, n_pixels: int) -> FramesRecord:
-    n_left_out = 0 if search.left_out is None else int(search.left_out.sum())
-    return FramesRecord(
-        n_bad=len(search.bad),
-        n_left_out=n_left_out,
-        n_entries_left_out=n_left_out * n_pixels,
-        moves_pixels=search.movement.range_pixels,
-        steps=search.movement.steps,
-        sentence=search.sentence,
-    )
-
-
-def _cutoff(result: DenoiseResult) -> CutoffRecord:
+def _cutoff(result: FitResult) -> CutoffRecord:
     choice = result.cutoff
     return CutoffRecord(
         low=int(result.options.low_cutoff),
@@ -211,7 +164,7 @@ def _of_session(report: Report, series: Series, session: SessionOptions) -> Repo
             stride=session.stride or session.window,
             time=_floats(series.times),
             time_unit=series.time_unit,
-            sampled_frames=series.result.frame_quality.n_frames,
+            sampled_frames=series.fit.n_frames,
             n_bad=int(series.is_bad.sum()),
             blocks=blocks,
         ),

@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.flow import flow_images
+from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.record import BlockRecord, from_plain
+from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
+from usdenoise.sessions.blocks import time_unit
+from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.stack.geometry import Geometry
 
 
@@ -21,8 +25,12 @@ class Series:
 
     Attributes
     ----------
-    result : DenoiseResult
-        The filtered stack. Of a session its sample, whose frames are not kept.
+    fit : FitResult
+        How the components were found.
+    picture_quality : PictureQuality
+        What can be said of the mean blood map.
+    stack : DenoiseResult or None
+        The filtered stack; None for a session.
     geometry : Geometry
         Axes and scales of the images.
     images : mapping
@@ -34,22 +42,19 @@ class Series:
         Name -> unit and formula.
     time_unit : str
         Unit of the times of the records: "s", or "frames" where the frame rate is not known.
-    records : list of dict
-        The fields of the record of each block; `blocks` has them typed.
+    blocks : tuple of BlockRecord
+        The record of each block.
     """
 
-    result: DenoiseResult
+    fit: FitResult
+    picture_quality: PictureQuality
+    stack: DenoiseResult | None
     geometry: Geometry
     images: Mapping[str, NDArray[np.float32]]
     means: Mapping[str, NDArray[np.float32]]
     attributes: Mapping[str, Mapping[str, Any]]
     time_unit: str
-    records: list[dict[str, Any]]
-
-    @cached_property
-    def blocks(self) -> tuple[BlockRecord, ...]:
-        """The record of each block."""
-        return tuple(from_plain(BlockRecord, record) for record in self.records)
+    blocks: tuple[BlockRecord, ...]
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -68,12 +73,12 @@ class Series:
     @property
     def is_session(self) -> bool:
         """Whether the images are those of a session."""
-        return "tsnr" in self.means
+        return self.stack is None
 
     @property
     def high_cutoff(self) -> int | str:
         """End of the components that were kept; "none" where the residual was kept as well."""
-        options = self.result.options
+        options = self.fit.options
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
 
@@ -95,21 +100,98 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     attributes = POWER_IMAGES | {
         name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()
     }
-    rate, n_frames = result.acquisition.frame_rate_hz, result.acquisition.n_frames
-    about = {
-        "time": (first_frame + (n_frames - 1) / 2) / (rate or 1.0),
-        "n_frames": n_frames,
-        "complete": True,
-        "low_cutoff": result.options.low_cutoff,
-        "is_bad": False,
-    }
-    unit = "frames" if rate is None else "s"
+    stack, frames = result.acquisition, result.frame_quality
+    rate, n_frames = stack.frame_rate_hz, stack.n_frames
+    block = BlockRecord(
+        time=(first_frame + (n_frames - 1) / 2) / (rate or 1.0),
+        n_frames=n_frames,
+        complete=True,
+        low_cutoff=int(result.options.low_cutoff),
+        is_bad=False,
+        bad_frames=bad_frame_records(frames, 0, rate),
+        frames=frames_record(frames, stack.n_pixels),
+        n_unobserved=result.n_unobserved,
+        kept_share=1 - result.n_unobserved / (n_frames * stack.n_pixels),
+    )
     return Series(
-        result=result,
-        geometry=result.acquisition.geometry,
+        fit=result,
+        picture_quality=result.picture_quality,
+        stack=result,
+        geometry=stack.geometry,
         images={name: values[None] for name, values in means.items()},
         means=means,
         attributes=attributes,
-        time_unit=unit,
-        records=[about],
+        time_unit=time_unit(stack.geometry),
+        blocks=(block,),
+    )
+
+
+def series_of_session(found: FilteredSession) -> Series:
+    """Return the images of a session."""
+    return Series(
+        fit=found.fit,
+        picture_quality=found.picture_quality,
+        stack=None,
+        geometry=found.geometry,
+        images=found.images,
+        means=found.means,
+        attributes=found.attributes,
+        time_unit=time_unit(found.geometry),
+        blocks=tuple(_block_record(found, number) for number in range(len(found.blocks))),
+    )
+
+
+def _block_record(found: FilteredSession, number: int) -> BlockRecord:
+    block, findings, leftover = found.blocks[number], found.findings[number], found.leftover[number]
+    window, search, rate = block.window, findings.frames, found.geometry.frame_rate_hz
+    return BlockRecord(
+        time=block.start + (window.n_frames - 1) / 2 * found.frame_time,
+        n_frames=window.n_frames,
+        complete=window.complete,
+        low_cutoff=int(found.fit.options.low_cutoff),
+        is_bad=bool(found.is_bad[number]),
+        why=found.why(number),
+        file=block.name,
+        first_frame=window.start,
+        leftover=None if np.isnan(leftover) else float(leftover),
+        bad_frames=() if search is None else bad_frame_records(search, window.start, rate),
+        frames=FramesRecord() if search is None else frames_record(search, found.geometry.n_pixels),
+        n_unobserved=findings.n_unobserved,
+        kept_share=found.kept_share(number),
+    )
+
+
+def bad_frame_records(search: FrameSearch, first: int, rate: float | None) -> tuple[BadFrameRecord, ...]:
+    """Return the records of bad frames.
+
+    Parameters
+    ----------
+    search : FrameSearch
+        The frames.
+    first : int
+        Number of their first frame in the file, from which numbers and times are counted.
+    rate : float or None
+        Frames per second.
+    """
+    return tuple(
+        BadFrameRecord(
+            frame=first + bad.frame,
+            time_s=None if rate is None else (first + bad.frame) / rate,
+            reason=bad.reason.value,
+            score=bad.score,
+        )
+        for bad in search.bad
+    )
+
+
+def frames_record(search: FrameSearch, n_pixels: int) -> FramesRecord:
+    """Return the record of the frames of a stack."""
+    n_left_out = 0 if search.left_out is None else int(search.left_out.sum())
+    return FramesRecord(
+        n_bad=len(search.bad),
+        n_left_out=n_left_out,
+        n_entries_left_out=n_left_out * n_pixels,
+        moves_pixels=search.movement.range_pixels,
+        steps=search.movement.steps,
+        sentence=search.sentence,
     )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.block_filter import (
     BlockFilter,
@@ -17,7 +18,7 @@ from usdenoise.pipeline.block_filter import (
     filter_block,
     observed_frames,
 )
-from usdenoise.pipeline.combination import combine, lag_sums_of
+from usdenoise.pipeline.combination import lag_sums_of
 from usdenoise.pipeline.denoise import working_type
 from usdenoise.pipeline.frame_sources import ArrayFrames
 from usdenoise.pipeline.inspection import check_block
@@ -48,6 +49,8 @@ class FilteredBlock:
     lags : (n_live, L + 1) array
         Lagged products of the residual in the pixels that have a signal, from
         :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
+    halves : LagSums
+        Their sums; in a finished session all frames are in the first half, which takes half the time.
     power : (n_live,) float64 array
         Power Doppler of what is kept.
     frames : FrameSearch
@@ -60,6 +63,7 @@ class FilteredBlock:
 
     stack: Acquisition
     lags: NDArray[np.inexact]
+    halves: LagSums
     power: NDArray[np.float64]
     frames: FrameSearch
     n_unobserved: int
@@ -104,6 +108,7 @@ def filter_session_block(
             high=clutter.left.shape[1],
             keeps_residual=options.high_cutoff == "none",
             n_lags=clutter.projection.n_lags,
+            n_frames=None if usual is None else stack.n_frames,
             live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
             excluded=search.left_out,
             has_gaps=not is_finite,
@@ -112,18 +117,19 @@ def filter_session_block(
         if usual is not None:
             temporal, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
             plan = replace(plan, temporal=temporal)
-        measures = combine([filter_block(block, is_finite, plan, False)[0]], plan)
+        measures, _ = filter_block(block, is_finite, plan, False)
         live = passes.places(np.arange(stack.n_pixels) if grid.live is None else grid.live)
     lag_sums = lag_sums_of(measures, replace(plan, n_frames=stack.n_frames)).rows(live)
     lags = lag_sums.mean(slice(None), stack.n_frames)
     n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
     return FilteredBlock(
-        replace(stack, iq=source.filtered),
-        lags,
-        lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,
-        search,
-        n_unused(measures, search.left_out),
-        strongest,
+        stack=replace(stack, iq=source.filtered),
+        lags=lags,
+        halves=lag_sums,
+        power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,
+        frames=search,
+        n_unobserved=n_unused(measures, search.left_out),
+        strongest=strongest,
     )
 
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection, blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.frames.filling import interpolated
+from usdenoise.pipeline.clutter_estimate import ClutterEstimate
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
+from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.random_streams import RandomStream
 
 SAMPLED_FRAMES = 1200
@@ -48,6 +50,8 @@ class SessionClutter:
         Spatial axes in the order of the stack.
     noise_rms : float
         Root mean square of the noise in an entry.
+    power : float
+        Mean power of the components in an entry.
     """
 
     left: NDArray[np.inexact]
@@ -57,6 +61,7 @@ class SessionClutter:
     grid: Neighbourhood
     axes: str
     noise_rms: float
+    power: float
 
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
@@ -109,44 +114,59 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
     ]
 
 
+@dataclass(frozen=True)
+class SessionFrames:
+    """Frames of blocks that are in a sample.
+
+    Attributes
+    ----------
+    frames : sequence of arrays
+        Their numbers in each block.
+    lengths : sequence of int
+        Frames of each block.
+    columns : sequence of arrays
+        Where these frames are in the sample.
+    """
+
+    frames: Sequence[NDArray[np.intp]]
+    lengths: Sequence[int]
+    columns: Sequence[NDArray[np.intp]]
+
+
 def session_clutter(
-    fit: DenoiseResult,
-    frames: Sequence[NDArray[np.intp]],
-    lengths: Sequence[int],
-    columns: Sequence[NDArray[np.intp]] | None = None,
+    found: ClutterEstimate, sampled: SessionFrames, geometry: Geometry, high_cutoff: int | str
 ) -> SessionClutter:
     """Return the clutter of a session.
 
     Parameters
     ----------
-    fit : DenoiseResult
-        The filtered sample.
-    frames : sequence of arrays
-        Frames of each block that are in the sample.
-    lengths : sequence of int
-        Frames of each block.
-    columns : sequence of arrays, optional
-        Where these are in the sample; by default those of the blocks are one after the other.
+    found : ClutterEstimate
+        The estimate of a sample of its frames.
+    sampled : SessionFrames
+        Which frames are in the sample.
+    geometry : Geometry
+        Axes of the blocks.
+    high_cutoff : int, "rank" or "none"
+        End of the components that are kept; all of the residual with "none".
     """
-    low, stack, model = int(fit.options.low_cutoff), fit.acquisition, fit.model
-    axes = stack.spatial_axes
-    order = canonical_axes(axes)
-    power = spatial_order(np.asarray(fit.power_doppler), axes, order).ravel()
-    live = np.flatnonzero(power > 0)
-    shape = stack.shape_in(order)
-    grid = Neighbourhood(shape, None if len(live) == len(power) else live)
+    low, grid = found.band.low, found.grid
+    model = interpolated(found.model, found.frames.search.left_out)
     edges = [round(part * low) for part in LEAKING]
-    squares = np.abs(model.left[:, :low].astype(np.complex128)) ** 2
-    leaking = np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
-    if columns is None:
-        ends = np.cumsum([len(numbers) for numbers in frames])
-        columns = np.split(np.arange(ends[-1]), ends[:-1])
+    left = grid.everywhere(model.left)
+    squares = np.abs(left[:, :low].astype(np.complex128)) ** 2
     blocks = []
-    for numbers, places, length in zip(frames, columns, lengths, strict=True):
+    for numbers, columns, length in zip(sampled.frames, sampled.columns, sampled.lengths, strict=True):
         block = np.zeros((length, low), np.complex128)
-        block[numbers] = model.right[places, :low]
+        block[numbers] = model.right[columns, :low]
         blocks.append(block)
-    high = fit.options.high_cutoff
-    last = low if high == "none" else int(fit.options.rank if isinstance(high, str) else high)
-    left, projection = np.ascontiguousarray(model.left[:, :last]), blocks_projection(blocks)
-    return SessionClutter(left, low, leaking, projection, grid, axes, fit.noise_floor)
+    n_kept = low if high_cutoff == "none" else min(found.band.high, model.rank)
+    return SessionClutter(
+        left=np.ascontiguousarray(left[:, :n_kept]),
+        cutoff=low,
+        leaking=np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)]),
+        projection=blocks_projection(blocks),
+        grid=grid,
+        axes=geometry.spatial_axes,
+        noise_rms=found.estimate.noise_rms,
+        power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
+    )

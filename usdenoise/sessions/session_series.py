@@ -7,7 +7,7 @@ block, so that a step of the blood reads as that step, and the noise of the seri
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.session_clutter import SessionClutter
 
 SMOOTHING = 1.0
@@ -65,6 +64,30 @@ MOVED_SPREADS, MOVED_RATIO = 3.0, 2.5
 """Where few pixels or few blocks hide a burst, the motion shows it: a block that moved by so many times the usual is bad
 from so many standard deviations. Of 20 blocks of 48 x 48 x 120 those that moved by a pixel had 5.2 to 5.8 and a ratio of 4,
 others 1.2 and 1.3 at most."""
+
+
+@dataclass(frozen=True)
+class BlockMap:
+    """The blood map of one block, which is that of the series if no other block counts.
+
+    Attributes
+    ----------
+    blood_power, noise_power : (n_live,) float64 arrays
+        Blood and noise power.
+    quality : PictureQuality
+        Its metrics.
+    """
+
+    blood_power: NDArray[np.float64]
+    noise_power: NDArray[np.float64]
+    quality: PictureQuality
+
+    @classmethod
+    def of_halves(cls, halves: LagSums, clutter: SessionClutter, n_frames: int) -> Self:
+        """Return the map of the lagged products of a filtered block by halves of its frames."""
+        with ThreadExecutor(1) as executor:
+            found = map_blood(halves, clutter.projection, clutter.grid, executor)
+        return cls(found.blood_power, found.noise_power, judge_picture(found, n_frames, clutter.power))
 
 
 @dataclass(frozen=True)
@@ -204,7 +227,7 @@ def session_series(
     left_out: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
-    fit: DenoiseResult,
+    alone: BlockMap | None = None,
 ) -> SessionSeries:
     """Make the series of a session.
 
@@ -213,7 +236,7 @@ def session_series(
     more than their blood is worth, and count little; bands in which it leaks together count less (:func:`band_weights`). The
     variance is that of the differences of neighbouring blocks, so that slow changes and the activation are no noise. W is
     scaled up so that the mean of the weighted sum, averaged over the neighbourhood, is not below the blood map of the mean
-    of the blocks. The mean of the series is this map; with one good block it is the blood map of the sample.
+    of the blocks. The mean of the series is this map; with one good block it is the blood map of that block.
 
     Parameters
     ----------
@@ -226,13 +249,13 @@ def session_series(
         Blocks that have lagged products.
     clutter : SessionClutter
         What was filtered.
-    fit : DenoiseResult
-        The filtered sample.
+    alone : BlockMap, optional
+        The map of the block that counts, if it is the only one.
     """
     sums = BlockSums()
     for number in np.flatnonzero(~left_out):
         sums.add(lags_of(int(number)), clutter)
-    model = series_model(sums, clutter, fit)
+    model = series_model(sums, clutter, alone)
     series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
     for number in np.flatnonzero(has_data):
         series[number] = model.blood_power(lags_of(int(number)))
@@ -278,7 +301,7 @@ class BlockSums:
         self.n_blocks += 1
 
 
-def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -> SeriesModel:
+def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | None = None) -> SeriesModel:
     """Return what turns the lagged products of a block into its blood power; see :func:`session_series`.
 
     Parameters
@@ -287,20 +310,21 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
         Sums over at least one good block.
     clutter : SessionClutter
         What was filtered.
-    fit : DenoiseResult
-        The filtered sample.
+    alone : BlockMap, optional
+        The map of the block, if it is the only one.
     """
     spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
     n_good, halves = sums.n_blocks, sums.halves
-    mean_power, own_noise = (clutter.pixels_of(image) for image in (fit.blood_power, fit.noise_power))
-    quality, numbers = fit.picture_quality, sums.numbers
-    mean_lags, noise, leak = _mean_noise_leak(sums, clutter, own_noise)
+    numbers = sums.numbers
+    mean_lags, noise, leak = _mean_noise_leak(sums, clutter, alone)
     leaked = spectra.of(leak)
     mean = spectra.of(mean_lags)
     above = mean - spectra.of(noise[:, None] * spectra.white_lags) - leaked
     blood = np.maximum(grid.average(above, SMOOTHING), 0)
     variance = (blood + noise[:, None]) ** 2
-    if n_good > 1:
+    if alone is not None:
+        mean_power, quality = alone.blood_power, alone.quality
+    else:
         measured = grid.average(sums.squares / (n_good - 1), SMOOTHING)
         # Blocks that are the same, copies of a file perhaps, have no variance.
         usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
@@ -316,9 +340,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, fit: DenoiseResult) -
         with ThreadExecutor(1) as executor:
             blood_map = map_blood(lag_sums, projection, grid, executor)
         mean_power, noise = blood_map.blood_power, blood_map.noise_power
-        n_entries = grid.n_pixels * len(fit.model.right)
-        clutter_power = float(np.sum(fit.singular_values**2)) / n_entries
-        quality = judge_picture(blood_map, projection.n_frames * n_good, clutter_power)
+        quality = judge_picture(blood_map, projection.n_frames * n_good, clutter.power)
     weights = band_weights(blood, variance, leaked)
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
@@ -370,17 +392,17 @@ def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
 
 
 def _mean_noise_leak(
-    sums: BlockSums, clutter: SessionClutter, own_noise: NDArray[np.float64] | None = None
+    sums: BlockSums, clutter: SessionClutter, alone: BlockMap | None = None
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
     """Return the mean lagged products, the noise power, and the part of the products that tissue left.
 
-    The noise of one block alone is `own_noise`, that of the sample.
+    The noise is that of a block alone, if it is the only one.
     """
-    noise = own_noise
-    if sums.n_blocks > 1:
+    if alone is not None:
+        noise = alone.noise_power
+    else:
         means = [half / n for half, n in zip(sums.halves, sums.numbers, strict=True)]
         noise = noise_map(np.stack(means), clutter.projection, clutter.grid)
-    assert noise is not None
     mean_lags = (sums.halves[0] + sums.halves[1]) / sums.n_blocks
     blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
     return mean_lags, noise, _leak(blood_and_leak, clutter)

@@ -23,9 +23,9 @@ from usdenoise.options.job_options import Display
 from usdenoise.report.figures import shortened, suitable_range_db
 from usdenoise.report.montage import montage_png
 from usdenoise.report.pages import comparison_page
-from usdenoise.report.record import plain
 from usdenoise.report.result_record import input_record
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.plain_records import plain
 from usdenoise.system.provenance import software, to_json
 
 FILES = ("comparison.csv", "comparison.png", "comparison.html", "comparison.json")

@@ -1,0 +1,40 @@
+"""Some frames of a file as an acquisition, which any process on the same file system can read."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.frame_source import FilePlace, last_file
+from usdenoise.pipeline.frame_sources import frames_as_stack
+from usdenoise.pipeline.windows import Window
+from usdenoise.sessions.blocks import in_order
+from usdenoise.stack.acquisition import Acquisition
+
+
+@dataclass(frozen=True)
+class FileWindow:
+    """Some frames of a file, a :class:`usdenoise.sessions.blocks.BlockReader`.
+
+    Attributes
+    ----------
+    place : FilePlace
+        The file.
+    window : Window
+        The frames among those that are selected.
+    """
+
+    place: FilePlace
+    window: Window
+
+    def read(self) -> Acquisition:
+        """Return the frames."""
+        with last_file.opened(self.place) as source:
+            return source.read(self.window.start, self.window.stop)
+
+    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames, (n, pixels along each axis...) in the order t, z, x, y; `numbers` increase from 0."""
+        with last_file.opened(self.place) as source:
+            rows = source.read_frames(self.window.start + numbers)
+            return frames_as_stack(rows, source.geometry, source.pixel_axes, in_order(source.geometry))

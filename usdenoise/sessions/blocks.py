@@ -1,0 +1,213 @@
+"""The blocks of a session: which there are, when they begin, and how their frames are read."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.pipeline.windows import Window, cut_into_windows
+from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.geometry import Geometry, GriddedStack
+
+SHORTEST, SHORTEST_SHARE = 16, 4
+"""Frames of a last window of its own, or this part of a window: fewer join the window before."""
+
+OR_SKIP = "or make it a gap with {skip_bad_files}"
+"""What may be done with a file that cannot be read."""
+
+NEAR = 1e-6
+"""Relative difference of frame rates and pixel pitches up to which they are the same."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a session.
+
+    Attributes
+    ----------
+    name : str
+        Name of its file; empty for a stack in memory.
+    file : int
+        Number of its file, as files of several folders may have one name.
+    window : Window
+        Its frames in this file.
+    start : float
+        Time of its first frame, in s or in frames, from the first frame of the session.
+    problem : str
+        Why the file cannot be read, in words; empty (the default) where it can.
+    """
+
+    name: str
+    file: int
+    window: Window
+    start: float
+    problem: str = ""
+
+
+class BlockReader(Protocol):
+    """The frames of a block. That of a file can be sent to another process, which reads them."""
+
+    @property
+    def window(self) -> Window:
+        """Its frames in its file."""
+
+    def read(self) -> Acquisition:
+        """Return the block, in memory of its own."""
+
+    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames, (n, pixels along each axis...) in the order t, z, x, y; `numbers` increase from 0."""
+
+
+class Blocks(Protocol):
+    """The blocks of a session, and their frames."""
+
+    blocks: list[Block]
+    geometry: Geometry
+    """Axes and scales of all blocks."""
+    frame_time: float
+    """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
+    skips: bool
+    """Whether a block that cannot be read is a gap."""
+
+    def reader(self, number: int) -> BlockReader:
+        """Return the reader of a block."""
+
+
+def make_gap(blocks: Blocks, number: int, error: InputError) -> None:
+    """Make a gap of a block whose frames cannot be read, or raise the error."""
+    if blocks.skips:
+        blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)
+    elif blocks.blocks[0].file == blocks.blocks[-1].file:
+        # A stack in memory has no file to skip.
+        raise error
+    else:
+        raise error.at(blocks.blocks[number].name, OR_SKIP) from error
+
+
+def windows_of(n_frames: int, window: int, stride: int | None) -> list[Window]:
+    """Return the windows of a stack; one needs two frames at least."""
+    shortest = max(2, min(SHORTEST, -(-window // SHORTEST_SHARE)))
+    return cut_into_windows(n_frames, window, stride, shortest)
+
+
+def time_unit(geometry: Geometry) -> str:
+    """Return the unit of the times of blocks: "s", or "frames" where the frame rate is not known."""
+    return "frames" if geometry.frame_rate_hz is None else "s"
+
+
+@dataclass(frozen=True)
+class StackWindow:
+    """Some frames of a stack in memory, a :class:`BlockReader`."""
+
+    stack: Acquisition
+    window: Window
+
+    def read(self) -> Acquisition:
+        """Return a copy of the frames."""
+        stack, time = self.stack, self.stack.axes.index("t")
+        frames = slice(self.window.start, self.window.stop)
+        part = tuple(frames if axis == time else slice(None) for axis in range(stack.iq.ndim))
+        given = stack.coordinates.get("t")
+        times = {} if given is None else {"t": given[frames]}
+        return replace(
+            stack, iq=stack.iq[part].copy(order="K"), coordinates={**stack.coordinates, **times}, labels=None
+        )
+
+    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames, in the order t, z, x, y."""
+        stack = self.stack
+        frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
+        return frames[self.window.start + numbers]
+
+
+class BlocksOfStack:
+    """Windows of a stack in memory.
+
+    Parameters
+    ----------
+    stack : Acquisition
+        The stack.
+    window, stride : int
+        As in :class:`usdenoise.options.session_options.SessionOptions`.
+    """
+
+    skips = False
+
+    def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
+        self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
+        self.blocks = [
+            Block("", 0, part, part.start * self.frame_time)
+            for part in windows_of(stack.n_frames, window, stride)
+        ]
+        self.geometry = replace(stack.geometry, labels=None)
+
+    def reader(self, number: int) -> StackWindow:
+        """Return the reader of a block."""
+        return StackWindow(self._stack, self.blocks[number].window)
+
+
+def in_order(stack: GriddedStack) -> str:
+    """Return the axes of a stack in the order t, z, x, y."""
+    return "t" + canonical_axes(stack.spatial_axes)
+
+
+def start_times(
+    owns: list[float | None], n_frames: list[int], frame_time: float, interval: float | None
+) -> NDArray[np.float64]:
+    """Return the times at which files begin, in s or frames, the first at 0.
+
+    Files that cannot be read are as long as others, and begin as much later than without gaps as those around them do.
+    """
+    numbers, lengths = np.arange(len(owns), dtype=np.float64), np.array(n_frames, np.float64)
+    if interval is not None:
+        return numbers * interval
+    is_read = lengths > 0
+    lengths[~is_read] = np.median(lengths[is_read])
+    without_gaps: NDArray[np.float64] = (np.cumsum(lengths) - lengths) * frame_time
+    known = np.array([n for n, own in enumerate(owns) if own is not None], int)
+    times = np.array([owns[n] for n in known], np.float64)
+    # A time that is the same in all files counts from the beginning of each.
+    if len(known) < is_read.sum() or len(np.unique(times)) == 1:
+        return without_gaps
+    later = times - without_gaps[known]
+    slope = (later[-1] - later[0]) / (known[-1] - known[0])
+    starts: NDArray[np.float64] = (
+        without_gaps + slope * numbers + np.interp(numbers, known, later - slope * known)
+    )
+    starts[known] = times
+    starts -= starts[0]
+    return starts
+
+
+def own_start(stack: GriddedStack) -> float | None:
+    """Return the time of the first frame that a file gives, in s; None where it gives none."""
+    times = stack.coordinates.get("t")
+    given = stack.attributes.get("start_s") if times is None else times.values[0]
+    return None if given is None else float(np.ravel(given)[0])
+
+
+def check_alike(stack: GriddedStack, first: Geometry, path: Path) -> None:
+    """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
+    about = {
+        "axes": (stack.axes, first.axes),
+        "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
+        "type": (stack.is_complex, first.is_complex),
+    }
+    for what, (own, wanted) in about.items():
+        if own != wanted:
+            raise InputError(
+                f"{path} has other {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+            )
+    scales = {"frame rate": (stack.frame_rate_hz, first.frame_rate_hz)}
+    scales |= {
+        f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), first.spacing_mm.get(letter))
+        for letter in first.spatial_axes
+    }
+    for what, (own, wanted) in scales.items():
+        if (own is None) != (wanted is None) or abs((own or 0) - (wanted or 0)) > NEAR * abs(wanted or 0):
+            raise InputError(
+                f"{path} has another {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+            )

@@ -1,0 +1,291 @@
+"""Filter the blocks of a session, and make their series.
+
+The same steps as for one acquisition: an estimate from a sample, a pass over the blocks by an executor, and what is
+measured of them together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.errors import InputError
+from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.denoise import denoise_frames
+from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.sessions.blocks import Block, Blocks, make_gap
+from usdenoise.sessions.measured_block import (
+    BlockFindings,
+    BlockStore,
+    MeasuredBlock,
+    measure_block,
+    own_options,
+)
+from usdenoise.sessions.session_clutter import SessionClutter
+from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session
+from usdenoise.sessions.session_series import BlockMap, find_bad_blocks, session_series
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry
+from usdenoise.system.blas_threads import available_threads
+
+MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
+LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
+"""Why a block is bad, in words."""
+
+TSNR = "mean over standard deviation of blood_power in the good blocks"
+
+HELD_ENTRIES = 1 << 26
+"""Entries of the blocks that are filtered side by side, one on each thread, about."""
+
+
+class StackSink(Protocol):
+    """Where filtered blocks go."""
+
+    def write(self, number: int, stack: Acquisition) -> None:
+        """Write a filtered block."""
+
+    def has(self, number: int) -> bool:
+        """Return whether a filtered block is there."""
+
+
+@dataclass(frozen=True)
+class FilteredSession:
+    """The filtered blocks of a session.
+
+    Attributes
+    ----------
+    fit : FitResult
+        How the components were found.
+    picture_quality : PictureQuality
+        What can be said of the mean blood map.
+    geometry : Geometry
+        Axes and scales of the blocks.
+    frame_time : float
+        Time from one frame to the next, as :class:`usdenoise.sessions.blocks.Blocks` has it.
+    blocks : sequence of Block
+        The blocks.
+    findings : sequence of BlockFindings
+        What is known of each.
+    is_bad : (n_blocks,) boolean array
+        Which blocks are bad.
+    leftover : (n_blocks,) float64 array
+        How much more power is left than usual, in robust standard deviations; NaN without data.
+    images : mapping
+        Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
+    means : mapping
+        Name -> mean image of the good blocks; that of the blood is the blood map of their mean. "tsnr" is the mean over
+        the standard deviation of the blood power of the good blocks.
+    attributes : mapping
+        Name -> unit and formula.
+    """
+
+    fit: FitResult
+    picture_quality: PictureQuality
+    geometry: Geometry
+    frame_time: float
+    blocks: Sequence[Block]
+    findings: Sequence[BlockFindings]
+    is_bad: NDArray[np.bool_]
+    leftover: NDArray[np.float64]
+    images: Mapping[str, NDArray[np.float32]]
+    means: Mapping[str, NDArray[np.float32]]
+    attributes: Mapping[str, Mapping[str, str]]
+
+    def why(self, number: int) -> str:
+        """Return why a block is bad, in words; empty if it is good."""
+        problem = self.findings[number].problem
+        if problem or not self.is_bad[number]:
+            return problem
+        return MOTION if self.leftover[number] > 0 else LOST
+
+    def kept_share(self, number: int) -> float:
+        """Return the share of the entries of a block that were observed and in no frame that was left out."""
+        found = self.findings[number]
+        if found.frames is None:
+            return 0.0
+        return 1 - found.n_unobserved / (found.frames.n_frames * self.geometry.n_pixels)
+
+
+def filter_session(
+    blocks: Blocks,
+    options: DenoiseOptions,
+    store: BlockStore,
+    products: tuple[str, ...] = (),
+    stacks: StackSink | None = None,
+    on_iteration: Callable[..., None] | None = None,
+    on_done: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
+) -> FilteredSession:
+    """Filter the blocks of a session, and return their series.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The blocks.
+    options : DenoiseOptions
+        Options of the filter.
+    store : BlockStore
+        Where what is measured of the blocks goes. Blocks that are in it already are not filtered again.
+    products : tuple of str
+        Flow images that are made of each block, besides the power.
+    stacks : StackSink, optional
+        Where the filtered blocks go; by default they are not kept.
+    on_iteration : callable, optional
+        Called with each line of the trace of the estimate.
+    on_done : callable, optional
+        Called with the number of blocks that are done, and of all blocks.
+    executor : Executor, optional
+        Maps over the blocks; by default threads.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    with ThreadExecutor(_threads(blocks, options)) as threads:
+        run = _Pass(blocks, options, products, stacks is not None, executor or threads)
+        found = estimate_session(blocks, options, run.executor, run.tried, on_iteration)
+        todo = [number for number in range(len(blocks.blocks)) if not _is_measured(store, number, stacks)]
+        for number, block in run.measured(todo, found):
+            if stacks is not None and block.stack is not None:
+                stacks.write(number, block.stack)
+            store.put(number, block)
+            if on_done is not None:
+                on_done(number + 1, len(blocks.blocks))
+    return _series(blocks, options, found, store)
+
+
+class _Pass:
+    """The pass over the blocks of a session."""
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        options: DenoiseOptions,
+        products: tuple[str, ...],
+        keeps_stacks: bool,
+        executor: Executor,
+    ) -> None:
+        self._blocks, self._options = blocks, options
+        self._how = products, keeps_stacks
+        self.executor = executor
+
+    def tried(self, numbers: Sequence[int], clutter: SessionClutter) -> dict[int, MeasuredBlock]:
+        """Return what is measured of some blocks, of those that can be read."""
+        found = dict(self._mapped(numbers, clutter))
+        return {number: block for number, block in found.items() if not self._blocks.blocks[number].problem}
+
+    def measured(self, numbers: Sequence[int], found: SessionEstimate) -> Any:
+        """Yield the number and what is measured of each block, in order."""
+        rest = self._mapped([n for n in numbers if n not in found.measured], found.clutter)
+        for number in numbers:
+            yield (number, found.measured[number]) if number in found.measured else next(rest)
+
+    def _mapped(self, numbers: Sequence[int], clutter: SessionClutter) -> Any:
+        """Yield the number and what is measured of each block; a gap has no data."""
+        blocks = self._blocks
+        readers = (blocks.reader(n) for n in numbers if not blocks.blocks[n].problem)
+        results = self.executor.map(measure_block, readers, clutter, self._options, *self._how)
+        for number in numbers:
+            block = None if blocks.blocks[number].problem else next(results)
+            if isinstance(block, InputError):
+                make_gap(blocks, number, block)
+                block = None
+            yield number, block or MeasuredBlock(BlockFindings(blocks.blocks[number].problem))
+
+
+def _threads(blocks: Blocks, options: DenoiseOptions) -> int:
+    """Return the number of blocks that are filtered side by side; the memory of large ones limits it."""
+    longest = max(block.window.n_frames for block in blocks.blocks)
+    most = max(1, HELD_ENTRIES // (longest * blocks.geometry.n_pixels))
+    return min(options.threads or available_threads(), most)
+
+
+def _is_measured(store: BlockStore, number: int, stacks: StackSink | None) -> bool:
+    """Return whether a block is in the store, and the filtered block where it belongs."""
+    if not store.has(number):
+        return False
+    return stacks is None or stacks.has(number) or store.findings(number).frames is None
+
+
+def _series(
+    blocks: Blocks, options: DenoiseOptions, estimate: SessionEstimate, store: BlockStore
+) -> FilteredSession:
+    """Make the series from what is stored of the blocks."""
+    clutter, numbers = estimate.clutter, range(len(blocks.blocks))
+    findings = [store.findings(number) for number in numbers]
+    has_data = np.array([found.frames is not None for found in findings], bool)
+    powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
+    motion = np.array([found.moves_pixels for found in findings])
+    is_bad, leftover = find_bad_blocks(powers, np.array([bool(found.problem) for found in findings]), motion)
+    if is_bad.all():
+        raise InputError(f"no block of the session is good: {findings[0].problem or 'too much motion'}")
+    does_count = _apart(blocks, ~is_bad)
+    one = np.flatnonzero(does_count)
+    alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
+    found = session_series(lambda number: store.array(number, "lags"), ~does_count, has_data, clutter, alone)
+    missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
+    images = {
+        "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
+        "blood_power": [clutter.image_of(values) for values in found.blood_power],
+        "noise_power": [clutter.image_of(found.model.noise_power)] * len(numbers),
+    }
+    flow = next(found.flow for found in findings if found.frames is not None)
+    for name in flow:
+        images[name] = [
+            store.array(number, name) if has_data[number] else clutter.image_of(missing) for number in numbers
+        ]
+    series = {name: np.stack(values) for name, values in images.items()}
+    good = ~is_bad
+    means = {
+        name: values[good].mean(axis=0, dtype=np.float64).astype(np.float32)
+        for name, values in series.items()
+    }
+    means["blood_power"] = clutter.image_of(found.model.mean_blood_power)
+    means["tsnr"] = _tsnr(series["blood_power"][good])
+    return FilteredSession(
+        fit=estimate.fit,
+        picture_quality=found.model.quality,
+        geometry=blocks.geometry,
+        frame_time=blocks.frame_time,
+        blocks=blocks.blocks,
+        findings=findings,
+        is_bad=is_bad,
+        leftover=leftover,
+        images=series,
+        means=means,
+        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
+    )
+
+
+def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, number: int) -> BlockMap:
+    """Return the map of the only block that counts: that of a stack of its own."""
+    reader = blocks.reader(number)
+    own = replace(own_options(options, reader), threads=options.threads)
+    found = denoise_frames(reader.read(), own, in_place=True)
+    return BlockMap(
+        clutter.pixels_of(found.blood_power), clutter.pixels_of(found.noise_power), found.picture_quality
+    )
+
+
+def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
+    mean, spread = series.mean(axis=0, dtype=np.float64), series.std(axis=0, dtype=np.float64)
+    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+    tsnr: NDArray[np.float32] = ratio.astype(np.float32)
+    return tsnr
+
+
+def _apart(blocks: Blocks, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
+    apart, file, stop = np.zeros(len(good), bool), -1, 0
+    for number in np.flatnonzero(good):
+        block = blocks.blocks[number]
+        if block.file != file or block.window.start >= stop:
+            apart[number], file, stop = True, block.file, block.window.stop
+    return apart if apart.sum() > 1 else good

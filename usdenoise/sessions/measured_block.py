@@ -1,0 +1,141 @@
+"""What is measured of one block of a session, on a thread here or on a worker elsewhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.flow import flow_images
+from usdenoise.errors import InputError, OptionError
+from usdenoise.frames.bad_frames import FrameSearch, Treatment
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.sessions.block_filter import filter_session_block
+from usdenoise.sessions.blocks import BlockReader
+from usdenoise.sessions.session_clutter import SessionClutter
+from usdenoise.stack.acquisition import Acquisition
+
+MOSTLY_BAD = "more than a fifth of its frames are bad"
+"""Why a block is bad, in words."""
+
+
+@dataclass(frozen=True)
+class BlockFindings:
+    """What is known of a block besides its arrays.
+
+    Attributes
+    ----------
+    problem : str
+        Why it is bad, in words; empty (the default) if it is good.
+    frames : FrameSearch or None
+        Its bad frames and movement; None (the default) for a block without data.
+    n_unobserved : int
+        Number of entries that were unobserved, or in a frame that was left out.
+    flow : mapping
+        Name of a flow image -> its unit and formula.
+    """
+
+    problem: str = ""
+    frames: FrameSearch | None = None
+    n_unobserved: int = 0
+    flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def moves_pixels(self) -> float:
+        """How far the image moves; 0 without data."""
+        return 0.0 if self.frames is None else self.frames.movement.range_pixels
+
+
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """What is measured of a block.
+
+    Attributes
+    ----------
+    findings : BlockFindings
+        What is known of it.
+    arrays : mapping
+        "lags" and "power", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in single precision, and
+        the flow images; empty without data.
+    stack : Acquisition or None
+        The filtered block, if it is kept.
+    """
+
+    findings: BlockFindings
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    stack: Acquisition | None = None
+
+
+class BlockStore(Protocol):
+    """Where what is measured of the blocks of a session is kept."""
+
+    def put(self, number: int, block: MeasuredBlock) -> None:
+        """Store the findings and the arrays of a block, whole or not at all."""
+
+    def has(self, number: int) -> bool:
+        """Return whether a block is stored."""
+
+    def array(self, number: int, name: str) -> NDArray[Any]:
+        """Return an array of a stored block."""
+
+    def findings(self, number: int) -> BlockFindings:
+        """Return the findings of a stored block."""
+
+
+def measure_block(
+    reader: BlockReader,
+    clutter: SessionClutter,
+    options: DenoiseOptions,
+    products: tuple[str, ...] = (),
+    keeps_stack: bool = False,
+) -> MeasuredBlock | InputError:
+    """Read a block, take the clutter of its session out of it, and measure what is left.
+
+    Parameters
+    ----------
+    reader : BlockReader
+        The block.
+    clutter : SessionClutter
+        The common components.
+    options : DenoiseOptions
+        Options of the session.
+    products : tuple of str
+        Flow images that are made of it; none by default.
+    keeps_stack : bool
+        Whether the filtered block is kept; by default not.
+
+    Returns
+    -------
+    MeasuredBlock or InputError
+        Without arrays if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be
+        read.
+    """
+    try:
+        stack = reader.read()
+    except InputError as error:
+        return error
+    try:
+        block = filter_session_block(stack, clutter, own_options(options, reader))
+    except (InputError, OptionError) as error:
+        return MeasuredBlock(BlockFindings(error.cause))
+    flow = flow_images(block.stack, products, block.frames.left_out)
+    single = np.complex64 if np.iscomplexobj(block.lags) else np.float32
+    arrays = {"lags": block.lags.astype(single), "power": block.power.astype(np.float32)}
+    findings = BlockFindings(
+        problem=MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else "",
+        frames=block.frames,
+        n_unobserved=block.n_unobserved,
+        flow={name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()},
+    )
+    arrays |= {name: made.values for name, made in flow.items()}
+    return MeasuredBlock(findings, arrays, block.stack if keeps_stack else None)
+
+
+def own_options(options: DenoiseOptions, reader: BlockReader) -> DenoiseOptions:
+    """Return options for a block, on one thread, whose bad frames are counted from its first frame."""
+    if isinstance(options.bad_frames, str):
+        return replace(options, threads=1)
+    window = reader.window
+    own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
+    return replace(options, bad_frames=own or "keep", threads=1)

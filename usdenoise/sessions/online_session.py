@@ -1,0 +1,416 @@
+"""A session whose blocks are still to come: each is filtered as it comes, with what is known by then."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.frames.bad_frames import Treatment
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.denoise import as_acquisition
+from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
+from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_times, time_unit
+from usdenoise.sessions.filter_session import LOST, MOTION
+from usdenoise.sessions.measured_block import MOSTLY_BAD
+from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
+from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
+from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, find_bad_blocks, series_model
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.random_streams import RandomStream
+from usdenoise.system.background import run_in_background
+from usdenoise.system.blas_threads import available_threads
+
+Result = TypeVar("Result")
+
+Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
+"""A mask of an image, or a function that makes one for the geometry of the blocks."""
+
+LIVE_FRAMES = 600
+"""Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
+
+LATER, LATER_PART, REST = 3, 8, 2.0
+"""What is found from n blocks is found again when there are n / 8 blocks more, but 3 at least, after a rest of twice the
+time that it took: a third of the time goes into it at most."""
+
+REMEMBERED = 20
+"""Blocks with whose power and motion a new one is compared."""
+
+WHOLE_IMAGE = "whole image"
+"""Name of the first region."""
+
+TAKEN_NAMES = (WHOLE_IMAGE, "power")
+"""Names that no other region can have: blood_power is the image of the last block in the file of the series so far."""
+
+
+@dataclass(frozen=True)
+class SessionUpdate:
+    """What is known of a session after a block.
+
+    Attributes
+    ----------
+    name : str
+        Name of the block: that of its file.
+    blood_power, power_doppler : array
+        Blood power without the noise, linear in the data, and power Doppler of the block, with the spatial axes of the
+        stack; NaN without data.
+    mean_blood_power, noise_power : array
+        Blood map of the mean of the good blocks so far, and its noise; NaN while there is none.
+    times : (n_blocks,) float64 array
+        Middle of each block so far from the first frame, in `time_unit`.
+    time_unit : str
+        "s", or "frames" if the frame rate is not known.
+    series : mapping
+        Name of a region -> its mean blood power in each block, (n_blocks,) float64, as it was found when the block came:
+        of the whole image, and of the regions that were asked for.
+    motion : (n_blocks,) float64 array
+        Largest displacement of the image in each block, in pixels.
+    bad : (n_blocks,) boolean array
+        Which blocks are bad.
+    why : str
+        Why this block is bad, in words; empty if it is good.
+    blood_to_noise_db : float or None
+        Median of the blood over the noise in the vessels of the mean; None where no blood was found.
+    low_cutoff : int
+        Number of components that were removed from the block.
+    geometry : Geometry
+        Axes and scales of all blocks, and the number of frames of the first one.
+    """
+
+    name: str
+    blood_power: NDArray[np.float32]
+    power_doppler: NDArray[np.float32]
+    mean_blood_power: NDArray[np.float32]
+    noise_power: NDArray[np.float32]
+    times: NDArray[np.float64]
+    time_unit: str
+    series: Mapping[str, NDArray[np.float64]]
+    motion: NDArray[np.float64]
+    bad: NDArray[np.bool_]
+    why: str
+    blood_to_noise_db: float | None
+    low_cutoff: int
+    geometry: Geometry
+
+    @property
+    def number(self) -> int:
+        """Number of the block, from 0, in the order in which blocks came."""
+        return len(self.times) - 1
+
+    @property
+    def unsteadiness(self) -> float | None:
+        """Standard deviation of the blood of the image from block to block, over its mean; None for fewer than 3 blocks."""
+        good = self.series[WHOLE_IMAGE][~self.bad]
+        if len(good) < 3 or not good.mean() > 0:
+            return None
+        return float(np.sqrt(np.mean(np.diff(good) ** 2) / 2) / good.mean())
+
+    def __repr__(self) -> str:
+        """Say what it is about, in one line."""
+        named = f" ({self.name})" if self.name else ""
+        return f"<SessionUpdate: block {self.number}{named}, {int(self.bad.sum())} bad so far>"
+
+
+@dataclass(frozen=True)
+class SampledFrames:
+    """Frames of a block from which the clutter is estimated, in random order, so that the first ones are a sample too.
+
+    Attributes
+    ----------
+    numbers : array of int
+        Their numbers in the block.
+    values : (n, pixels along each axis...) array
+        The frames, in the order t, z, x, y.
+    length : int
+        Frames of the block, these and the others.
+    """
+
+    numbers: NDArray[np.intp]
+    values: NDArray[Any]
+    length: int
+
+    def share(self, share: float) -> "SampledFrames":
+        """Return at most this share of the frames of the block, one at least."""
+        n = max(1, round(share * self.length))
+        if n >= len(self.numbers):
+            return self
+        return SampledFrames(self.numbers[:n], self.values[:n].copy(), self.length)
+
+
+@dataclass(frozen=True)
+class BlockAtWork:
+    """A block that is being filtered.
+
+    Attributes
+    ----------
+    name : str
+        Name of the block.
+    start_s : float or None
+        Time of its first frame, if the file gives it.
+    sample : SampledFrames
+        Frames of it.
+    filtered : Future
+        The filtered block, and the clutter that is taken out; fails with a UsdenoiseError for one without data.
+    """
+
+    name: str
+    start_s: float | None
+    sample: SampledFrames
+    filtered: Future[tuple[FilteredBlock, SessionClutter]]
+
+
+class _FoundAgain(Generic[Result]):
+    """Something that is found from the blocks so far, again and again in the background, so that nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.found: Result | None = None
+        self._n_blocks, self._began, self._next = 0, 0.0, 0.0
+        self._future: Future[Result] | None = None
+
+    def current(self, n_blocks: int, find: Callable[[], Result]) -> Result:
+        """Return what was found last; find it from so many blocks if it is time."""
+        now = time.monotonic()
+        if self.found is None:
+            self.found = find()
+        elif self._future is not None and self._future.done():
+            error = self._future.exception()
+            if error is None:
+                self.found = self._future.result()
+            elif not isinstance(error, UsdenoiseError):
+                raise error
+            self._future, self._next = None, now + REST * (now - self._began)
+        is_time = now >= self._next and n_blocks >= self._n_blocks + max(LATER, self._n_blocks // LATER_PART)
+        if self._future is None and is_time:
+            self._n_blocks, self._began = n_blocks, now
+            self._future = run_in_background(find)
+        return self.found
+
+
+class OnlineSession:
+    """A session to which blocks are added one after the other, as they are acquired.
+
+    Parameters
+    ----------
+    regions : mapping
+        Name -> region whose mean blood power is followed, a mask or a function that makes one.
+    options : DenoiseOptions
+        All options.
+    axes, frame_rate, spacing, block_interval_s
+        As for :class:`usdenoise.Session`.
+    """
+
+    def __init__(
+        self,
+        regions: Mapping[str, Region],
+        options: DenoiseOptions,
+        *,
+        axes: str | None = None,
+        frame_rate: float | None = None,
+        spacing: float | Sequence[float] | None = None,
+        block_interval_s: float | None = None,
+    ) -> None:
+        self._options = options
+        self._scales = (axes, frame_rate, spacing)
+        self._interval, self._regions = block_interval_s, dict(regions)
+        for name in self._regions:
+            if "/" in name or name.replace("_", " ") in TAKEN_NAMES:
+                raise OptionError(f"a region cannot have the name '{name}'; choose another one")
+        self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
+        self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
+        self._geometry: Geometry | None = None
+        self._sample: list[SampledFrames] = []
+        self._sums = BlockSums()
+        self._estimates = _FoundAgain[SessionEstimate]()
+        self._models = _FoundAgain[SeriesModel]()
+        self._starts: list[float | None] = []
+        self._lengths: list[int] = []
+        self._motion: list[float] = []
+        self._bad: list[bool] = []
+        self._recent: list[tuple[NDArray[np.float64], bool, float, float]] = []
+        self._clutter: SessionClutter | None = None
+        self._masks: dict[str, NDArray[np.bool_]] = {}
+        self._series: dict[str, list[float]] = {}
+
+    def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
+        """Filter a block, and return what is known after it.
+
+        Parameters
+        ----------
+        block : Acquisition, array or xarray.DataArray
+            The block; it stays as it is.
+        name : str
+            Its name; none by default.
+
+        Raises
+        ------
+        InputError, OptionError
+            If it is no stack, is unlike the first one, or an option is wrong.
+        """
+        stack = as_acquisition(block, *self._scales)
+        return self.finish(self.begin(replace(stack, iq=np.array(stack.iq), labels=None), name))
+
+    def begin(self, stack: Acquisition, name: str = "") -> BlockAtWork:
+        """Begin to filter a block in the background. Its values are lost. It counts when it is finished.
+
+        Parameters
+        ----------
+        stack : Acquisition
+            The block.
+        name : str
+            Its name; none by default.
+
+        Raises
+        ------
+        InputError, OptionError
+            If it is unlike the first one, or an option is wrong.
+        """
+        who = Path(name or "the block")
+        # The labels would keep the values.
+        geometry = replace(stack.geometry, labels=None)
+        if not self._lengths:
+            self._masks = _masks(self._regions, geometry)
+            self._series = {region: [] for region in self._masks}
+            self._geometry = geometry
+            # The first file was not whole: what was found of it does not hold.
+            self._estimates = _FoundAgain()
+        assert self._geometry is not None
+        check_alike(geometry, self._geometry, who)
+        numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
+        known_bad = self._options.bad_frames
+        if not isinstance(known_bad, str):
+            numbers = numbers[~np.isin(numbers, known_bad)]
+        frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
+        share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
+        numbers = numbers[: max(1, round(share * stack.n_frames))]
+        sample = SampledFrames(numbers, frames[numbers], stack.n_frames)
+        try:
+            blocks = list(self._sample or [sample])
+            clutter = self._estimates.current(len(self._sample), lambda: self._estimate(blocks)).clutter
+        except InputError as error:
+            # It is zero everywhere, perhaps.
+            failed: Future[tuple[FilteredBlock, SessionClutter]] = Future()
+            failed.set_exception(error)
+            return BlockAtWork(name, own_start(stack), sample, failed)
+        own = replace(self._options, threads=1)
+        usual = float(np.median([strongest for *_, strongest in self._recent])) if self._recent else np.inf
+        filtered = self._pool.submit(lambda: (filter_session_block(stack, clutter, own, usual), clutter))
+        return BlockAtWork(name, own_start(stack), sample, filtered)
+
+    def finish(self, begun: BlockAtWork) -> SessionUpdate:
+        """Wait for a block of :meth:`begin`, add it to the session, and return what is known after it."""
+        self._starts.append(begun.start_s)
+        self._lengths.append(begun.sample.length)
+        try:
+            block, clutter = begun.filtered.result()
+        except UsdenoiseError as error:
+            self._motion.append(0.0)
+            return self._update(begun.name, error.cause)
+        self._take_over(clutter)
+        motion = block.frames.movement.range_pixels
+        why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
+        own = (block.power, bool(why), motion, block.strongest)
+        powers, known_bad, motions, _ = zip(*self._recent, own, strict=True)
+        is_bad, spread = find_bad_blocks(powers, np.array(known_bad), np.array(motions))
+        if not why and is_bad[-1]:
+            why = MOTION if spread[-1] > 0 else LOST
+        self._motion.append(motion)
+        self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion, block.strongest)]
+        if not why:
+            self._sums.add(block.lags, clutter)
+        self._remember(begun.sample)
+        blood = None
+        if self._sums.n_blocks:
+            sums = replace(self._sums)
+            is_first, length = sums.n_blocks == 1, begun.sample.length
+            alone = BlockMap.of_halves(block.halves, clutter, length) if is_first else None
+            model = self._models.current(sums.n_blocks, lambda: series_model(sums, clutter, alone))
+            blood = clutter.image_of(model.blood_power(block.lags))
+        return self._update(begun.name, why, blood, clutter.image_of(block.power))
+
+    def _update(
+        self,
+        name: str,
+        why: str,
+        blood: NDArray[np.float32] | None = None,
+        power: NDArray[np.float32] | None = None,
+    ) -> SessionUpdate:
+        """Return the update of the last block, with its images if it has any."""
+        assert self._geometry is not None
+        missing = np.full(self._geometry.shape_in(self._geometry.spatial_axes), np.nan, np.float32)
+        blood = missing if blood is None else blood
+        model, clutter = self._models.found, self._clutter
+        self._bad.append(bool(why))
+        for region_name, mask in self._masks.items():
+            self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
+        frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
+        starts = start_times(self._starts, self._lengths, frame_time, self._interval)
+        return SessionUpdate(
+            name,
+            blood,
+            missing if power is None else power,
+            missing if model is None or clutter is None else clutter.image_of(model.mean_blood_power),
+            missing if model is None or clutter is None else clutter.image_of(model.noise_power),
+            starts + (np.array(self._lengths) - 1) / 2 * frame_time,
+            time_unit(self._geometry),
+            {region_name: np.array(values) for region_name, values in self._series.items()},
+            np.array(self._motion),
+            np.array(self._bad),
+            why,
+            None if model is None else model.quality.blood_to_noise_db,
+            0 if clutter is None else clutter.cutoff,
+            self._geometry,
+        )
+
+    def _take_over(self, clutter: SessionClutter) -> None:
+        """Take the clutter of a block; carry values of the blocks before over to its pixels, if the lags are the same."""
+        before, self._clutter = self._clutter or clutter, clutter
+        if clutter.projection.n_lags != before.projection.n_lags:
+            self._sums, self._models, self._recent = BlockSums(), _FoundAgain(), []
+        elif not np.array_equal(clutter.grid.mask, before.grid.mask):
+
+            def moved(values: Any) -> Any:
+                # Of the first block there are no differences.
+                is_known = isinstance(values, np.ndarray)
+                return clutter.of_live(before.grid.everywhere(values)) if is_known else values
+
+            halves = (moved(self._sums.halves[0]), moved(self._sums.halves[1]))
+            squares, last = moved(self._sums.squares), moved(self._sums.last)
+            self._sums = replace(self._sums, halves=halves, squares=squares, last=last)
+            self._recent = [(moved(power), *others) for power, *others in self._recent]
+            self._models = _FoundAgain()
+
+    def _remember(self, sample: SampledFrames) -> None:
+        """Add frames to the sample, and take the share of others out of it."""
+        share = LIVE_FRAMES / sum(self._lengths)
+        self._sample = [some.share(share) for some in [*self._sample, sample]]
+        if len(self._sample) > LIVE_FRAMES:
+            self._sample = self._sample[::2]
+
+    def _estimate(self, sample: Sequence[SampledFrames]) -> SessionEstimate:
+        """Estimate the clutter of blocks that are not in the sample."""
+        assert self._geometry is not None
+        parts = [some.values[np.argsort(some.numbers)] for some in sample]
+        length = int(np.median([some.length for some in sample]))
+        # A block that is filtered is not in the sample.
+        none = np.zeros(0, np.intp)
+        return estimate_sample(parts, self._geometry, SessionFrames([none], [length], [none]), self._options)
+
+
+def _masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:
+    """Return the masks of the regions, the whole image first."""
+    shape = geometry.shape_in(geometry.spatial_axes)
+    masks = {WHOLE_IMAGE: np.ones(shape, bool)}
+    for name, given in regions.items():
+        mask = np.asarray(given(geometry) if callable(given) else given, bool)
+        if mask.shape != shape or not mask.any():
+            raise OptionError(
+                f"region '{name}' is a mask of {mask.shape}, {mask.sum()} pixels; the image has {shape}"
+            )
+        masks[name] = mask
+    return masks
