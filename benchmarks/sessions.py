@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
-from usdenoise.jobs.session_inputs import BlocksOfStack
-from usdenoise.jobs.session_pass import fit_session
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.activation import blood_rise
 from usdenoise.sessions.block_filter import filter_session_block
+from usdenoise.sessions.blocks import BlocksOfStack
+from usdenoise.sessions.measured_block import measure_block
+from usdenoise.sessions.session_clutter import SessionClutter
+from usdenoise.sessions.session_estimate import estimate_session
 from usdenoise.sessions.session_series import find_bad_blocks, session_series
 
 CUTOFFS = (8, 12, 16, 20, 24, 28, 34, 40)
@@ -126,17 +128,20 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     options = DenoiseOptions(threads=2)
     blocks = BlocksOfStack(Acquisition(made.iq, "tzx", frame_rate_hz=500.0), made.length, None)
     began = time.perf_counter()
-    fit, clutter = fit_session(blocks, options)
-    filtered = [
-        filter_session_block(blocks.read(b, 0, made.length), clutter, options) for b in range(made.n_blocks)
-    ]
+
+    def measured(numbers: Any, clutter: SessionClutter) -> dict[int, Any]:
+        return {number: measure_block(blocks.reader(number), clutter, options) for number in numbers}
+
+    with ThreadExecutor(2) as executor:
+        clutter = estimate_session(blocks, options, executor, measured).clutter
+    filtered = [filter_session_block(blocks.reader(b).read(), clutter, options) for b in range(made.n_blocks)]
     motion = np.array([block.frames.movement.range_pixels for block in filtered])
     lags = [block.lags for block in filtered]
     del filtered
     powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
     bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
-    found = session_series(lambda b: lags[b], bad, everywhere, clutter, fit)
+    found = session_series(lambda b: lags[b], bad, everywhere, clutter)
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
     rest = [
@@ -145,7 +150,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
     at_rest = session_series(
-        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter, fit
+        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter
     ).blood_power
     good, series = ~bad, found.blood_power
     vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active

@@ -324,8 +324,8 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
         cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--stacks"),
         r"long_block_00000_denoised\.h5 exists; give --overwrite to replace it",
     )
-    named = ("--stacks", "--as", "iqSvdFiltered")
-    assert not cli("session", long, "--window", LENGTH, "-o", tmp_path / "named", *named).exit_code
+    windows = SessionOptions(window=LENGTH, stacks=True)
+    run(long, out=tmp_path / "named", session_options=windows, output=Output(stack_name="iqSvdFiltered"))
     assert "iqSvdFiltered" in datasets(str(tmp_path / "named" / names[0]))
     done = cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--overwrite", "--json")
     assert not list(tmp_path.glob("out/*_denoised.h5"))

@@ -65,8 +65,9 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
 @shared.short_estimator_option
 @shared.output_option(required=True)
 @shared.overwrite_option
-@shared.flags_of(Output, "stack_name", "nifti")
+@shared.flags_of(Output, "nifti")
 @shared.bids_option
+@shared.dask_option
 @shared.flags_of(Display, "dynamic_range")
 @shared.messages
 def command(

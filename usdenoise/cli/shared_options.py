@@ -164,6 +164,13 @@ preset_option = flag_option(
     help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
     "options win over them.",
 )
+dask_option = flag_option(
+    Group.RESOURCES,
+    "--dask",
+    metavar="N|ADDRESS",
+    help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, "
+    "which see the same files.",
+)
 resource_options = _stack(
     [
         flag_option(
@@ -175,13 +182,7 @@ resource_options = _stack(
             help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of "
             "the results.",
         ),
-        flag_option(
-            Group.RESOURCES,
-            "--dask",
-            metavar="N|ADDRESS",
-            help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, "
-            "which see the same files.",
-        ),
+        dask_option,
     ]
 )
 threads_flag = flags_of(DenoiseOptions, "threads")

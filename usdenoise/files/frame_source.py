@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.files.file_state import check_unchanged
+from usdenoise.files.file_state import check_unchanged, file_state
 from usdenoise.files.open_input import Input, open_input
-from usdenoise.options.reading_options import ReadOptions
+from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.geometry import Geometry
 
 BLOCK_ENTRIES = 1 << 22
@@ -30,9 +30,9 @@ class FilePlace:
     state: Mapping[str, Any]
 
     @classmethod
-    def of(cls, source: Input) -> "FilePlace":
-        """Return the place of an open file."""
-        return cls(source.path.absolute(), source.how, source.precision, source.state)
+    def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "FilePlace":
+        """Return the place of a file as it is now; `reading` has fields of ReadOptions."""
+        return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class FileFrames:
     def items(self) -> list[FileBlock]:
         """Return the blocks in the order of time."""
         source = self._source
-        place = FilePlace.of(source)
+        place = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
         return [
             FileBlock(
                 place,

@@ -14,6 +14,7 @@ from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs.workers import dask_executor
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
 from usdenoise.report.series import Series, series_of_session
@@ -65,15 +66,17 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         watcher.stage("solve")
         try:
             with clock.stage("filter"):
-                found = filter_session(
-                    blocks,
-                    job.options,
-                    store,
-                    job.output.products,
-                    _StackFiles(job, blocks, store.folder) if session.stacks else None,
-                    watcher.iteration,
-                    watcher.blocks,
-                )
+                with dask_executor(job.dask) as executor:
+                    found = filter_session(
+                        blocks,
+                        job.options,
+                        store,
+                        job.output.products,
+                        _StackFiles(job, blocks, store.folder) if session.stacks else None,
+                        watcher.iteration,
+                        watcher.blocks,
+                        executor,
+                    )
                 blocks.check_unchanged()
         except UsdenoiseError:
             # The same command would fail again.
@@ -160,5 +163,5 @@ def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> Inp
     states = list(blocks.states.values())
     more: dict[str, Any] = {"files": blocks.states, "bytes": sum(state["bytes"] for state in states)}
     if digest is not None:
-        more = dict(states[0])
+        more = {**states[0], "passes_over_file": None if job.dask else blocks.passes}
     return input_record(place, first, shape, digest, **more)

@@ -25,6 +25,8 @@ from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_f
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs.workers import dask_executor
+from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
@@ -199,6 +201,7 @@ def session(  # noqa: PLR0913
     live: bool = False,
     until_idle_s: float | None = None,
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
+    dask: str | None = None,
     on_block: Callable[[int, int], None] | None = None,
     **given: Any,
 ) -> SessionResult | Iterator[SessionUpdate]:
@@ -237,6 +240,8 @@ def session(  # noqa: PLR0913
         Seconds without a new file after which a live session ends; by default it does not.
     regions : mapping, optional
         Regions that a live session follows, as for :class:`usdenoise.Session`.
+    dask : str, optional
+        Dask workers that read and filter the files, as for :func:`usdenoise.run`; by default none.
     on_block : callable, optional
         Called with the number of blocks that are done and of all blocks, for a progress bar.
     **given
@@ -271,16 +276,25 @@ def session(  # noqa: PLR0913
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
-        def series_of(blocks: BlocksOfFiles | BlocksOfStack, is_labelled: bool = False) -> SessionResult:
-            found = filter_session(blocks, chosen, store, on_done=on_block)
+        def series_of(
+            blocks: BlocksOfFiles | BlocksOfStack,
+            is_labelled: bool = False,
+            executor: Executor | None = None,
+        ) -> SessionResult:
+            found = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
             return SessionResult(series_of_session(found), windows, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))
-            with BlocksOfFiles(
-                paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files
-            ) as blocks:
-                return series_of(blocks)
+            with (
+                BlocksOfFiles(
+                    paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files
+                ) as blocks,
+                dask_executor(dask) as executor,
+            ):
+                return series_of(blocks, executor=executor)
+        if dask is not None:
+            raise OptionError("dask is for files, which workers read; leave it out, or give a path")
         if reading:
             raise OptionError("reading is for a file; leave it out, or give the path of one")
         if window is None:
@@ -342,6 +356,7 @@ def run_session(  # noqa: PLR0913
     bids: str | None = None,
     session_options: SessionOptions | None = None,
     regions: Mapping[str, str] | None = None,
+    dask: str | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
@@ -365,6 +380,8 @@ def run_session(  # noqa: PLR0913
         The time between blocks, what is kept of them, and whether they are still to come.
     regions : mapping, optional
         Name -> region that a live session follows, as for :class:`usdenoise.Session`.
+    dask : str, optional
+        Dask workers, as for :func:`usdenoise.run`. Blocks that were lost with a worker are done again.
 
     Returns
     -------
@@ -421,6 +438,7 @@ def run_session(  # noqa: PLR0913
         reading or {},
         command,
         None if bids is None else bids_name(bids, files[0]),
+        dask=dask,
         session=asked,
         paths=tuple(files),
         notes=tuple(remarks),

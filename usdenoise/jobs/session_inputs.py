@@ -1,6 +1,7 @@
 """The blocks of a session in files."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,6 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.file_window import FileWindow
 from usdenoise.files.frame_source import FilePlace, last_file
-from usdenoise.files.open_input import open_input
 from usdenoise.pipeline.windows import Window
 from usdenoise.sessions.blocks import (
     NEAR,
@@ -84,24 +84,30 @@ class BlocksOfFiles:
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
         self.skips = skips
-        files = [self._look_into(number) for number in range(len(paths))]
-        for number, (path, file) in enumerate(zip(paths, files, strict=True)):
-            self.blocks += [
-                Block(path.name, number, part, file.offset + part.start, file.problem)
-                for part in file.windows
-            ]
-        if self._known is None:
-            raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
-        self.geometry: Geometry = self._known
-        self.n_frames: int = sum(file.n_frames for file in files)
-        self._set_times(files, interval)
-        self._check_order()
+        with ExitStack() as opened:
+            opened.callback(last_file.close)
+            files = [self._look_into(number) for number in range(len(paths))]
+            for number, (path, file) in enumerate(zip(paths, files, strict=True)):
+                self.blocks += [
+                    Block(path.name, number, part, file.offset + part.start, file.problem)
+                    for part in file.windows
+                ]
+            if self._known is None:
+                raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
+            self.geometry: Geometry = self._known
+            self.n_frames: int = sum(file.n_frames for file in files)
+            self._set_times(files, interval)
+            self._check_order()
+            if len(paths) == 1:
+                # It stays open for its blocks.
+                opened.pop_all()
 
     def _look_into(self, number: int) -> _BlockFile:
         """Return what is known of a file from its header; of one that cannot be read and is a gap, why."""
         path = self._paths[number]
         try:
-            with open_input(path, self._reading, self._precision) as source:
+            place = FilePlace.at(path, self._reading, self._precision)
+            with last_file.opened(place) as source:
                 geometry = source.geometry
                 self._known = self._known or geometry
                 check_alike(geometry, self._known, path)
@@ -111,7 +117,7 @@ class BlocksOfFiles:
                 windows = (
                     whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
                 )
-                self._places[number] = FilePlace.of(source)
+                self._places[number] = place
                 self.states[str(path)] = source.state
                 return _BlockFile(
                     n_frames=source.n_frames,
@@ -175,6 +181,12 @@ class BlocksOfFiles:
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
         return self._paths[self.blocks[number].file]
+
+    @property
+    def passes(self) -> float | None:
+        """Passes over the frames of the only file so far, one for the digest."""
+        with last_file.opened(self._places[0]) as source:
+            return source.passes
 
     def check_unchanged(self) -> None:
         """Check that no file has changed since it was opened first.

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from usdenoise.errors import OptionError, UsdenoiseError
+from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.system.memory import available_bytes
 from usdenoise.system.signals import blocked_in_children, uninterrupted
 
@@ -82,6 +83,16 @@ def dask_client(where: str) -> Iterator[Any]:
             raise OptionError(
                 f"the connection to the Dask scheduler at {where} was lost; start it and this command again{notes}"
             ) from error
+
+
+@contextmanager
+def dask_executor(where: str | None) -> Iterator[DaskExecutor | None]:
+    """Yield an executor on the workers of :func:`dask_client` until the block ends; None without an address."""
+    if where is None:
+        yield None
+        return
+    with dask_client(where):
+        yield DaskExecutor()
 
 
 def _connected(where: str, stack: ExitStack) -> Any:

@@ -298,4 +298,7 @@ class Report:
         now = software()["usdenoise"]
         if made != now:
             raise ValueError(f"made by version {made}, this is {now}")
-        return from_plain(cls, values)
+        try:
+            return from_plain(cls, values)
+        except ValueError as error:
+            raise ValueError(f"its report cannot be read ({error})") from error

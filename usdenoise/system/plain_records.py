@@ -41,7 +41,7 @@ def from_plain(kind: Callable[..., Kind], values: Any) -> Kind:
             **{name: _typed(hint, values[name]) for name, hint in _hints(kind).items() if name in values}
         )
     except TypeError as error:
-        raise ValueError(f"its record cannot be read ({error})") from error
+        raise ValueError(str(error)) from error
 
 
 @cache

@@ -22,6 +22,8 @@ from distributed import Client, LocalCluster
 
 import usdenoise
 from tests.jobs.batch.shared import finish, in_session, start, wait_for
+from tests.sessions.scans import scan
+from tests.stacks import write_stack
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import workers
 from usdenoise.jobs.batch import executors
@@ -149,6 +151,22 @@ def test_a_worker_without_the_package_is_a_failed_row(scans, cluster, tmp_path, 
     (row,) = usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address).rows
     assert row.status == "failed"
     assert "No module named 'usdenoise'" in row.error
+
+
+def test_a_session_whose_worker_is_killed_is_that_of_threads(cluster, tmp_path):
+    made = scan(24, shape=(48, 48))
+    for number, block in enumerate(made.blocks):
+        write_stack(tmp_path / f"{number}.h5", block, frame_rate_hz=500.0)
+    here = usdenoise.session(tmp_path)
+    with workers_killed(cluster, 1) as killed:
+        found = usdenoise.session(tmp_path, dask=cluster.scheduler_address)
+    assert killed
+    for name, images in here.series.images.items():
+        np.testing.assert_allclose(found.series.images[name], images, rtol=1e-5, atol=1e-6)
+    assert found.blocks["bad"] == here.blocks["bad"]
+    np.testing.assert_allclose(found.blocks["leftover"], here.blocks["leftover"], rtol=1e-3)
+    with pytest.raises(OptionError, match="dask is for files"):
+        usdenoise.session(made.stack, 100, dask="1")
 
 
 @pytest.mark.parametrize("command", ["run", "batch"])
