@@ -141,7 +141,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
     bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
-    found = session_series(lambda b: lags[b], bad, everywhere, clutter)
+    found = session_series(lambda b: lags[b], bad, everywhere, clutter, ThreadExecutor(1))
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
     rest = [
@@ -150,7 +150,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
     at_rest = session_series(
-        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter
+        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter, ThreadExecutor(1)
     ).blood_power
     good, series = ~bad, found.blood_power
     vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active

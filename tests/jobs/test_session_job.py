@@ -87,9 +87,9 @@ def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     filter_session_block = measured_block.filter_session_block
 
-    def noted(*arguments: Any) -> Any:
+    def noted(*arguments: Any, **more: Any) -> Any:
         found.append(1)
-        return filter_session_block(*arguments)
+        return filter_session_block(*arguments, **more)
 
     monkeypatch.setattr(measured_block, "filter_session_block", noted)
     return found

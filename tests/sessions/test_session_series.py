@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise_map import noise_map
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.sessions import session_estimate
 from usdenoise.sessions.block_filter import filter_session_block
@@ -30,6 +31,7 @@ from usdenoise.sessions.session_series import (
 )
 
 SIZE = (10, 8)
+THREADS = ThreadExecutor(2)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,7 @@ def test_the_series_equals_a_slow_loop(
     lags, clutter = measured
     without_leak = replace(clutter, leaking=np.zeros_like(clutter.leaking))
     is_bad = np.isin(np.arange(8), bad)
-    found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak)
+    found = session_series(lags.__getitem__, is_bad, np.ones(8, bool), without_leak, THREADS)
     good = [number for number in range(8) if number not in bad]
     wanted = slow_series(lags, good, clutter, found.model.mean_blood_power)
     np.testing.assert_allclose(found.blood_power, wanted, rtol=1e-5, atol=1e-5)
@@ -146,7 +148,7 @@ def test_the_series_is_linear_in_the_data_of_a_block(
 
     def series(third: Any) -> NDArray[np.float64]:
         own = [*lags[:3], third, *lags[4:]]
-        found = session_series(own.__getitem__, is_bad, np.ones(8, bool), clutter)
+        found = session_series(own.__getitem__, is_bad, np.ones(8, bool), clutter, THREADS)
         return found.blood_power[3].astype(np.float64)
 
     nothing = series(0 * lags[3])
@@ -158,8 +160,8 @@ def test_the_series_is_linear_in_the_data_of_a_block(
 def test_a_block_without_data_is_a_gap(measured: tuple[list[Any], SessionClutter]) -> None:
     lags, clutter = measured
     missing = np.arange(8) == 6
-    found = session_series(lags.__getitem__, missing, ~missing, clutter)
-    whole = session_series(lags.__getitem__, missing, np.ones(8, bool), clutter)
+    found = session_series(lags.__getitem__, missing, ~missing, clutter, THREADS)
+    whole = session_series(lags.__getitem__, missing, np.ones(8, bool), clutter, THREADS)
     assert np.isnan(found.blood_power[6]).all()
     np.testing.assert_array_equal(found.blood_power[~missing], whole.blood_power[~missing])
 

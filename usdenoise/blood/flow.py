@@ -16,6 +16,9 @@ from usdenoise.stack.data_array_reading import time_axis_of
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
+FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
+"""Products that are made of the filtered frames."""
+
 _ROWS_A_BLOCK = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.
 

@@ -44,8 +44,8 @@ class FilteredBlock:
 
     Attributes
     ----------
-    stack : Acquisition
-        The block, filtered; 0 where an entry was unobserved and in frames that were left out.
+    stack : Acquisition or None
+        The block, filtered, if it is kept; 0 where an entry was unobserved and in frames that were left out.
     lags : (n_live, L + 1) array
         Lagged products of the residual in the pixels that have a signal, from
         :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
@@ -61,7 +61,7 @@ class FilteredBlock:
         Mean power of the strongest temporal component of what is kept; 0 where it was not looked for.
     """
 
-    stack: Acquisition
+    stack: Acquisition | None
     lags: NDArray[np.inexact]
     halves: LagSums
     power: NDArray[np.float64]
@@ -71,7 +71,11 @@ class FilteredBlock:
 
 
 def filter_session_block(
-    stack: Acquisition, clutter: SessionClutter, options: DenoiseOptions, usual: float | None = None
+    stack: Acquisition,
+    clutter: SessionClutter,
+    options: DenoiseOptions,
+    usual: float | None = None,
+    is_kept: bool = True,
 ) -> FilteredBlock:
     """Take the clutter of a session out of a block.
 
@@ -80,7 +84,7 @@ def filter_session_block(
     Parameters
     ----------
     stack : Acquisition
-        The block, whose values may be changed.
+        The block.
     clutter : SessionClutter
         The common components.
     options : DenoiseOptions
@@ -89,14 +93,18 @@ def filter_session_block(
         Usual power of the strongest component of what is kept. What is more than twice as strong is taken out too, as a
         temporal component of this block: tissue that has moved to where it was in no block from which the clutter is known.
         By default nothing is.
+    is_kept : bool
+        Whether the filtered block is kept; by default it is.
 
     Raises
     ------
     InputError
         If the block is zero or unobserved everywhere.
     """
-    source = ArrayFrames(stack, working_type(stack, options.precision), in_place=True)
+    source = ArrayFrames(stack, working_type(stack, options.precision), in_place=False)
     block = source.block(0, stack.n_frames)
+    if not is_kept:
+        block = replace(block, target=None)
     is_finite = check_block(block, stack.name)
     grid, k = clutter.grid, clutter.cutoff
     with ThreadExecutor(1) as executor:
@@ -123,7 +131,7 @@ def filter_session_block(
     lags = lag_sums.mean(slice(None), stack.n_frames)
     n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
     return FilteredBlock(
-        stack=replace(stack, iq=source.filtered),
+        stack=replace(stack, iq=source.filtered) if is_kept else None,
         lags=lags,
         halves=lag_sums,
         power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,

@@ -55,7 +55,7 @@ class BlockReader(Protocol):
         """Its frames in its file."""
 
     def read(self) -> Acquisition:
-        """Return the block, in memory of its own."""
+        """Return the block."""
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames, (n, pixels along each axis...) in the order t, z, x, y; `numbers` increase from 0."""
@@ -106,15 +106,13 @@ class StackWindow:
     window: Window
 
     def read(self) -> Acquisition:
-        """Return a copy of the frames."""
+        """Return a view of the frames."""
         stack, time = self.stack, self.stack.axes.index("t")
         frames = slice(self.window.start, self.window.stop)
         part = tuple(frames if axis == time else slice(None) for axis in range(stack.iq.ndim))
         given = stack.coordinates.get("t")
         times = {} if given is None else {"t": given[frames]}
-        return replace(
-            stack, iq=stack.iq[part].copy(order="K"), coordinates={**stack.coordinates, **times}, labels=None
-        )
+        return replace(stack, iq=stack.iq[part], coordinates={**stack.coordinates, **times}, labels=None)
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames, in the order t, z, x, y."""

@@ -157,7 +157,7 @@ def filter_session(
             store.put(number, block)
             if on_done is not None:
                 on_done(number + 1, len(blocks.blocks))
-    return _series(blocks, options, found, store)
+        return _series(blocks, options, found, store, threads)
 
 
 class _Pass:
@@ -214,7 +214,11 @@ def _is_measured(store: BlockStore, number: int, stacks: StackSink | None) -> bo
 
 
 def _series(
-    blocks: Blocks, options: DenoiseOptions, estimate: SessionEstimate, store: BlockStore
+    blocks: Blocks,
+    options: DenoiseOptions,
+    estimate: SessionEstimate,
+    store: BlockStore,
+    threads: Executor,
 ) -> FilteredSession:
     """Make the series from what is stored of the blocks."""
     clutter, numbers = estimate.clutter, range(len(blocks.blocks))
@@ -228,7 +232,9 @@ def _series(
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
-    found = session_series(lambda number: store.array(number, "lags"), ~does_count, has_data, clutter, alone)
+    found = session_series(
+        lambda number: store.array(number, "lags"), ~does_count, has_data, clutter, threads, alone
+    )
     missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
@@ -267,7 +273,7 @@ def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, num
     """Return the map of the only block that counts: that of a stack of its own."""
     reader = blocks.reader(number)
     own = replace(own_options(options, reader), threads=options.threads)
-    found = denoise_frames(reader.read(), own, in_place=True)
+    found = denoise_frames(reader.read(), own)
     return BlockMap(
         clutter.pixels_of(found.blood_power), clutter.pixels_of(found.noise_power), found.picture_quality
     )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.flow import flow_images
+from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.bad_frames import FrameSearch, Treatment
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -116,10 +116,11 @@ def measure_block(
     except InputError as error:
         return error
     try:
-        block = filter_session_block(stack, clutter, own_options(options, reader))
+        is_kept = keeps_stack or not FLOW_PRODUCTS.isdisjoint(products)
+        block = filter_session_block(stack, clutter, own_options(options, reader), is_kept=is_kept)
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
-    flow = flow_images(block.stack, products, block.frames.left_out)
+    flow = {} if block.stack is None else flow_images(block.stack, products, block.frames.left_out)
     single = np.complex64 if np.iscomplexobj(block.lags) else np.float32
     arrays = {"lags": block.lags.astype(single), "power": block.power.astype(np.float32)}
     findings = BlockFindings(

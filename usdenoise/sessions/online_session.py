@@ -253,10 +253,10 @@ class OnlineSession:
             If it is no stack, is unlike the first one, or an option is wrong.
         """
         stack = as_acquisition(block, *self._scales)
-        return self.finish(self.begin(replace(stack, iq=np.array(stack.iq), labels=None), name))
+        return self.finish(self.begin(replace(stack, labels=None), name))
 
     def begin(self, stack: Acquisition, name: str = "") -> BlockAtWork:
-        """Begin to filter a block in the background. Its values are lost. It counts when it is finished.
+        """Begin to filter a block in the background. It counts when it is finished, and must not change until then.
 
         Parameters
         ----------
@@ -299,7 +299,9 @@ class OnlineSession:
             return BlockAtWork(name, own_start(stack), sample, failed)
         own = replace(self._options, threads=1)
         usual = float(np.median([strongest for *_, strongest in self._recent])) if self._recent else np.inf
-        filtered = self._pool.submit(lambda: (filter_session_block(stack, clutter, own, usual), clutter))
+        filtered = self._pool.submit(
+            lambda: (filter_session_block(stack, clutter, own, usual, is_kept=False), clutter)
+        )
         return BlockAtWork(name, own_start(stack), sample, filtered)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:

@@ -17,14 +17,13 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter, fit_all_pixels
 from usdenoise.pipeline.denoise import working_type
 from usdenoise.pipeline.fit_result import FitResult, fit_result
-from usdenoise.pipeline.frame_sources import ArrayFrames
+from usdenoise.pipeline.frame_sources import ArrayBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import BlockSums, leak_share
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 
 TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.5, 1.12
@@ -124,23 +123,47 @@ def estimate_sample(
         )
 
 
+class SampledFrames:
+    """Frames of several blocks as a stack of their own: each part is a block of a :class:`FrameSource`.
+
+    Parameters
+    ----------
+    parts : sequence of (n, pixels along each axis...) arrays
+        Frames of blocks, in the order t, z, x, y.
+    geometry : Geometry
+        Axes and scales of the blocks.
+    precision : str
+        "single" or "double".
+    """
+
+    def __init__(self, parts: Sequence[NDArray[Any]], geometry: Geometry, precision: str) -> None:
+        self._parts, axes = parts, in_order(geometry)
+        shape = (sum(map(len, parts)), *geometry.shape_in(axes[1:]))
+        self.stack = replace(
+            geometry, axes=axes, shape=shape, frame_rate_hz=None, coordinates={}, labels=None
+        )
+        self.dtype = working_type(self.stack, precision)
+        self.pixel_axes = axes[1:]
+
+    def items(self) -> list[ArrayBlock]:
+        """Return the parts as blocks of consecutive frames."""
+        edges = np.cumsum([0, *map(len, self._parts)]).tolist()
+        return [
+            ArrayBlock(start, stop, part, self.dtype, self.stack.name)
+            for (start, stop), part in zip(pairwise(edges), self._parts, strict=True)
+        ]
+
+
 class _Sample:
     """Frames of several blocks as a stack of their own; a context."""
 
     def __init__(self, parts: Sequence[NDArray[Any]], geometry: Geometry, options: DenoiseOptions) -> None:
-        iq = np.concatenate(parts)
         # Numbers of bad frames count in a file, and the sample has none of these frames.
         bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
         self._options = replace(options, bad_frames=bad_frames)
         self._asked = options
-        stack = Acquisition.of(
-            replace(geometry, axes=in_order(geometry), shape=iq.shape, frame_rate_hz=None, coordinates={}), iq
-        )
         self._threads = ThreadExecutor(options.threads)
-        source = ArrayFrames(stack, working_type(stack, options.precision), in_place=True)
-        # Nobody reads the filtered frames.
-        blocks = [replace(block, target=None) for block in source.items()]
-        self._passes = Passes(source, self._threads, self._threads, blocks)
+        self._passes = Passes(SampledFrames(parts, geometry, options.precision), self._threads, self._threads)
 
     def __enter__(self) -> "_Sample":
         self._threads.__enter__()

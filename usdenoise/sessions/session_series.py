@@ -16,7 +16,7 @@ from usdenoise.blood.blood_background import TINY
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
-from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.sessions.session_clutter import SessionClutter
 
@@ -158,6 +158,11 @@ class Spectra:
         self.white_lags = clutter.projection.white if clutter.is_complex else clutter.projection.white.real
         """Lagged products of white noise of unit power."""
         self._divisor = np.maximum((self.white_lags @ self._transform).real, LEAST_KEPT)
+        # The real spectrum of lags is a real product with their real and imaginary parts, in a quarter of the time.
+        self._of_parts = self._transform.real / self._divisor
+        if clutter.is_complex:
+            parts = np.stack([self._transform.real, -self._transform.imag], axis=1) / self._divisor
+            self._of_parts = parts.reshape(2 * n_lags, -1)
 
     def corrected(self, lags: NDArray[np.inexact]) -> NDArray[np.inexact]:
         """Return lagged products, (n_live, L), as if the filter took the same share of noise in all pixels."""
@@ -165,8 +170,14 @@ class Spectra:
 
     def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
         """Return the spectra, (n_live, 2 L), of corrected lagged products; their mean over the bands is the power."""
-        spectra: NDArray[np.float64] = (lags @ self._transform).real / self._divisor
+        parts: Any = lags.view(np.float64) if np.iscomplexobj(lags) else lags
+        spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
+
+    def of_block(self, lags: NDArray[np.inexact]) -> tuple[NDArray[np.inexact], NDArray[np.float64]]:
+        """Return the corrected lagged products of a block, and their spectra."""
+        corrected = self.corrected(lags)
+        return corrected, self.of(corrected)
 
     def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
         """Return a, (n_live, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
@@ -227,6 +238,7 @@ def session_series(
     left_out: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
+    executor: Executor,
     alone: BlockMap | None = None,
 ) -> SessionSeries:
     """Make the series of a session.
@@ -249,16 +261,20 @@ def session_series(
         Blocks that have lagged products.
     clutter : SessionClutter
         What was filtered.
+    executor : Executor
+        Maps over the blocks.
     alone : BlockMap, optional
         The map of the block that counts, if it is the only one.
     """
-    sums = BlockSums()
-    for number in np.flatnonzero(~left_out):
-        sums.add(lags_of(int(number)), clutter)
+    sums, spectra = BlockSums(), Spectra(clutter)
+    counting, known = (np.flatnonzero(which).tolist() for which in (~left_out, has_data))
+    for found in executor.map(lambda number: spectra.of_block(lags_of(number)), counting):
+        sums.add_spectra(*found)
     model = series_model(sums, clutter, alone)
     series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
-    for number in np.flatnonzero(has_data):
-        series[number] = model.blood_power(lags_of(int(number)))
+    powers = executor.map(lambda number: model.blood_power(lags_of(number)), known)
+    for number, power in zip(known, powers, strict=True):
+        series[number] = power
     return SessionSeries(series, model)
 
 
@@ -290,9 +306,10 @@ class BlockSums:
 
     def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
         """Add the lagged products of a block, (n_live, L), which is without a clutter."""
-        spectra = Spectra(clutter)
-        corrected = spectra.corrected(lags)
-        spectrum = spectra.of(corrected)
+        self.add_spectra(*Spectra(clutter).of_block(lags))
+
+    def add_spectra(self, corrected: NDArray[np.inexact], spectrum: NDArray[np.float64]) -> None:
+        """Add what :meth:`Spectra.of_block` found of a block."""
         even, odd = self.halves
         self.halves = (even, odd + corrected) if self.n_blocks % 2 else (even + corrected, odd)
         if self.last is not None:
