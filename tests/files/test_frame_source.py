@@ -20,13 +20,14 @@ from usdenoise.files.frame_source import FileFrames
 from usdenoise.files.matlab.matlab_writing import write_v73
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.files.stored import StoredArray
+from usdenoise.stack import frame_blocks
 
 SELECTIONS = [None, slice(1, 11, 4), slice(3, 999), slice(0, 12, 5)]
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_source, "BLOCK_ENTRIES", 60)
+    monkeypatch.setattr(frame_blocks, "BLOCK_ENTRIES", 60)
 
 
 def as_rows(stack: NDArray[Any], axes: str, pixel_axes: str) -> NDArray[Any]:
@@ -112,7 +113,7 @@ def test_frames_in_the_order_of_a_file_are_not_copied(tmp_path: Path) -> None:
 def test_a_pass_reads_each_chunk_once(
     chunks: tuple[int, ...], frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame_source, "BLOCK_ENTRIES", 400)
+    monkeypatch.setattr(frame_blocks, "BLOCK_ENTRIES", 400)
     values = np.random.default_rng(0).standard_normal((60, 8, 6)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("iq", data=values, chunks=chunks, compression="gzip")

@@ -7,7 +7,9 @@ import resource
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,12 +21,13 @@ from click.testing import CliRunner
 import usdenoise
 from tests.cli.shared import cli
 from tests.control_group import memory_group, run_in_group
+from tests.files.layouts import in_order
 from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.files import layout, scratch
+from usdenoise.files import frame_reading, layout, open_input, scratch
 from usdenoise.files.layout import read_stack
 from usdenoise.files.matlab.matlab_writing import write_v73
 from usdenoise.files.scratch import scratch_array
@@ -33,6 +36,8 @@ from usdenoise.jobs import memory_check
 from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.job_options import Output
+from usdenoise.pipeline import inspection
+from usdenoise.stack import frame_blocks
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -42,8 +47,8 @@ def test_results_are_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path
         name: run(phantom_file, tmp_path / name, memory=memory)
         for name, memory in (("memory", None), ("disk", 1 << 20))
     }
-    # The values once, and the digest.
-    assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 2]
+    # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
+    assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 3]
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
     assert differences(tmp_path / "memory", tmp_path / "disk") == []
 
@@ -94,6 +99,59 @@ def test_what_needs_the_whole_stack_is_refused(phantom_file: Path, tmp_path: Pat
     with pytest.raises(OptionError, match=says):
         run(phantom_file, tmp_path / "out", options=DenoiseOptions(method="svd"), memory=1 << 20)
     assert not (tmp_path / "out").exists()
+
+
+def values_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the values that are read of stacks in files from now on."""
+    read: list[int] = []
+    own = open_input.pick
+
+    def counted(*arguments: Any) -> Any:
+        stack, metadata = own(*arguments)
+        values = stack.array.read
+
+        def count(index: tuple[slice, ...]) -> np.ndarray:
+            part = values(index)
+            read.append(part.size)
+            return part
+
+        # Straight into memory nothing is counted.
+        return replace(stack, array=replace(stack.array, read=count, fill=None)), metadata
+
+    monkeypatch.setattr(open_input, "pick", counted)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("axes", "chunks", "n_times"),
+    [("tzx", None, 3), ("tzx", (8, 32, 16), 3), ("zxt", (8, 8, 400), 1), ("xzt", None, 1)],
+)
+def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
+    axes: str,
+    chunks: tuple[int, ...] | None,
+    n_times: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    tissue = rng.standard_normal((32, 32, 1)) * np.exp(1j * np.linspace(0, 5, 400))
+    noise = rng.standard_normal((2, 32, 32, 400))
+    stack = in_order(axes, (30 * tissue + noise[0] + 1j * noise[1]).astype(np.complex64), "zxt")
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file.create_dataset("iq", data=stack, chunks=chunks)
+    monkeypatch.setattr(inspection, "SAMPLE_PIXELS", (100, 300))
+    monkeypatch.setattr(frame_blocks, "BLOCK_ENTRIES", 1 << 15)
+    monkeypatch.setattr(frame_reading, "CHUNK_ROW_BYTES", stack.nbytes // 2)
+    options, reading = DenoiseOptions(low_cutoff=2), {"axes": axes}
+    here = run(tmp_path / "scan.h5", tmp_path / "here", options=options, reading=reading)
+    read = values_read(monkeypatch)
+    there = run(tmp_path / "scan.h5", tmp_path / "there", options=options, reading=reading, memory=1 << 20)
+    assert sum(read) == n_times * stack.size
+    assert [report["input"]["passes_over_file"] for report in (here, there)] == [2, 1 + n_times]
+    one, other = (
+        usdenoise.load(tmp_path / name / "scan_denoised.h5", dataset="iq").iq for name in ("here", "there")
+    )
+    np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(stack).max())
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from usdenoise.files.file_state import check_unchanged, file_state
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.options.reading_options import ReadOptions, reading_options
+from usdenoise.stack.frame_blocks import block_edges
 from usdenoise.stack.geometry import Geometry
-
-BLOCK_ENTRIES = 1 << 22
-"""Entries of a block, about: 32 MB in complex64."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,8 @@ class FileFrames:
         Spatial axes in the order in which a block numbers its pixels, the slowest first: that of the file.
     edges : (n_blocks + 1,) int array
         First frame of each block, and the number of frames. No chunk of the file is in two blocks.
+    target : (n_frames, n_pixels) array or None
+        Where the filtered frames go.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class FileFrames:
         self.stack: Geometry = source.geometry
         self.dtype, self.pixel_axes = dtype or source.dtype, source.pixel_axes
         self.edges = _edges(source)
-        self._source, self._target = source, target
+        self._source, self.target = source, target
 
     def items(self) -> list[FileBlock]:
         """Return the blocks in the order of time."""
@@ -123,23 +123,20 @@ class FileFrames:
                 stop,
                 self.dtype,
                 self._source,
-                None if self._target is None else self._target[start:stop],
+                None if self.target is None else self.target[start:stop],
             )
             for start, stop in pairwise(self.edges.tolist())
         ]
 
 
-def _edges(source: Input) -> NDArray[np.int64]:
-    """Return the first frame of each block, and the number of frames: an even number of blocks of about one size."""
+def _edges(source: Input) -> NDArray[np.intp]:
+    """Return the first frame of each block, and the number of frames."""
     n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each chunk.
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
     firsts = firsts[firsts < n_frames]
-    entries = n_frames * source.geometry.n_pixels
-    count = min(2 * max(1, round(entries / (2 * BLOCK_ENTRIES))), len(firsts))
-    chosen = np.linspace(0, len(firsts), count + 1).astype(np.int64)[:-1]
-    return np.append(firsts[chosen], n_frames)
+    return block_edges(n_frames, source.geometry.n_pixels, firsts)
 
 
 class _LastFile:

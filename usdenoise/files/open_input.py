@@ -1,4 +1,4 @@
-"""An acquisition that is open: its stack is described, read in parts, whole, or where Dask needs it, in one opening."""
+"""An acquisition that is open: its stack is described, and read whole or in blocks of frames, in one opening."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -26,26 +26,19 @@ from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
     frame_slice,
     read_stack,
-    slab_shape,
-    slabs,
     storage_dtype,
 )
-from usdenoise.files.stored import Index, complex_dtype
+from usdenoise.files.stored import complex_dtype
 from usdenoise.files.time_axis import SAMPLED, guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.geometry import Geometry, check_axes
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
-from usdenoise.stack.precision import checked_conversion
 from usdenoise.system.background import run_in_background
 
 PRECISIONS = (None, "single", "double")
 """Precisions of the values that are read; None keeps that of the file."""
-
-PART_BYTES = 24 << 20
-"""Bytes of a part of a Dask array, about, unless a chunk of the file has more. A task takes three times as much
-memory."""
 
 
 @contextmanager
@@ -201,7 +194,7 @@ class Input:
         close: Callable[[], None],
     ) -> None:
         self.path, self._close = path, close
-        self._frames_read, self._is_lazy = 0, False
+        self._frames_read = 0
         self.container = contents.container
         self.how, self.precision, self.state = how, precision, state
         self.stack, self.metadata = pick(contents, path, how)
@@ -214,9 +207,9 @@ class Input:
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
 
     @property
-    def passes(self) -> float | None:
-        """Passes over the stack so far, one for the digest; None where Dask workers read it, which nobody counts."""
-        return None if self._is_lazy else 1 + self._frames_read / self.n_frames
+    def passes(self) -> float:
+        """Passes over the stack so far in this process, one for the digest."""
+        return 1 + self._frames_read / self.n_frames
 
     @property
     def time_of_first_frame(self) -> float:
@@ -311,44 +304,6 @@ class Input:
         first, step = self.frames.start, self.frames.step
         return slice(first + start * step, first + (stop - 1) * step + 1, step)
 
-    def lazy(self) -> Acquisition:
-        """Return the selected frames as a Dask array, in whole chunks of the file or in consecutive parts.
-
-        Every process that makes parts of it opens the file by its absolute path: workers on other machines need the
-        same file system.
-
-        Raises
-        ------
-        InputError
-            If the container cannot be read in parts.
-        """
-        import dask.array as da
-
-        self._is_lazy = True
-        path, how, dtype = self.path.absolute(), self.how, self.dtype
-        if self.is_read_whole:
-            raise InputError(
-                f"a file of the kind {self.container} cannot be read in parts; save {path} as HDF5, MATLAB 7.3 or Zarr"
-            )
-        array = self.stack.array
-        picked = [slice(0, n, 1) for n in array.shape]
-        picked[self.axes.index("t")] = self.frames
-        chunks_or_slow, most = array.chunks or array.slow, PART_BYTES // dtype.itemsize
-        places = list(slabs(picked, slab_shape(array.shape, chunks_or_slow, self.axes, most)))
-        indices = {tuple((part.start, part.stop) for part in target): index for index, target in places}
-        # Along each axis the parts are the same in all rows of them.
-        chunks = tuple(
-            tuple(stop - start for start, stop in sorted(set(ends))) for ends in zip(*indices, strict=True)
-        )
-
-        def part(block_info: Mapping[Any, Any]) -> NDArray[Any]:
-            return _read_part(
-                path, how, dtype, indices[tuple(map(tuple, block_info[None]["array-location"]))]
-            )
-
-        lazy = da.map_blocks(part, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(chunks), dtype))
-        return self._acquisition(lazy, self.frames)
-
     def close(self) -> None:
         """Close the file, and free an array of it that had to be read whole. Nothing can be read any more."""
         self._close()
@@ -425,16 +380,6 @@ class Input:
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
         return tuple(assumptions)
-
-
-def _read_part(path: Path, how: ReadOptions, dtype: np.dtype[Any], index: Index) -> NDArray[Any]:
-    """Read a part of the stack in a file; `index` is in the numbers of the file."""
-    with open_contents(path, how) as contents:
-        with guard(path, contents.damaged):
-            stack = choose(contents, how.dataset, str(path))
-            values = stack.array.read(index)
-        with checked_conversion(values, dtype, stack.name):
-            return values.astype(dtype, copy=False)
 
 
 def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:

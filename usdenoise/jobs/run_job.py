@@ -70,10 +70,10 @@ def run(  # noqa: PLR0913
         the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.
         Needs ``output.nifti``.
     memory : int, optional
-        Bytes of memory that the job may take. If the stack does not fit, it goes into a file without a name in the
-        folder of the results, and is worked through some pixels at a time. By default what the system has to give.
+        Bytes of memory that the job may take. If the stack does not fit, it is read in blocks of frames, and the filtered
+        one goes into a file without a name in the folder of the results. By default what the system has to give.
     dask : str, optional
-        Dask workers that read and filter the stack chunk by chunk: a number of worker processes to start, or the address
+        Dask workers that read and filter the stack block by block: a number of worker processes to start, or the address
         of a scheduler whose workers see the same files. By default everything is done here. A script must call this
         function under ``if __name__ == "__main__":`` then, because it starts processes.
     overwrite : bool
@@ -190,7 +190,8 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
                 source.shape,
                 digest.result(),
                 **source.state,
-                passes_over_file=source.passes,
+                # How often workers read the file is not counted.
+                passes_over_file=source.passes if job.dask is None else None,
             )
             return series, found
 

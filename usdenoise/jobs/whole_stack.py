@@ -1,17 +1,20 @@
 """Read and filter an acquisition."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.files.frame_source import FileFrames
 from usdenoise.files.open_input import Input
 from usdenoise.files.scratch import scratch_array
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.workers import dask_client
-from usdenoise.pipeline.denoise import denoise_frames, working_type
+from usdenoise.pipeline.dask_executor import DaskExecutor
+from usdenoise.pipeline.denoise import denoise_frames
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
 
@@ -21,6 +24,9 @@ def filter_acquisition(
 ) -> DenoiseResult:
     """Read and filter an acquisition.
 
+    A stack that does not fit into memory, or that workers filter, is read block by block in each pass, if the file has
+    its frames in order. Any other one is read once, into memory or into a temporary file in the order of its frames.
+
     Parameters
     ----------
     job : Job
@@ -28,7 +34,7 @@ def filter_acquisition(
     source : Input
         The open acquisition.
     scratch : Path or None
-        Folder of a temporary file for the stack; None for the memory.
+        Folder of a temporary file for the filtered stack; None for the memory.
     watcher : Watcher
         Its methods are called as the work proceeds.
     clock : StageClock
@@ -39,25 +45,32 @@ def filter_acquisition(
     UsdenoiseError
         For anything that the user can mend, a file that changed while it was read among it.
     """
+    is_read_in_blocks = source.is_in_frame_order and not source.is_read_whole
+    is_read_in_blocks &= scratch is not None or job.dask is not None
     with clock.stage("load"):
-        acquisition = source.lazy() if job.dask else source.read(scratch=scratch, on_part=watcher.read)
-        # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
-        source.check_unchanged()
-        source.close()
-    watcher.loaded(acquisition)
+        stack: Acquisition | FileFrames
+        if is_read_in_blocks:
+            stack = FileFrames(source, target=_target(source, scratch))
+            watcher.loaded(stack.stack)
+        else:
+            stack = source.read(scratch=scratch, on_part=watcher.read)
+            # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
+            source.check_unchanged()
+            source.close()
+            watcher.loaded(stack)
     watcher.stage("solve")
-    if job.dask is None:
-        result = denoise_frames(acquisition, job.options, in_place=True, on_iteration=watcher.iteration)
-    else:
-        with dask_client(job.dask):
-            target = _target(acquisition, job.options.precision, scratch)
-            result = denoise_frames(acquisition, job.options, on_iteration=watcher.iteration, target=target)
+    with nullcontext() if job.dask is None else dask_client(job.dask):
+        executor = None if job.dask is None else DaskExecutor()
+        result = denoise_frames(
+            stack, job.options, in_place=True, on_iteration=watcher.iteration, executor=executor
+        )
+    if is_read_in_blocks:
         source.check_unchanged()
     clock.add(result.timings_s)
     return result
 
 
-def _target(stack: Acquisition, precision: str, scratch: Path | None) -> NDArray[Any]:
-    """Return where the filtered frames of workers go, (n_frames, n_pixels)."""
-    shape, dtype = (stack.n_frames, stack.n_pixels), working_type(stack, precision)
+def _target(source: Input, scratch: Path | None) -> NDArray[Any]:
+    """Return where the filtered frames of a file go, (n_frames, n_pixels)."""
+    shape, dtype = (source.n_frames, source.geometry.n_pixels), source.dtype
     return np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)

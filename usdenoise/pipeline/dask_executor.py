@@ -3,6 +3,7 @@
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ class DaskExecutor:
         ahead: deque[Any] = deque()
         while True:
             for one in islice(tasks, n_ahead - len(ahead)):
-                ahead.append(one if client is None else client.compute(one))
+                ahead.append(one if client is None else _without_warning(partial(client.compute, one)))
             if not ahead:
                 return
             if client is not None:
@@ -57,7 +58,7 @@ def _client() -> Any:
 
 
 def _without_warning(function: Callable[[], Any]) -> Any:
-    # The factors of a pass travel with its tasks: megabytes are nothing to be warned about.
+    # The factors of a pass travel with its tasks, and so do blocks of frames that workers cannot read.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")
         return function()

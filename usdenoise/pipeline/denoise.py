@@ -129,7 +129,6 @@ def denoise_frames(
     in_place: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
-    target: NDArray[Any] | None = None,
     executor: Executor | None = None,
 ) -> DenoiseResult:
     """Filter a stack as :func:`denoise` does, from any source of blocks.
@@ -142,8 +141,6 @@ def denoise_frames(
         All options.
     start, in_place, on_iteration, on_progress
         As for :func:`denoise`.
-    target : (n_frames, n_pixels) array, optional
-        Where the filtered frames of a source go that has no place for them, in the order of its pixels.
     executor : Executor, optional
         Maps over the blocks; by default threads, or the Dask scheduler for a Dask array.
     """
@@ -169,7 +166,7 @@ def denoise_frames(
         found = estimate_clutter(passes, options, start, follow, lambda: tell("solve", 1))
         solved = time.perf_counter()
         tell("filter", n_steps - 1)
-        filtered = filter_stack(passes, found, options, target)
+        filtered = filter_stack(passes, found, options)
         timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
         result = _result(source, found, filtered, options, timings)
     tell("done", n_steps)
@@ -198,9 +195,7 @@ def _result(
     n_entries = grid.n_pixels * found.n_used_frames
     return DenoiseResult(
         **vars(fit),
-        acquisition=replace(stack, iq=filtered.iq)
-        if isinstance(stack, Acquisition)
-        else stack.acquisition(filtered.iq),
+        acquisition=Acquisition.of(stack, filtered.iq),
         power_doppler=image(filtered.power),
         blood_power=image(blood.blood_power),
         noise_power=image(blood.noise_power),

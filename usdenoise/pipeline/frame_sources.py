@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.stack.frame_blocks import block_edges
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.precision import checked_conversion
-
-BLOCK_ENTRIES = 1 << 22
-"""Entries of a block, about: 32 MB in complex64."""
 
 
 class FrameSource(Protocol):
@@ -33,21 +31,20 @@ class FrameSource(Protocol):
         Type of the values of the blocks.
     pixel_axes : str
         Spatial axes in the order in which a block numbers its pixels, the slowest first.
+    target : (n_frames, n_pixels) array or None
+        Where the filtered frames go, in the order of the pixels of a block; None if they are not kept.
     """
 
     stack: Any
     dtype: np.dtype[Any]
     pixel_axes: str
 
+    @property
+    def target(self) -> NDArray[Any] | None: ...  # noqa: D102
+
     def items(self) -> list[Any]:
         """Return the blocks in the order of time, each a :class:`FrameBlock` or a Dask value that becomes one."""
         ...
-
-
-def block_edges(n_frames: int, n_pixels: int) -> NDArray[np.int64]:
-    """Return the first frame of each block of a stack, and the number of frames: an even number of blocks of equal size."""
-    count = 2 * max(1, round(n_frames * n_pixels / (2 * BLOCK_ENTRIES)))
-    return np.unique(np.linspace(0, n_frames, min(count, n_frames) + 1).astype(np.int64))
 
 
 def pixel_numbers(stack: Any, pixel_axes: str) -> NDArray[np.intp] | None:
@@ -82,7 +79,7 @@ def frames_as_stack(
 
 @dataclass(frozen=True)
 class ArrayBlock:
-    """Some frames of an array.
+    """Some frames of an array. A pickled block has no place for the filtered frames.
 
     Attributes
     ----------
@@ -111,6 +108,9 @@ class ArrayBlock:
         with checked_conversion(values, self.dtype, self.name):
             return values.reshape(len(values), -1).astype(self.dtype, copy=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "target": None}
+
 
 class ArrayFrames:
     """The frames of an array in memory.
@@ -126,8 +126,8 @@ class ArrayFrames:
 
     Attributes
     ----------
-    filtered : array
-        The filtered stack, in the axes of the stack.
+    target : (n_frames, n_pixels) array
+        Where the filtered frames go.
     """
 
     def __init__(self, stack: Acquisition, dtype: np.dtype[Any], in_place: bool) -> None:
@@ -145,8 +145,7 @@ class ArrayFrames:
             targets = np.empty_like(self._frames, dtype)
         else:
             targets = np.empty(self._frames.shape, dtype)
-        self._targets = targets
-        self.filtered = targets.transpose(np.argsort([time, *spatial]))
+        self.target = _as_rows(targets)
 
     def items(self) -> list[ArrayBlock]:
         """Return the blocks in the order of time, each with a target."""
@@ -155,8 +154,8 @@ class ArrayFrames:
 
     def block(self, start: int, stop: int) -> ArrayBlock:
         """Return the block of the frames [start, stop)."""
-        values, target = self._frames[start:stop], _as_rows(self._targets[start:stop])
-        return ArrayBlock(start, stop, values, self.dtype, self.stack.name, target)
+        target = self.target[start:stop]
+        return ArrayBlock(start, stop, self._frames[start:stop], self.dtype, self.stack.name, target)
 
 
 def _is_matrix(frames: NDArray[Any]) -> bool:
@@ -186,6 +185,8 @@ class LazyFrames:
     dtype : numpy.dtype
         Type of the values of the blocks.
     """
+
+    target = None
 
     def __init__(self, stack: Acquisition, dtype: np.dtype[Any]) -> None:
         self.stack, self.dtype = stack, dtype

@@ -21,9 +21,10 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.block_filter import BlockFilter, FrameBlock, Measures, filter_block
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate
 from usdenoise.pipeline.combination import combine, lag_sums_of
-from usdenoise.pipeline.frame_sources import ArrayBlock, ArrayFrames, LazyFrames, block_edges, frames_as_stack
+from usdenoise.pipeline.frame_sources import ArrayBlock, LazyFrames, frames_as_stack
 from usdenoise.pipeline.passes import Passes
 from usdenoise.stack.bit_mask import pack, unpack
+from usdenoise.stack.frame_blocks import block_edges
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,7 @@ class FilteredStack:
     observed: NDArray[np.uint8] | None
 
 
-def filter_stack(
-    passes: Passes, found: ClutterEstimate, options: DenoiseOptions, target: NDArray[Any] | None = None
-) -> FilteredStack:
+def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> FilteredStack:
     """Filter all blocks of a stack, and map the blood.
 
     Parameters
@@ -92,8 +91,6 @@ def filter_stack(
         The clutter.
     options : DenoiseOptions
         Whether the components were refitted.
-    target : (n_frames, n_pixels) array, optional
-        Where the filtered frames go of blocks without a place for them.
     """
     grid, excluded = found.grid, found.frames.search.left_out
     projection, cutoffs = filter_by_place(
@@ -104,11 +101,11 @@ def filter_stack(
     if cutoffs is not None:
         further = (cutoffs.first, passes.in_block(grid.everywhere(cutoffs.further)))
     plan = replace(plan, n_lags=projection.n_lags, further=further)
-    measures = combine(_filtered(passes, found, plan, target), plan)
+    measures = combine(_filtered(passes, found, plan, passes.source.target), plan)
     pixels = _signal_pixels(passes, grid)
     blood = map_blood(lag_sums_of(measures, plan).rows(pixels), projection, grid, passes.threads)
     return FilteredStack(
-        iq=_stack_of(passes, found, plan, target),
+        iq=_stack_of(passes, found, plan),
         power=measures.kept_power[pixels] / found.n_used_frames,
         blood=blood,
         fit=_measured_fit(passes, found, measures),
@@ -170,13 +167,11 @@ def _filtered(
         yield measures
 
 
-def _stack_of(passes: Passes, found: ClutterEstimate, plan: BlockFilter, target: NDArray[Any] | None) -> Any:
-    """Return the filtered stack: that of an array, the frames of a target, or a lazy one."""
+def _stack_of(passes: Passes, found: ClutterEstimate, plan: BlockFilter) -> Any:
+    """Return the filtered stack: the frames in their place, or a lazy one."""
     source = passes.source
-    if isinstance(source, ArrayFrames):
-        return source.filtered
-    if target is not None:
-        return frames_as_stack(target, source.stack, source.pixel_axes)
+    if source.target is not None:
+        return frames_as_stack(source.target, source.stack, source.pixel_axes)
     if isinstance(source, LazyFrames):
         return source.lazy_stack(passes.lazy(filtered_frames, plan, own=found.inspection.is_finite))
 

@@ -20,7 +20,7 @@ from usdenoise.pipeline.block_filter import (
 )
 from usdenoise.pipeline.combination import lag_sums_of
 from usdenoise.pipeline.denoise import working_type
-from usdenoise.pipeline.frame_sources import ArrayFrames
+from usdenoise.pipeline.frame_sources import ArrayFrames, frames_as_stack
 from usdenoise.pipeline.inspection import check_block
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import n_unused
@@ -131,7 +131,9 @@ def filter_session_block(
     lags = lag_sums.mean(slice(None), stack.n_frames)
     n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
     return FilteredBlock(
-        stack=replace(stack, iq=source.filtered) if is_kept else None,
+        stack=replace(stack, iq=frames_as_stack(source.target, stack, source.pixel_axes))
+        if is_kept
+        else None,
         lags=lags,
         halves=lag_sums,
         power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,
