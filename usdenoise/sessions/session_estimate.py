@@ -136,6 +136,8 @@ class SampledFrames:
         "single" or "double".
     """
 
+    target = None
+
     def __init__(self, parts: Sequence[NDArray[Any]], geometry: Geometry, precision: str) -> None:
         self._parts, axes = parts, in_order(geometry)
         shape = (sum(map(len, parts)), *geometry.shape_in(axes[1:]))
