@@ -102,7 +102,8 @@ def test_in_place_a_run_takes_no_second_copy_of_the_stack():
     try:
         result = usdenoise.denoise(values, axes="zxt", in_place=True)
         assert np.shares_memory(result.acquisition.iq, values)
-        assert tracemalloc.get_traced_memory()[1] < 1.0 * values.nbytes
+        # The sample of the pixels and the first map take 70 MB of it; they do not grow with the stack.
+        assert tracemalloc.get_traced_memory()[1] < 0.55 * values.nbytes
     finally:
         tracemalloc.stop()
 

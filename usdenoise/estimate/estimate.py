@@ -32,8 +32,6 @@ class Estimate:
     ----------
     model : LowRank
         The components, fitted to the sample.
-    sample : PixelSample
-        The sample.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry, in the units of the data.
     n_sampled : int
@@ -49,7 +47,6 @@ class Estimate:
     """
 
     model: LowRank
-    sample: PixelSample
     noise_rms: float
     n_sampled: int
     samples_per_pixel: float | None
@@ -106,11 +103,11 @@ def estimate_components(
     solution, n_sampled, per_pixel = fit_sample(rows, subset, options, only_clutter, start, on_iteration)
     model, noise_rms = LowRank.from_factors(*solution.factors), subset.noise_rms
     if options.refit == "none":
-        return Estimate(model, rows, noise_rms, n_sampled, per_pixel, solution)
+        return Estimate(model, noise_rms, n_sampled, per_pixel, solution)
     # The copies of the sampled pixels are gone; the refit needs their memory.
     release_freed_memory()
     model, gained, prior = extend(rows, model, noise_rms)
-    return Estimate(model, rows, noise_rms, n_sampled, per_pixel, solution, gained, prior)
+    return Estimate(model, noise_rms, n_sampled, per_pixel, solution, gained, prior)
 
 
 def _full_svd(
@@ -124,4 +121,4 @@ def _full_svd(
             f"the SVD needs every entry, and {n_missing} are NaN or infinite", remedy="use {method} eta-decay"
         )
     model = truncated_svd(rows.values, rank, rows.executor)
-    return Estimate(model, rows, subset.noise_rms, n_observed, None, None)
+    return Estimate(model, subset.noise_rms, n_observed, None, None)

@@ -21,7 +21,8 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, envelope, middle_part
-from usdenoise.frames.frame_check import CheckedFrames, check_frames
+from usdenoise.frames.frame_check import check_frames
+from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -55,14 +56,18 @@ class ClutterEstimate:
         How the low cutoff was chosen; None where it was given.
     estimate : Estimate
         The components of the sample.
-    frames : CheckedFrames
-        The bad frames.
+    frames : FrameQuality
+        The bad frames, and curves over all frames.
+    n_used_frames : int
+        Number of frames that are not excluded.
     grid : Neighbourhood
         Shape of the image, and the pixels that have a signal.
     inspection : Inspection
         What the first look at the blocks found.
     is_sample : bool
         Whether the sample has all pixels with a signal, so that the model is the sample's.
+    is_complete : bool
+        Whether all entries of the sample are observed.
     """
 
     model: LowRank
@@ -70,15 +75,17 @@ class ClutterEstimate:
     band: Band
     cutoff: CutoffChoice | None
     estimate: Estimate
-    frames: CheckedFrames
+    frames: FrameQuality
+    n_used_frames: int
     grid: Neighbourhood
     inspection: Inspection
     is_sample: bool
+    is_complete: bool
 
     @property
     def lattice_frames(self) -> LatticeFrames:
         """The values from which the first blood map is made."""
-        look, excluded = self.inspection, self.frames.search.left_out
+        look, excluded = self.inspection, self.frames.left_out
         places = look.lattice_places
         # A slice is a view, and all pixels count in most stacks.
         counted: Any = slice(None) if self.grid.live is None else self.grid.mask[np.ix_(*places)].ravel()
@@ -89,17 +96,12 @@ class ClutterEstimate:
     @property
     def has_gaps(self) -> bool:
         """Whether entries of pixels with a signal are unobserved in frames that are not excluded."""
-        return has_gaps(self.inspection, self.grid, self.frames.search.left_out)
-
-    @property
-    def n_used_frames(self) -> int:
-        """Number of frames that are not excluded."""
-        return self.frames.sample.n_used_frames
+        return has_gaps(self.inspection, self.grid, self.frames.left_out)
 
     @property
     def energy(self) -> float:
         """Sum of |x|^2 over the observed entries in these frames."""
-        excluded = self.frames.search.left_out
+        excluded = self.frames.left_out
         by_frame = self.inspection.frame_energy
         return float(by_frame.sum() if excluded is None else by_frame[~excluded].sum())
 
@@ -143,13 +145,13 @@ def estimate_clutter(
         As for :func:`usdenoise.denoise`.
     """
     needs_all = options.method == "svd" or options.refit == "none"
-    look = inspect(passes, needs_all)
-    sample = PixelSample.of(look.sample, look.sample_pixels, passes.threads)
+    look, values = inspect(passes, needs_all)
+    sample = PixelSample.of(values.sample, look.sample_pixels, passes.threads)
     live = live_pixels(sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite))
     grid = Neighbourhood(passes.shape, live)
-    moved = _displacements(passes, look, grid)
-    # In long stacks they take as much as the sample.
-    look = replace(look, envelopes=look.envelopes[:0].copy())
+    moved = _displacements(passes, values.envelopes, grid)
+    # In long stacks the envelopes take as much as the sample.
+    del values
     if live is not None:
         sample = sample.take(np.flatnonzero(np.isin(sample.numbers, live)))
         sample = replace(sample, numbers=np.searchsorted(live, sample.numbers))
@@ -164,18 +166,22 @@ def estimate_clutter(
     only_clutter = options.refit == "all" and options.high_cutoff == "none"
     only_clutter = only_clutter and not has_gaps(look, grid, frames.search.left_out)
     estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
-    band, choice = _choose_band(estimate, options, frames.search.movement.range_pixels)
+    band, choice = _choose_band(estimate, frames.sample, options, frames.search.movement.range_pixels)
     found = ClutterEstimate(
-        estimate.model,
-        estimate.model.singular_values,
-        band,
-        choice,
-        estimate,
-        frames,
-        grid,
-        look,
-        sample.n_pixels == grid.n_pixels,
+        model=estimate.model,
+        singular_values=estimate.model.singular_values,
+        band=band,
+        cutoff=choice,
+        estimate=estimate,
+        frames=frames.quality(estimate.model, band.low),
+        n_used_frames=frames.sample.n_used_frames,
+        grid=grid,
+        inspection=look,
+        is_sample=sample.n_pixels == grid.n_pixels,
+        is_complete=frames.sample.is_complete,
     )
+    # The values of the sample take as much as those of many blocks.
+    del sample, frames
     return found if found.is_sample else fit_all_pixels(passes, found)
 
 
@@ -250,7 +256,7 @@ def _fit_gapped(
 
     The normal matrix of a pixel is I minus the part of its unobserved frames.
     """
-    r, live, excluded = right.shape[1], found.grid.live, found.frames.search.left_out
+    r, live, excluded = right.shape[1], found.grid.live, found.frames.left_out
     used = np.ones(len(right), bool) if excluded is None else ~excluded
     weights = np.maximum(ridge, r * np.finfo(right.dtype).eps)
     for start in range(0, len(pixels), max(1, FITTED_ENTRIES // r**2)):
@@ -261,10 +267,12 @@ def _fit_gapped(
         left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
 
 
-def _displacements(passes: Passes, look: Inspection, grid: Neighbourhood) -> NDArray[np.float64]:
+def _displacements(
+    passes: Passes, envelopes: NDArray[np.float32], grid: Neighbourhood
+) -> NDArray[np.float64]:
     """Return the displacement of each frame in the middle of the pixels with a signal."""
     if grid.live is None:
-        return displacements(look.envelopes, np.ones(look.envelopes.shape[1:], bool), passes.threads)
+        return displacements(envelopes, np.ones(envelopes.shape[1:], bool), passes.threads)
     part = middle_part(grid.shape, grid.mask)
     counted = grid.mask[part]
     numbers = np.arange(grid.mask.size).reshape(grid.shape)[part]
@@ -279,7 +287,7 @@ def envelopes_of(block: FrameBlock, pixels: NDArray[np.intp]) -> NDArray[np.floa
 
 
 def _choose_band(
-    estimate: Estimate, options: DenoiseOptions, moved: float
+    estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
 ) -> tuple[Band, CutoffChoice | None]:
     """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
 
@@ -292,5 +300,5 @@ def _choose_band(
         return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, estimate.sample, estimate.noise_rms, highest, moved)
+    choice = choose_low_cutoff(estimate.model, sample, estimate.noise_rms, highest, moved)
     return Band(choice.low, high, keeps_residual), choice

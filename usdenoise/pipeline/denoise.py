@@ -201,7 +201,7 @@ def _result(
         noise_power=image(blood.noise_power),
         model=replace(model, left=grid.everywhere(model.left)),
         picture_quality=judge_picture(blood, found.n_used_frames, found.energy / n_entries),
-        frame_quality=found.frames.quality(found.estimate.model, found.band.low),
+        frame_quality=found.frames,
         observed=filtered.observed,
         n_unobserved=filtered.n_unused,
         timings_s=timings,

@@ -105,7 +105,7 @@ def _judge(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOption
     """Judge the fit of all components, by the energy that they leave."""
     estimate, singular_values, energy = found.estimate, measured.singular_values, found.energy
     shape = (found.grid.n_pixels, found.n_used_frames)
-    if not estimate.sample.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
+    if not found.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
         observed = 1 - measured.n_unobserved / (shape[0] * shape[1])
@@ -121,7 +121,7 @@ def _judge(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOption
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
         gained_energy=measured.gained_energy,
-        advice=found.frames.search.advice,
+        advice=found.frames.advice,
     )
     if estimate.samples_per_pixel is None:
         return quality

@@ -26,7 +26,7 @@ SAMPLE_ENTRIES = 1 << 22
 LATTICE_ENTRIES, LATTICE_FRAMES = 1 << 21, 200
 """Entries from which the first blood map is made, about, and the least number of its frames."""
 
-PICKED_FRAMES = 256
+PICKED_FRAMES = 64
 """Frames of a block whose pixels are gathered at a time."""
 
 SCALES = (1e-12, 1e14)
@@ -34,8 +34,27 @@ SCALES = (1e-12, 1e14)
 
 
 @dataclass(frozen=True)
+class GatheredValues:
+    """Values of some pixels in all frames.
+
+    Attributes
+    ----------
+    sample : (n_sampled, n_frames) array
+        Values of the sample.
+    envelopes : (n_frames, ...) float32 array
+        Envelopes of the middle of the image.
+    lattice : (n_lattice, n) array
+        Values of the lattice.
+    """
+
+    sample: NDArray[Any]
+    envelopes: NDArray[np.float32]
+    lattice: NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Gathered:
-    """Pixels whose values are gathered, by their numbers in the order of a block.
+    """Pixels whose values are gathered, by their numbers in the order of a block. Those that are pickled have no target.
 
     Attributes
     ----------
@@ -47,12 +66,18 @@ class Gathered:
         Pixels of the first blood map.
     lattice_frames : (int, int)
         Its frames.
+    target : GatheredValues or None
+        Where the values go; None if they are returned.
     """
 
     sample: NDArray[np.intp]
     middle: NDArray[np.intp]
     lattice: NDArray[np.intp]
     lattice_frames: tuple[int, int]
+    target: GatheredValues | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "target": None}
 
 
 @dataclass(frozen=True)
@@ -69,8 +94,8 @@ class BlockLook:
         The same of each frame.
     missing, frame_missing : (n_pixels,) and (n,) arrays or None
         Number of entries of each pixel, and of each frame, that are not finite; None if all are finite.
-    sample, envelopes, lattice : arrays
-        Values of the gathered pixels, (pixels, frames), (frames, pixels) and (pixels, frames).
+    values : GatheredValues or None
+        Values of the gathered pixels; None if they are in their target.
     """
 
     start: int
@@ -78,9 +103,7 @@ class BlockLook:
     frame_energy: NDArray[np.float64]
     missing: NDArray[np.int64] | None
     frame_missing: NDArray[np.int64] | None
-    sample: NDArray[Any]
-    envelopes: NDArray[np.float32]
-    lattice: NDArray[Any]
+    values: GatheredValues | None
 
 
 @dataclass(frozen=True)
@@ -97,10 +120,8 @@ class Inspection:
         Whether all entries of each block are finite.
     sample_pixels : array of pixel numbers, increasing
         Pixels of the sample.
-    sample, lattice : arrays
-        As for :class:`BlockLook`.
-    envelopes : (n_frames, pixels along each axis...) float32 array
-        Envelopes of the middle of the image.
+    lattice : array
+        Values of the lattice.
     lattice_places : tuple of arrays
         Places of the pixels of the lattice along each axis.
     lattice_frames : (int, int)
@@ -113,15 +134,13 @@ class Inspection:
     frame_missing: NDArray[np.int64]
     is_finite: list[bool]
     sample_pixels: NDArray[np.intp]
-    sample: NDArray[Any]
-    envelopes: NDArray[np.float32]
     lattice: NDArray[Any]
     lattice_places: tuple[NDArray[np.intp], ...]
     lattice_frames: tuple[int, int]
 
 
-def inspect(passes: Passes, needs_all: bool) -> Inspection:
-    """Look at all blocks of a stack.
+def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues]:
+    """Look at all blocks of a stack, and gather values of some pixels.
 
     Parameters
     ----------
@@ -145,52 +164,57 @@ def inspect(passes: Passes, needs_all: bool) -> Inspection:
     lattice = numbers[np.ix_(*places)].ravel()
     length = min(n_frames, max(LATTICE_FRAMES, LATTICE_ENTRIES // len(lattice)))
     frames = ((n_frames - length) // 2, (n_frames - length) // 2 + length)
-    gathered = Gathered(passes.places(sample), passes.places(middle.ravel()), passes.places(lattice), frames)
-    found = _looks(passes, gathered)
-    energy = passes.by_pixel(found.energy)
-    missing = passes.by_pixel(found.missing)
-    shape_in_time = (n_frames, n_pixels)
-    _check(energy, int(missing.sum()), shape_in_time, stack.name, lambda: max(passes.map(largest_part)))
-    return replace(
-        found,
-        energy=energy,
-        missing=missing,
-        sample_pixels=sample,
-        envelopes=found.envelopes.reshape(n_frames, *middle.shape),
-        lattice_places=places,
+    dtype = passes.source.dtype
+    values = GatheredValues(
+        np.empty((len(sample), n_frames), dtype),
+        np.empty((n_frames, *middle.shape), np.float32),
+        np.empty((len(lattice), length), dtype),
     )
-
-
-def _looks(passes: Passes, gathered: Gathered) -> Inspection:
-    """Look at all blocks; pixels are in the order of a block."""
-    stack, dtype = passes.source.stack, passes.source.dtype
-    n_frames, n_pixels, (first, stop) = stack.n_frames, stack.n_pixels, gathered.lattice_frames
-    whole = Inspection(
-        np.zeros(n_pixels),
-        np.zeros(n_pixels, np.int64),
-        np.empty(n_frames),
-        np.zeros(n_frames, np.int64),
-        [],
-        gathered.sample,
-        np.empty((len(gathered.sample), n_frames), dtype),
-        np.empty((n_frames, len(gathered.middle)), np.float32),
-        np.empty((len(gathered.lattice), stop - first), dtype),
-        (),
-        gathered.lattice_frames,
+    gathered = Gathered(
+        passes.places(sample), passes.places(middle.ravel()), passes.places(lattice), frames, values
+    )
+    found = Inspection(
+        energy=np.zeros(n_pixels),
+        missing=np.zeros(n_pixels, np.int64),
+        frame_energy=np.empty(n_frames),
+        frame_missing=np.zeros(n_frames, np.int64),
+        is_finite=[],
+        sample_pixels=sample,
+        lattice=values.lattice,
+        lattice_places=places,
+        lattice_frames=frames,
     )
     for look in passes.map(look_at, gathered):
-        frames = slice(look.start, look.start + len(look.frame_energy))
-        whole.energy[:] += look.energy
-        whole.frame_energy[frames] = look.frame_energy
-        whole.is_finite.append(look.missing is None)
-        if look.missing is not None:
-            whole.missing[:] += look.missing
-            whole.frame_missing[frames] = look.frame_missing
-        whole.sample[:, frames] = look.sample
-        whole.envelopes[frames] = look.envelopes
-        begin = max(look.start - first, 0)
-        whole.lattice[:, begin : begin + look.lattice.shape[1]] = look.lattice
-    return whole
+        _add(found, look, gathered)
+    energy, missing = passes.by_pixel(found.energy), passes.by_pixel(found.missing)
+    _check(
+        energy, int(missing.sum()), (n_frames, n_pixels), stack.name, lambda: max(passes.map(largest_part))
+    )
+    return replace(found, energy=energy, missing=missing), values
+
+
+def _add(total: Inspection, look: BlockLook, gathered: Gathered) -> None:
+    """Add what the look at the next block found, with pixels in the order of a block."""
+    frames = slice(look.start, look.start + len(look.frame_energy))
+    total.energy[:] += look.energy
+    total.frame_energy[frames] = look.frame_energy
+    total.is_finite.append(look.missing is None)
+    if look.missing is not None and look.frame_missing is not None:
+        total.missing[:] += look.missing
+        total.frame_missing[frames] = look.frame_missing
+    if look.values is not None:
+        target = _target_of(gathered, frames)
+        target.sample[:], target.lattice[:] = look.values.sample, look.values.lattice
+        target.envelopes[:] = look.values.envelopes
+
+
+def _target_of(gathered: Gathered, frames: slice) -> GatheredValues:
+    """Return where the values of some frames go."""
+    whole, (first, stop) = gathered.target, gathered.lattice_frames
+    assert whole is not None
+    begin, end = (min(max(frame, first), stop) - first for frame in (frames.start, frames.stop))
+    envelopes = whole.envelopes[frames].reshape(frames.stop - frames.start, -1)
+    return GatheredValues(whole.sample[:, frames], envelopes, whole.lattice[:, begin:end])
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -204,25 +228,28 @@ def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
         if not finite.all():
             missing, frame_missing = (np.count_nonzero(~finite, axis=axis) for axis in (0, 1))
             energy, frame_energy = _energies(np.where(finite, x, np.zeros((), x.dtype)))
-    first, stop = (min(max(frame - block.start, 0), len(x)) for frame in gathered.lattice_frames)
-    return BlockLook(
-        block.start,
-        energy,
-        frame_energy,
-        missing,
-        frame_missing,
-        _picked(x, gathered.sample),
-        np.concatenate([envelope(x[part][:, gathered.middle]) for part in row_blocks(len(x), PICKED_FRAMES)]),
-        _picked(x[first:stop], gathered.lattice),
-    )
+    values = None
+    if gathered.target is not None:
+        _gather(x, block.start, gathered, _target_of(gathered, slice(block.start, block.stop)))
+    else:
+        first, stop = (min(max(frame - block.start, 0), len(x)) for frame in gathered.lattice_frames)
+        values = GatheredValues(
+            np.empty((len(gathered.sample), len(x)), x.dtype),
+            np.empty((len(x), len(gathered.middle)), np.float32),
+            np.empty((len(gathered.lattice), stop - first), x.dtype),
+        )
+        _gather(x, block.start, gathered, values)
+    return BlockLook(block.start, energy, frame_energy, missing, frame_missing, values)
 
 
-def _picked(x: NDArray[Any], pixels: NDArray[np.intp]) -> NDArray[Any]:
-    """Return some pixels of frames, (n_pixels, n), some frames at a time, which takes less memory."""
-    picked = np.empty((len(pixels), len(x)), x.dtype)
+def _gather(x: NDArray[Any], start: int, gathered: Gathered, values: GatheredValues) -> None:
+    """Gather the values of a block that begins with frame `start`, some frames at a time, which takes less memory."""
+    first, stop = (min(max(frame - start, 0), len(x)) for frame in gathered.lattice_frames)
     for frames in row_blocks(len(x), PICKED_FRAMES):
-        picked[:, frames] = x[frames][:, pixels].T
-    return picked
+        values.sample[:, frames] = x[frames][:, gathered.sample].T
+        values.envelopes[frames] = envelope(x[frames][:, gathered.middle])
+    for frames in row_blocks(stop - first, PICKED_FRAMES):
+        values.lattice[:, frames] = x[first:stop][frames][:, gathered.lattice].T
 
 
 def _energies(x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -92,7 +92,7 @@ def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions
     options : DenoiseOptions
         Whether the components were refitted.
     """
-    grid, excluded = found.grid, found.frames.search.left_out
+    grid, excluded = found.grid, found.frames.left_out
     projection, cutoffs = filter_by_place(
         found.lattice_frames, found.model, found.band.low, grid, passes.threads
     )
@@ -122,7 +122,7 @@ def measure_fit(passes: Passes, found: ClutterEstimate, options: DenoiseOptions)
 
 def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> BlockFilter:
     """Return the filter of the blocks of a stack, without lags."""
-    grid, band, excluded = found.grid, found.band, found.frames.search.left_out
+    grid, band, excluded = found.grid, found.band, found.frames.left_out
     model = interpolated(found.model, excluded)
     return BlockFilter(
         spatial=passes.in_block(grid.everywhere(model.left)),
@@ -145,7 +145,7 @@ def _signal_pixels(passes: Passes, grid: Neighbourhood) -> NDArray[np.intp]:
 
 
 def _measured_fit(passes: Passes, found: ClutterEstimate, measures: Measures) -> MeasuredFit:
-    excluded = found.frames.search.left_out
+    excluded = found.frames.left_out
     singular_values, gained_energy = _energies(found, measures, excluded)
     return MeasuredFit(
         model=interpolated(found.model, excluded),

@@ -150,7 +150,7 @@ def session_clutter(
         End of the components that are kept; all of the residual with "none".
     """
     low, grid = found.band.low, found.grid
-    model = interpolated(found.model, found.frames.search.left_out)
+    model = interpolated(found.model, found.frames.left_out)
     edges = [round(part * low) for part in LEAKING]
     left = grid.everywhere(model.left)
     squares = np.abs(left[:, :low].astype(np.complex128)) ** 2

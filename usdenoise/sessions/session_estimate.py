@@ -245,7 +245,7 @@ def _frames_in_sample(blocks: Blocks, numbers: list[int], sampled: list[NDArray[
 def _calm_blocks(found: ClutterEstimate, numbers: list[int], sampled: list[NDArray[np.intp]]) -> list[int]:
     """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
     edges = np.cumsum([0, *map(len, sampled)])
-    left = found.frames.quality(found.estimate.model, found.band.low).curves.outside
+    left = found.frames.curves.outside
     # Frames without data have 0 or NaN.
     parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
     levels = np.array([np.median(part) if len(part) else np.nan for part in parts])
