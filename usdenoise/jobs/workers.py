@@ -110,10 +110,21 @@ def _connected(where: str, stack: ExitStack) -> Any:
         return stack.enter_context(Client(scheduler, timeout=CONNECT_S))
     # Another server, such as the page of a scheduler, is understood as a message of any size.
     except (OSError, ValueError, TypeError, MemoryError) as error:
+        _close_what_failed(Client)
         raise OptionError(
             f"no Dask scheduler with workers answers at {where}",
             remedy="start one with dask scheduler and dask worker, or give {dask} a number of workers",
         ) from error
+
+
+def _close_what_failed(client_class: Any) -> None:
+    """Close a client that did not connect: collected while another one starts, it would wait for that one for ever."""
+    try:
+        client = client_class.current()
+    except ValueError:
+        return
+    if client.status == "connecting":
+        client.close()
 
 
 def _wait_for_workers(client: Any, where: str, told: Sequence[int]) -> None:

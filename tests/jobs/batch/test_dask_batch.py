@@ -1,5 +1,6 @@
 """Batches and runs on Dask workers: the same results as without, also when workers are killed."""
 
+import gc
 import json
 import os
 import signal
@@ -387,6 +388,9 @@ def test_a_server_that_is_no_scheduler_is_said(monkeypatch):
             dask_client(where),
         ):
             pass
+    # Collected while another client starts, one that is not closed waits for that one for ever.
+    left = [thing for thing in gc.get_objects() if type(thing) is Client]
+    assert all(client.status == "closed" for client in left)
 
 
 def test_workers_that_are_too_slow_are_said(monkeypatch):
