@@ -42,11 +42,11 @@ def test_vessels_do_not_count_in_the_wide_median():
 def test_only_pixels_with_values_are_averaged(shape):
     rng = np.random.default_rng(1)
     mask = rng.random(shape) < 0.6
-    live = np.flatnonzero(mask)
-    values = rng.standard_normal((len(live), 2))
-    average = Neighbourhood(shape, live).average(values, 0.85)
+    signal_pixels = np.flatnonzero(mask)
+    values = rng.standard_normal((len(signal_pixels), 2))
+    average = Neighbourhood(shape, signal_pixels).average(values, 0.85)
     places = np.argwhere(mask)
-    for pixel in range(0, len(live), len(live) // 5):
+    for pixel in range(0, len(signal_pixels), len(signal_pixels) // 5):
         weights = gaussian_weights(places - places[pixel], 0.85)
         np.testing.assert_allclose(average[pixel], weights @ values / weights.sum(), rtol=1e-12)
 

@@ -39,18 +39,18 @@ def test_values_between_the_pixels_are_linear(shape):
 def test_the_lattice_of_an_image_with_a_mask(shape):
     z, x = np.indices(shape)
     mask = (z - shape[0] / 2) ** 2 / shape[0] ** 2 + (x - shape[1] / 2) ** 2 / shape[1] ** 2 < 0.2
-    live = np.flatnonzero(mask)
-    lattice = Lattice(Neighbourhood(shape, live), lattice_places(shape))
+    signal_pixels = np.flatnonzero(mask)
+    lattice = Lattice(Neighbourhood(shape, signal_pixels), lattice_places(shape))
     assert lattice.coarse.n_pixels == len(lattice.pixels)
     # Rows are counted among the pixels that have values.
     chosen = np.zeros(shape, bool)
-    chosen.ravel()[live[lattice.pixels]] = True
+    chosen.ravel()[signal_pixels[lattice.pixels]] = True
     expected = np.zeros(shape, bool)
     expected[np.ix_(*lattice.places)] = True
     assert np.array_equal(chosen, expected & mask)
     plane = 1.0 * z - 0.5 * x + 3
     found = lattice.interpolated(plane[mask][lattice.pixels])
-    assert found.shape == (len(live),)
+    assert found.shape == (len(signal_pixels),)
     assert found == pytest.approx(plane[mask], abs=2)
     inner = (z - shape[0] / 2) ** 2 / shape[0] ** 2 + (x - shape[1] / 2) ** 2 / shape[1] ** 2 < 0.1
     np.testing.assert_allclose(found[inner[mask]], plane[mask][inner[mask]], atol=1e-9)

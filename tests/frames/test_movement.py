@@ -34,9 +34,9 @@ def test_displacements_are_found_to_a_tenth_of_a_pixel(shape, most):
 def test_the_image_inside_a_mask_is_what_moves():
     shifts = np.linspace(-2, 2, 12)[:, None] * (1, 0.5)
     speckle = moved_speckle((60, 50), shifts).reshape(60, 50, 12)
-    whole, live = np.zeros((100, 90, 12), np.complex64), np.zeros((100, 90), bool)
-    whole[35:95, 5:55], live[35:95, 5:55] = speckle, True
-    found = displaced((whole.reshape(-1, 12)), (100, 90), live)
+    whole, has_signal = np.zeros((100, 90, 12), np.complex64), np.zeros((100, 90), bool)
+    whole[35:95, 5:55], has_signal[35:95, 5:55] = speckle, True
+    found = displaced((whole.reshape(-1, 12)), (100, 90), has_signal)
     alone = displaced((speckle.reshape(-1, 12)), (60, 50))
     assert found == pytest.approx(alone, abs=1e-3)
     # Within a disk, whose edges stay where they are.

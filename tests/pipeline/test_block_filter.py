@@ -132,14 +132,14 @@ def test_the_components_alone_are_kept_on_request():
 
 def test_pixels_without_a_signal_become_zero_and_temporal_components_are_taken():
     matrix = low_rank_and_noise(np.complex64)
-    live = np.arange(len(matrix)) % 3 > 0
+    has_signal = np.arange(len(matrix)) % 3 > 0
     u, v = (
-        basis(matrix, 2) * live[:, None],
+        basis(matrix, 2) * has_signal[:, None],
         np.linalg.qr(np.random.default_rng(0).standard_normal((40, 2)))[0],
     )
-    plan = BlockFilter(spatial=u, low=2, high=2, live=live, temporal=v.astype(np.complex64))
+    plan = BlockFilter(spatial=u, low=2, high=2, has_signal=has_signal, temporal=v.astype(np.complex64))
     out, _ = filtered(matrix, plan, EDGES["one"])
-    rest = (matrix - u @ (u.conj().T @ matrix)) * live[:, None]
+    rest = (matrix - u @ (u.conj().T @ matrix)) * has_signal[:, None]
     rest -= rest @ v.conj() @ v.T
     assert np.abs(out - rest).max() < 1e-4 * np.abs(rest).max()
-    assert not out[~live].any()
+    assert not out[~has_signal].any()

@@ -39,9 +39,9 @@ def with_gaps(stack: Any, seed: int) -> Any:
     return np.where(holes, np.nan, stack).astype(np.complex64)
 
 
-def displaced(matrix: Any, shape: tuple[int, ...], live: Any = None) -> Any:
+def displaced(matrix: Any, shape: tuple[int, ...], has_signal: Any = None) -> Any:
     """Displacement of each frame of a matrix, (n_pixels, n_frames), in the middle of its image."""
-    part = middle_part(shape, live)
+    part = middle_part(shape, has_signal)
     middle = np.moveaxis(envelope(matrix.reshape(*shape, -1)[part]), -1, 0)
-    counted = np.ones(shape, bool) if live is None else live
+    counted = np.ones(shape, bool) if has_signal is None else has_signal
     return displacements(np.ascontiguousarray(middle), counted[part], SERIAL)

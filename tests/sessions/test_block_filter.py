@@ -40,13 +40,17 @@ def left(is_complex: bool = True) -> Any:
     return np.linalg.qr(found)[0]
 
 
-def common(is_complex: bool = True, live: NDArray[np.intp] | None = None, n_left: int = K) -> SessionClutter:
+def common(
+    is_complex: bool = True, signal_pixels: NDArray[np.intp] | None = None, n_left: int = K
+) -> SessionClutter:
     """Components of pixels of which some are silent, and as many lags as a projection of nothing has."""
     components = left(is_complex)[:, :n_left]
     projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
     assert projection.n_lags == N_LAGS
     leaking = np.zeros((2, len(components)))
-    return SessionClutter(components, K, leaking, projection, Neighbourhood(SHAPE, live), "zx", 1.0, 1.0)
+    return SessionClutter(
+        components, K, leaking, projection, Neighbourhood(SHAPE, signal_pixels), "zx", 1.0, 1.0
+    )
 
 
 def stack_of(rows: Any) -> Acquisition:
@@ -105,17 +109,19 @@ def test_a_block_is_filtered_as_by_a_slow_loop(
 
 def test_pixels_that_are_silent_in_the_session_stay_out() -> None:
     """Their values, should they have any in this block, become 0."""
-    rows, live = block(), np.setdiff1d(np.arange(63), SILENT)
-    wanted, lags = slow_filter(rows[live], left()[live, :K])
-    found = filter_session_block(stack_of(rows), common(live=live), DOUBLE)
-    np.testing.assert_allclose(rows_of(found.stack)[live], wanted, atol=1e-8)
+    rows, signal_pixels = block(), np.setdiff1d(np.arange(63), SILENT)
+    wanted, lags = slow_filter(rows[signal_pixels], left()[signal_pixels, :K])
+    found = filter_session_block(stack_of(rows), common(signal_pixels=signal_pixels), DOUBLE)
+    np.testing.assert_allclose(rows_of(found.stack)[signal_pixels], wanted, atol=1e-8)
     assert not rows_of(found.stack)[SILENT].any()
     np.testing.assert_allclose(found.lags, lags, atol=1e-8)
     # A pixel that is silent in this block alone counts as 0.
-    rows[live[5]] = 0
-    wanted, lags = slow_filter(rows[live], left()[live, :K])
+    rows[signal_pixels[5]] = 0
+    wanted, lags = slow_filter(rows[signal_pixels], left()[signal_pixels, :K])
     np.testing.assert_allclose(
-        filter_session_block(stack_of(rows), common(live=live), DOUBLE).lags, lags, atol=1e-8
+        filter_session_block(stack_of(rows), common(signal_pixels=signal_pixels), DOUBLE).lags,
+        lags,
+        atol=1e-8,
     )
 
 

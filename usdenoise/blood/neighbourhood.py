@@ -44,17 +44,17 @@ class Neighbourhood:
     ----------
     shape : tuple of int
         (n_z,), (n_z, n_x) or (n_z, n_x, n_y).
-    live : array of pixel numbers, increasing, or None
+    signal_pixels : array of pixel numbers, increasing, or None
         The pixels that have values, where not all have. The others count nowhere.
     """
 
     shape: tuple[int, ...]
-    live: NDArray[np.intp] | None = field(default=None, compare=False)
+    signal_pixels: NDArray[np.intp] | None = field(default=None, compare=False)
 
     @property
     def n_pixels(self) -> int:
         """Number of pixels that have values."""
-        return math.prod(self.shape) if self.live is None else len(self.live)
+        return math.prod(self.shape) if self.signal_pixels is None else len(self.signal_pixels)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -68,10 +68,10 @@ class Neighbourhood:
 
     def everywhere(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return values of the pixels that have any as values of all pixels, with 0 for the others."""
-        if self.live is None:
+        if self.signal_pixels is None:
             return values
         whole = np.zeros((math.prod(self.shape), *values.shape[1:]), values.dtype)
-        whole[self.live] = values
+        whole[self.signal_pixels] = values
         return whole
 
     def average(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
@@ -87,8 +87,8 @@ class Neighbourhood:
         sums, weights = self.everywhere(values).reshape(*self.shape, -1), self.mask[..., None].astype(float)
         for axis in range(self.n_axes):
             sums, weights = _weighted(sums, sigma, axis), _weighted(weights, sigma, axis)
-        whole = self._of_live(sums.reshape(-1, *values.shape[1:]))
-        averages: NDArray[np.float64] = whole / self._of_live(weights.reshape(-1, *[1] * (values.ndim - 1)))
+        whole = self._of_signal(sums.reshape(-1, *values.shape[1:]))
+        averages: NDArray[np.float64] = whole / self._of_signal(weights.reshape(-1, *[1] * (values.ndim - 1)))
         return averages
 
     def wide_median(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -107,7 +107,7 @@ class Neighbourhood:
             for size, n in zip((DEPTH_WINDOW, *WIDTH_WINDOWS[len(self.shape)]), self.shape, strict=True)
         ]
         image = self.everywhere(values).reshape(self.shape)
-        if self.live is not None:
+        if self.signal_pixels is not None:
             image[~self.mask] = np.nan
         windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
         centres = [
@@ -115,14 +115,14 @@ class Neighbourhood:
         ]
         chosen = windows[np.ix_(*centres)]
         chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
-        coarse = np.median(chosen, axis=-1) if self.live is None else _medians_of_known(chosen)
+        coarse = np.median(chosen, axis=-1) if self.signal_pixels is None else _medians_of_known(chosen)
         largest = float(coarse.max())
         if largest <= 0:
             return np.zeros(len(values))
         image = np.log(np.maximum(coarse / largest, LEAST_MEDIAN)).reshape(chosen.shape[:-1])
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
             image = _along(_continued(n, centre + (size - 1) / 2, axis), image, axis)
-        return self._of_live(largest * np.exp(image).reshape(-1))
+        return self._of_signal(largest * np.exp(image).reshape(-1))
 
     def interpolated(
         self, values: NDArray[np.float64], places: Sequence[NDArray[Any]]
@@ -139,11 +139,11 @@ class Neighbourhood:
         fine = values.reshape([len(along) for along in places])
         for axis, (n, along) in enumerate(zip(self.shape, places, strict=True)):
             fine = _along(_interpolation(np.arange(n), along), fine, axis)
-        return self._of_live(fine.reshape(-1))
+        return self._of_signal(fine.reshape(-1))
 
     def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of all pixels: those without any take the value of the nearest pixel that has one."""
-        if self.live is None:
+        if self.signal_pixels is None:
             return values
         # Loading scipy takes longer than most calls of this class, and few images have a mask.
         from scipy.ndimage import distance_transform_edt
@@ -152,8 +152,8 @@ class Neighbourhood:
         whole: NDArray[np.float64] = self.everywhere(values).reshape(self.shape)[tuple(nearest)]
         return whole.reshape(-1)
 
-    def _of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values if self.live is None else values[self.live]
+    def _of_signal(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values if self.signal_pixels is None else values[self.signal_pixels]
 
 
 def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -53,8 +53,8 @@ class Lattice:
     @property
     def coarse(self) -> Neighbourhood:
         """The lattice as an image of its own."""
-        live = None if self.grid.live is None else np.flatnonzero(self._mask)
-        return Neighbourhood(tuple(len(places) for places in self.places), live)
+        signal_pixels = None if self.grid.signal_pixels is None else np.flatnonzero(self._mask)
+        return Neighbourhood(tuple(len(places) for places in self.places), signal_pixels)
 
     @property
     def _mask(self) -> NDArray[np.bool_]:

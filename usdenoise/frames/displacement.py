@@ -70,12 +70,12 @@ def displacements(
     return np.concatenate(list(shifted))
 
 
-def middle_part(shape: tuple[int, ...], live: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
+def middle_part(shape: tuple[int, ...], has_signal: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
     """Return the middle, at most LARGEST_IMAGE pixels along an axis, of the smallest part with all signal pixels."""
     parts, most = [], LARGEST_IMAGE[len(shape)]
     for axis, n in enumerate(shape):
         others = tuple(other for other in range(len(shape)) if other != axis)
-        along = np.arange(n) if live is None else np.flatnonzero(live.any(axis=others))
+        along = np.arange(n) if has_signal is None else np.flatnonzero(has_signal.any(axis=others))
         first, last = int(along[0]), int(along[-1])
         length = min(last + 1 - first, most)
         start = (first + last + 1 - length) // 2

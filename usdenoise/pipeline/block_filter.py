@@ -72,7 +72,7 @@ class BlockFilter:
     temporal : (n, q) array or None
         Orthonormal temporal components of a block that is measured by itself, which are taken from what U leaves; None for
         none.
-    live : (n_pixels,) boolean array or None
+    has_signal : (n_pixels,) boolean array or None
         Pixels with a signal; the others become 0. None for all.
     excluded : (n_frames,) boolean array or None
         Frames that do not count.
@@ -90,7 +90,7 @@ class BlockFilter:
     model: NDArray[Any] | None = None
     is_given: bool = False
     temporal: NDArray[Any] | None = None
-    live: NDArray[np.bool_] | None = None
+    has_signal: NDArray[np.bool_] | None = None
     excluded: NDArray[np.bool_] | None = None
     has_gaps: bool = False
 
@@ -193,7 +193,7 @@ def filter_block(
     """
     raw = block.read()
     bits = None if is_finite else pack(np.isfinite(raw))
-    x, observed = observed_frames(raw, is_finite, plan.live)
+    x, observed = observed_frames(raw, is_finite, plan.has_signal)
     out = plan.excluded_in(block.start, block.stop)
     if observed is not None and (observed.all() if out is None else observed[~out].all()):
         observed = None
@@ -212,7 +212,7 @@ def filter_block(
 
 
 def observed_frames(
-    x: NDArray[Any], is_finite: bool, live: NDArray[np.bool_] | None
+    x: NDArray[Any], is_finite: bool, has_signal: NDArray[np.bool_] | None
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """Return frames with 0 for entries that are not finite, and which entries of pixels with a signal are observed.
 
@@ -222,7 +222,7 @@ def observed_frames(
         The frames.
     is_finite : bool
         Whether they are known to be finite.
-    live : (n_pixels,) boolean array or None
+    has_signal : (n_pixels,) boolean array or None
         Pixels with a signal; the others count as observed. None for all.
 
     Returns
@@ -234,7 +234,7 @@ def observed_frames(
         return x, None
     finite = np.isfinite(x)
     x = np.where(finite, x, np.zeros((), x.dtype))
-    observed = finite if live is None else finite | ~live
+    observed = finite if has_signal is None else finite | ~has_signal
     return x, None if observed.all() else observed
 
 
@@ -290,8 +290,8 @@ class _Tiles:
         """Filter and measure some pixels."""
         plan, n = self.plan, len(self.x)
         y = self.x[:, pixels] - self.a[:, : plan.low] @ self.clutter[:, pixels]
-        if plan.live is not None:
-            y[:, ~plan.live[pixels]] = 0
+        if plan.has_signal is not None:
+            y[:, ~plan.has_signal[pixels]] = 0
         if plan.temporal is not None:
             if self.observed is not None:
                 y[~self.observed[:, pixels]] = 0

@@ -28,8 +28,8 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.block_filter import FrameBlock, observed_frames
 from usdenoise.pipeline.inspection import Inspection, fast_power, inspect
-from usdenoise.pipeline.live_pixels import live_pixels
 from usdenoise.pipeline.passes import Passes
+from usdenoise.pipeline.signal_pixels import find_signal_pixels
 from usdenoise.stack.pixel_sample import PixelSample
 
 COMPONENTS_BEYOND_CUTOFF = 8
@@ -88,7 +88,9 @@ class ClutterEstimate:
         look, excluded = self.inspection, self.frames.left_out
         places = look.lattice_places
         # A slice is a view, and all pixels count in most stacks.
-        counted: Any = slice(None) if self.grid.live is None else self.grid.mask[np.ix_(*places)].ravel()
+        counted: Any = (
+            slice(None) if self.grid.signal_pixels is None else self.grid.mask[np.ix_(*places)].ravel()
+        )
         lattice = Lattice(self.grid, places)
         used = None if excluded is None else ~excluded
         return LatticeFrames(lattice, look.lattice[counted], look.lattice_frames[0], used)
@@ -110,7 +112,7 @@ def has_gaps(look: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_] 
     """Return whether entries that count are unobserved; excluded frames, and pixels without a signal, do not count."""
     if excluded is not None and not look.frame_missing[~excluded].any():
         return False
-    return bool(look.missing.any() if grid.live is None else look.missing[grid.live].any())
+    return bool(look.missing.any() if grid.signal_pixels is None else look.missing[grid.signal_pixels].any())
 
 
 def estimate_clutter(
@@ -147,16 +149,18 @@ def estimate_clutter(
     needs_all = options.method == "svd" or options.refit == "none"
     look, values = inspect(passes, needs_all)
     sample = PixelSample.of(values.sample, look.sample_pixels, passes.threads)
-    live = live_pixels(sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite))
-    grid = Neighbourhood(passes.shape, live)
+    signal_pixels = find_signal_pixels(
+        sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite)
+    )
+    grid = Neighbourhood(passes.shape, signal_pixels)
     moved = _displacements(passes, values.envelopes, grid)
     # In long stacks the envelopes take as much as the sample.
     del values
-    if live is not None:
-        sample = sample.take(np.flatnonzero(np.isin(sample.numbers, live)))
-        sample = replace(sample, numbers=np.searchsorted(live, sample.numbers))
+    if signal_pixels is not None:
+        sample = sample.take(np.flatnonzero(np.isin(sample.numbers, signal_pixels)))
+        sample = replace(sample, numbers=np.searchsorted(signal_pixels, sample.numbers))
         if start is not None and len(start[0]) == passes.source.stack.n_pixels:
-            start = start[0][live], start[1]
+            start = start[0][signal_pixels], start[1]
     frames = check_frames(sample, moved, options)
     on_checked()
     if start is not None and len(start[0]) == grid.n_pixels:
@@ -199,12 +203,12 @@ def fit_all_pixels(passes: Passes, found: ClutterEstimate) -> ClutterEstimate:
     fills = not band.keeps_residual or found.has_gaps
     needed = sampled.rank if fills else min(band.low + COMPONENTS_BEYOND_CUTOFF, sampled.rank)
     right = sampled.right[:, :needed]
-    live = found.grid.live
-    left: Any = sum(passes.map(projected, right, _live_in_block(passes, live), own=look.is_finite))
+    signal_pixels = found.grid.signal_pixels
+    left: Any = sum(passes.map(projected, right, _signal_in_block(passes, signal_pixels), own=look.is_finite))
     left = passes.by_pixel(left)
-    left = left if live is None else left[live]
+    left = left if signal_pixels is None else left[signal_pixels]
     if found.has_gaps:
-        missing = look.missing if live is None else look.missing[live]
+        missing = look.missing if signal_pixels is None else look.missing[signal_pixels]
         prior = found.estimate.prior
         ridge = np.zeros(needed) if prior is None else prior.ridge[:needed]
         _fit_gapped(passes, found, left, np.flatnonzero(missing), right, ridge)
@@ -215,20 +219,20 @@ def fit_all_pixels(passes: Passes, found: ClutterEstimate) -> ClutterEstimate:
     return replace(found, model=model, singular_values=singular_values)
 
 
-def _live_in_block(passes: Passes, live: NDArray[np.intp] | None) -> NDArray[np.bool_] | None:
+def _signal_in_block(passes: Passes, signal_pixels: NDArray[np.intp] | None) -> NDArray[np.bool_] | None:
     """Return which pixels of a block have a signal; None for all."""
-    if live is None:
+    if signal_pixels is None:
         return None
     mask = np.zeros(passes.source.stack.n_pixels, bool)
-    mask[live] = True
+    mask[signal_pixels] = True
     return passes.in_block(mask)
 
 
 def projected(
-    block: FrameBlock, is_finite: bool, right: NDArray[Any], live: NDArray[np.bool_] | None
+    block: FrameBlock, is_finite: bool, right: NDArray[Any], has_signal: NDArray[np.bool_] | None
 ) -> NDArray[Any]:
     """Return M V over the frames of a block, (n_pixels, r), with 0 for unobserved entries."""
-    x, _ = observed_frames(block.read(), is_finite, live)
+    x, _ = observed_frames(block.read(), is_finite, has_signal)
     product: NDArray[Any] = x.T @ right[block.start : block.stop]
     return product
 
@@ -256,12 +260,12 @@ def _fit_gapped(
 
     The normal matrix of a pixel is I minus the part of its unobserved frames.
     """
-    r, live, excluded = right.shape[1], found.grid.live, found.frames.left_out
+    r, signal_pixels, excluded = right.shape[1], found.grid.signal_pixels, found.frames.left_out
     used = np.ones(len(right), bool) if excluded is None else ~excluded
     weights = np.maximum(ridge, r * np.finfo(right.dtype).eps)
     for start in range(0, len(pixels), max(1, FITTED_ENTRIES // r**2)):
         group = pixels[start : start + max(1, FITTED_ENTRIES // r**2)]
-        places = passes.places(group if live is None else live[group])
+        places = passes.places(group if signal_pixels is None else signal_pixels[group])
         parts = passes.map(unobserved_part, right, places, used, own=found.inspection.is_finite)
         normal: Any = np.diag(1 + weights) - sum(parts)
         left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
@@ -271,7 +275,7 @@ def _displacements(
     passes: Passes, envelopes: NDArray[np.float32], grid: Neighbourhood
 ) -> NDArray[np.float64]:
     """Return the displacement of each frame in the middle of the pixels with a signal."""
-    if grid.live is None:
+    if grid.signal_pixels is None:
         return displacements(envelopes, np.ones(envelopes.shape[1:], bool), passes.threads)
     part = middle_part(grid.shape, grid.mask)
     counted = grid.mask[part]

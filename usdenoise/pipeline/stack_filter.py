@@ -133,7 +133,7 @@ def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> Bl
         n_frames=passes.source.stack.n_frames,
         model=model.right.conj() * model.singular_values.astype(model.right.real.dtype),
         is_given=options.refit == "none" and options.method != "svd",
-        live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
+        has_signal=None if grid.signal_pixels is None else passes.in_block(grid.mask.ravel()),
         excluded=excluded,
         has_gaps=found.has_gaps,
     )
@@ -141,7 +141,7 @@ def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> Bl
 
 def _signal_pixels(passes: Passes, grid: Neighbourhood) -> NDArray[np.intp]:
     """Return the places in a block of the pixels with a signal."""
-    return passes.places(np.arange(grid.mask.size) if grid.live is None else grid.live)
+    return passes.places(np.arange(grid.mask.size) if grid.signal_pixels is None else grid.signal_pixels)
 
 
 def _measured_fit(passes: Passes, found: ClutterEstimate, measures: Measures) -> MeasuredFit:

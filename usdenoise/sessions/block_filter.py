@@ -46,12 +46,12 @@ class FilteredBlock:
     ----------
     stack : Acquisition or None
         The block, filtered, if it is kept; 0 where an entry was unobserved and in frames that were left out.
-    lags : (n_live, L + 1) array
+    lags : (n_signal, L + 1) array
         Lagged products of the residual in the pixels that have a signal, from
         :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
     halves : LagSums
         Their sums; in a finished session all frames are in the first half, which takes half the time.
-    power : (n_live,) float64 array
+    power : (n_signal,) float64 array
         Power Doppler of what is kept.
     frames : FrameSearch
         Bad frames and movement.
@@ -117,7 +117,7 @@ def filter_session_block(
             keeps_residual=options.high_cutoff == "none",
             n_lags=clutter.projection.n_lags,
             n_frames=None if usual is None else stack.n_frames,
-            live=None if grid.live is None else passes.in_block(grid.mask.ravel()),
+            has_signal=None if grid.signal_pixels is None else passes.in_block(grid.mask.ravel()),
             excluded=search.left_out,
             has_gaps=not is_finite,
         )
@@ -126,8 +126,10 @@ def filter_session_block(
             temporal, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
             plan = replace(plan, temporal=temporal)
         measures, _ = filter_block(block, is_finite, plan, False)
-        live = passes.places(np.arange(stack.n_pixels) if grid.live is None else grid.live)
-    lag_sums = lag_sums_of(measures, replace(plan, n_frames=stack.n_frames)).rows(live)
+        signal_pixels = passes.places(
+            np.arange(stack.n_pixels) if grid.signal_pixels is None else grid.signal_pixels
+        )
+    lag_sums = lag_sums_of(measures, replace(plan, n_frames=stack.n_frames)).rows(signal_pixels)
     lags = lag_sums.mean(slice(None), stack.n_frames)
     n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
     return FilteredBlock(
@@ -136,7 +138,7 @@ def filter_session_block(
         else None,
         lags=lags,
         halves=lag_sums,
-        power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[live] / n_used,
+        power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[signal_pixels] / n_used,
         frames=search,
         n_unobserved=n_unused(measures, search.left_out),
         strongest=strongest,
@@ -147,12 +149,12 @@ def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions
     """Return the bad frames of a block, and how the image moves in it."""
     (block,), grid, threads = passes.items, clutter.grid, passes.threads
     x = block.read()
-    part = middle_part(grid.shape, None if grid.live is None else grid.mask)
+    part = middle_part(grid.shape, None if grid.signal_pixels is None else grid.mask)
     numbers = np.arange(x.shape[1]).reshape(grid.shape)[part]
     envelopes = envelope(x[:, passes.places(numbers.ravel())]).reshape(-1, *numbers.shape)
     moved = displacements(envelopes, grid.mask[part], threads)
-    live = np.arange(x.shape[1]) if grid.live is None else grid.live
-    pixels = live[spread_rows(len(live), SEARCHED_PIXELS)]
+    signal_pixels = np.arange(x.shape[1]) if grid.signal_pixels is None else grid.signal_pixels
+    pixels = signal_pixels[spread_rows(len(signal_pixels), SEARCHED_PIXELS)]
     values = np.ascontiguousarray(x[:, passes.places(pixels)].T)
     sample = PixelSample.of(values, np.arange(len(pixels)), threads)
     # Where the blocks are copies of each other, the noise of the session is 0, and that of the block counts.
@@ -163,10 +165,10 @@ def _own_components(
     block: FrameBlock, is_finite: bool, plan: BlockFilter, bound: float
 ) -> tuple[NDArray[Any] | None, float]:
     """Return temporal components of what a filter leaves that are above a bound, and the power of the next one."""
-    x, observed = observed_frames(block.read(), is_finite, plan.live)
+    x, observed = observed_frames(block.read(), is_finite, plan.has_signal)
     a = coefficients(x, observed, None, plan, slice(block.start, block.stop))
-    live = np.arange(x.shape[1]) if plan.live is None else np.flatnonzero(plan.live)
-    some = live[:: max(1, len(live) // OWN_PIXELS)]
+    signal_pixels = np.arange(x.shape[1]) if plan.has_signal is None else np.flatnonzero(plan.has_signal)
+    some = signal_pixels[:: max(1, len(signal_pixels) // OWN_PIXELS)]
     rest = x[:, some] - a[:, : plan.low] @ plan.spatial[some, : plan.low].T
     if observed is not None:
         rest *= observed[:, some]

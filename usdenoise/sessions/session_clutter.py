@@ -65,7 +65,7 @@ class SessionClutter:
 
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
-        """Share of white noise that the filter keeps in a pixel, (n_live,): 1 - sum_k |u_k|^2."""
+        """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
         taken = np.sum(np.abs(self.left[:, : self.cutoff].astype(np.complex128)) ** 2, axis=1)
         return np.maximum(1 - self.of_live(taken), 0.1)
 
@@ -87,7 +87,7 @@ class SessionClutter:
 
     def of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of the pixels that have a signal."""
-        return values if self.grid.live is None else values[self.grid.live]
+        return values if self.grid.signal_pixels is None else values[self.grid.signal_pixels]
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:

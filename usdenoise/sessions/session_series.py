@@ -72,7 +72,7 @@ class BlockMap:
 
     Attributes
     ----------
-    blood_power, noise_power : (n_live,) float64 arrays
+    blood_power, noise_power : (n_signal,) float64 arrays
         Blood and noise power.
     quality : PictureQuality
         Its metrics.
@@ -96,11 +96,11 @@ class SeriesModel:
 
     Attributes
     ----------
-    weights : (n_live, L) array
+    weights : (n_signal, L) array
         Weights of the lagged products: those of the bands, transformed.
-    offset : (n_live,) array
+    offset : (n_signal,) array
         What is added to the weighted sum.
-    mean_blood_power, noise_power : (n_live,) float64 arrays
+    mean_blood_power, noise_power : (n_signal,) float64 arrays
         Blood map of the mean of the good blocks, and its noise.
     quality : PictureQuality
         Figures of this map.
@@ -113,7 +113,7 @@ class SeriesModel:
     quality: PictureQuality
 
     def blood_power(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
-        """Return the blood power of a block without the noise, (n_live,), from its lagged products, (n_live, L).
+        """Return the blood power of a block without the noise, (n_signal,), from its lagged products, (n_signal, L).
 
         It is linear in the data of the block, and may be below 0.
         """
@@ -127,7 +127,7 @@ class SessionSeries:
 
     Attributes
     ----------
-    blood_power : (n_blocks, n_live) float32 array
+    blood_power : (n_blocks, n_signal) float32 array
         Blood power of each block; NaN in blocks without data.
     model : SeriesModel
         Its weights, and the mean.
@@ -165,11 +165,11 @@ class Spectra:
             self._of_parts = parts.reshape(2 * n_lags, -1)
 
     def corrected(self, lags: NDArray[np.inexact]) -> NDArray[np.inexact]:
-        """Return lagged products, (n_live, L), as if the filter took the same share of noise in all pixels."""
+        """Return lagged products, (n_signal, L), as if the filter took the same share of noise in all pixels."""
         return lags / self._share[:, None]
 
     def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
-        """Return the spectra, (n_live, 2 L), of corrected lagged products; their mean over the bands is the power."""
+        """Return the spectra, (n_signal, 2 L), of corrected lagged products; their mean over the bands is the power."""
         parts: Any = lags.view(np.float64) if np.iscomplexobj(lags) else lags
         spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
@@ -180,7 +180,7 @@ class Spectra:
         return corrected, self.of(corrected)
 
     def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
-        """Return a, (n_live, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
+        """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
         found: NDArray[Any] = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[:, None]
         return found if np.iscomplexobj(self.white_lags) else found.real
 
@@ -194,7 +194,7 @@ def find_bad_blocks(
 
     Parameters
     ----------
-    powers : sequence of (n_live,) arrays or None
+    powers : sequence of (n_signal,) arrays or None
         Power of each filtered block; None for one without data.
     is_known_bad : (n_blocks,) boolean array
         Blocks that are bad for another reason.
@@ -253,7 +253,7 @@ def session_series(
     Parameters
     ----------
     lags_of : callable
-        Returns the lagged products of the block of a number, (n_live, L). It is called twice for each block.
+        Returns the lagged products of the block of a number, (n_signal, L). It is called twice for each block.
     left_out : (n_blocks,) boolean array
         Blocks that do not count in means and variances: bad ones (see :func:`find_bad_blocks`), and those that have frames
         in common with one that counts.
@@ -286,11 +286,11 @@ class BlockSums:
     ----------
     n_blocks : int
         Number of blocks.
-    halves : tuple of (n_live, L) arrays
+    halves : tuple of (n_signal, L) arrays
         Sums of the corrected lagged products over every second block, and over the others; 0 without any.
-    squares : (n_live, 2 L) array
+    squares : (n_signal, 2 L) array
         Sum over neighbouring blocks of half the squared difference of their spectra; 0 without any.
-    last : (n_live, 2 L) array or None
+    last : (n_signal, 2 L) array or None
         Spectrum of the last block.
     """
 
@@ -305,7 +305,7 @@ class BlockSums:
         return -(-self.n_blocks // 2), self.n_blocks // 2
 
     def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
-        """Add the lagged products of a block, (n_live, L), which is without a clutter."""
+        """Add the lagged products of a block, (n_signal, L), which is without a clutter."""
         self.add_spectra(*Spectra(clutter).of_block(lags))
 
     def add_spectra(self, corrected: NDArray[np.inexact], spectrum: NDArray[np.float64]) -> None:
@@ -377,12 +377,12 @@ def band_weights(
 
     Parameters
     ----------
-    blood, variance, leaked : (n_live, 2 L) arrays
+    blood, variance, leaked : (n_signal, 2 L) arrays
         Mean spectrum S of the blood, variance of the bands from block to block, and mean spectrum of the leak.
 
     Returns
     -------
-    (n_live, 2 L) float64 array
+    (n_signal, 2 L) float64 array
         For which sum W S is the mean of S.
     """
     variance = np.maximum(variance, TINY)
@@ -426,7 +426,7 @@ def _mean_noise_leak(
 
 
 def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
-    """Return the part of lagged products that tissue left, (n_live, L): a factor a lag times an image of tissue.
+    """Return the part of lagged products that tissue left, (n_signal, L): a factor a lag times an image of tissue.
 
     Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
     of weak clutter components, both without what is wide in the image. What the filter leaves comes after these components,

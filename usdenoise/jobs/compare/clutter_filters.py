@@ -28,7 +28,7 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.pipeline.denoise import denoise, working_type
-from usdenoise.pipeline.live_pixels import live_pixels
+from usdenoise.pipeline.signal_pixels import find_signal_pixels
 from usdenoise.pipeline.stack_filter import filter_matrix
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.casorati import casorati, image_from_pixels
@@ -117,9 +117,13 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
                 f"this method needs every entry, and {n_missing} are NaN or infinite; "
                 "compare methods that fill missing entries, such as eta-decay"
             )
-        live = live_pixels(sample, row_squared_norms(matrix), least_rank(options), sample.fast_power)
-        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), live)
-        filtered = baseline(matrix if live is None else matrix[live], grid, options, executor)
+        signal_pixels = find_signal_pixels(
+            sample, row_squared_norms(matrix), least_rank(options), sample.fast_power
+        )
+        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), signal_pixels)
+        filtered = baseline(
+            matrix if signal_pixels is None else matrix[signal_pixels], grid, options, executor
+        )
 
     def image(values: NDArray[Any]) -> NDArray[Any]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)

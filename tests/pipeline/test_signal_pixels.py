@@ -10,7 +10,7 @@ from tests.reference.matrices import casorati_matrix
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.row_blocks import row_squared_norms
 from usdenoise.phantom import PhantomSettings
-from usdenoise.pipeline.live_pixels import live_pixels
+from usdenoise.pipeline.signal_pixels import find_signal_pixels
 
 SHAPE = (44, 36)
 DEPTH, WIDTH = np.indices(SHAPE)
@@ -49,28 +49,31 @@ def whole(terms):
     ("mask", "fills"), [*((mask, ["zero"]) for mask in MASKS if mask != "disk"), ("disk", FILLS)]
 )
 def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, whole, mask, fills):
-    live = MASKS[mask]
-    alone = usdenoise.denoise(terms.iq[:, live][:, :, None], axes="tzx")
+    has_signal = MASKS[mask]
+    alone = usdenoise.denoise(terms.iq[:, has_signal][:, :, None], axes="tzx")
     for fill in fills:
-        found = usdenoise.denoise(masked(terms.iq, live, fill), axes="tzx")
-        check_masked(found, alone, whole, terms, live, fill)
+        found = usdenoise.denoise(masked(terms.iq, has_signal, fill), axes="tzx")
+        check_masked(found, alone, whole, terms, has_signal, fill)
 
 
-def check_masked(found, alone, whole, terms, live, fill):
+def check_masked(found, alone, whole, terms, has_signal, fill):
     assert found.options.low_cutoff == alone.options.low_cutoff
     assert found.noise_floor == pytest.approx(alone.noise_floor, rel=1e-5)
-    assert found.power_doppler[live] == pytest.approx(alone.power_doppler[:, 0], rel=1e-3)
-    assert np.allclose(found.acquisition.iq[:, live], alone.acquisition.iq[:, :, 0], atol=1e-3)
+    assert found.power_doppler[has_signal] == pytest.approx(alone.power_doppler[:, 0], rel=1e-3)
+    assert np.allclose(found.acquisition.iq[:, has_signal], alone.acquisition.iq[:, :, 0], atol=1e-3)
     for image in (found.power_doppler, found.blood_power, found.noise_power):
-        assert (image[~live] == 0).all()
+        assert (image[~has_signal] == 0).all()
         assert np.isfinite(image).all()
-    assert (found.acquisition.iq[:, ~live] == 0).all()
+    assert (found.acquisition.iq[:, ~has_signal] == 0).all()
     assert found.model.left.shape == (44 * 36, found.model.rank)
-    assert found.n_silent == (~live).sum()
-    assert found.n_unobserved == (160 * (~live).sum() if fill == "unobserved" else 0)
+    assert found.n_silent == (~has_signal).sum()
+    assert found.n_unobserved == (160 * (~has_signal).sum() if fill == "unobserved" else 0)
     # The map of the whole image, where its edges are not those of the mask.
-    truth = (np.abs(terms.blood) ** 2).mean(axis=0)[live]
-    assert correlation(found.blood_power[live], truth) > correlation(whole.blood_power[live], truth) - 0.01
+    truth = (np.abs(terms.blood) ** 2).mean(axis=0)[has_signal]
+    assert (
+        correlation(found.blood_power[has_signal], truth)
+        > correlation(whole.blood_power[has_signal], truth) - 0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,8 +122,8 @@ def test_a_warm_start_of_all_pixels_is_one_of_those_with_a_signal(terms):
 def silent(stack):
     rows = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
     sample = casorati_matrix(rows)
-    live = live_pixels(sample, row_squared_norms(rows), 0, sample.fast_power)
-    return 0 if live is None else rows.shape[0] - len(live)
+    signal_pixels = find_signal_pixels(sample, row_squared_norms(rows), 0, sample.fast_power)
+    return 0 if signal_pixels is None else rows.shape[0] - len(signal_pixels)
 
 
 def test_pixels_of_a_scan_are_not_silent(terms):
@@ -140,7 +143,7 @@ def test_pixels_of_a_scan_are_not_silent(terms):
     assert silent(terms.noise * vessel) == 0
 
 
-def test_a_stack_with_fewer_live_pixels_than_components_is_taken_as_it_is():
+def test_a_stack_with_fewer_signal_pixels_than_components_is_taken_as_it_is():
     values = np.zeros((30, 6, 8), np.complex64)
     values[:, 2, 3] = np.exp(0.3j * np.arange(30))
     found = usdenoise.denoise(values, axes="tzx", rank=3, low_cutoff=0)

@@ -13,12 +13,12 @@ GAP = 1e4
 """Ratio of the noise of pixels with a signal to that of silent ones, 40 dB. The noise of a scan differs by half as much from
 place to place, with a gain of 20 dB over depth."""
 
-MOST_BETWEEN, LEAST_LIVE = 0.02, 0.05
+MOST_BETWEEN, LEAST_SIGNAL = 0.02, 0.05
 """Largest share of pixels in the gap between silent pixels and the others, as at the soft edge of a mask, and least share of
 pixels above it: a few very loud pixels do not make the others silent."""
 
 
-def live_pixels(
+def find_signal_pixels(
     sample: PixelSample,
     energy: NDArray[np.float64],
     n_least: int,
@@ -59,8 +59,10 @@ def _middle_of_gap(noise: NDArray[np.float64], energy: NDArray[np.float64]) -> f
     """Return the middle, in dB, of the highest gap in the noise of some pixels; None where there is none."""
     levels = np.sort(noise[noise > 0])
     above = np.searchsorted(levels, levels * GAP)
-    between, live = above - np.arange(len(levels)) - 1, len(levels) - above
-    gaps = np.flatnonzero((between <= MOST_BETWEEN * len(levels)) & (live >= LEAST_LIVE * len(levels)))
+    between, with_signal = above - np.arange(len(levels)) - 1, len(levels) - above
+    gaps = np.flatnonzero(
+        (between <= MOST_BETWEEN * len(levels)) & (with_signal >= LEAST_SIGNAL * len(levels))
+    )
     if not len(gaps):
         return None
     middle = float(levels[gaps[-1]] * np.sqrt(GAP))
