@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from usdenoise.errors import InputError
 from usdenoise.files.scratch import scratch_array
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.stack.frame_blocks import block_edges
 from usdenoise.stack.geometry import check_axes
 from usdenoise.stack.precision import checked_conversion
 
@@ -28,6 +29,9 @@ time, as they are read, converted and put into the order of the file."""
 _COPIED_TOGETHER = 16
 """Steps of the first axis that are copied together into another memory order: 128 frames of 128 x 128 pixels took 0.6 of
 the time of a copy of all steps."""
+
+_TRANSPOSED_TOGETHER = 128
+"""Pixels of a block that are put into the order of the frames together, which fit into the cache."""
 
 _HELD = 6
 """Share of the memory that some rows of a stack on the disk may take before they are read block by block instead."""
@@ -133,10 +137,14 @@ def read_stack(
     shape = [counts[axis] for axis in order]
     whole = np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)
     stack = whole.transpose(np.argsort(order))
+    blocks = [] if scratch is None else _blocks_of_lines(whole)
 
     def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
-            copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+            if scratch is None:
+                copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+            else:
+                _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
 
     parts = list(slabs(picked, slab))
     # A thread in the background copies one slab into the matrix while the next one is read.
@@ -145,7 +153,8 @@ def read_stack(
         done = 0
         for number, (index, target) in enumerate(parts, 1):
             part = stack[target]
-            values = None if stored.read_into(index, part) else stored.read(index)
+            is_filled = scratch is None and stored.read_into(index, part)
+            values = None if is_filled else stored.read(index)
             done += part.nbytes
             if on_part is not None:
                 on_part(done, stack.nbytes)
@@ -159,7 +168,37 @@ def read_stack(
             else:
                 # Starting a thread takes longer than copying a few frames.
                 place(target, values)
+    _put_frames_in_order(whole, blocks)
     return stack
+
+
+def _blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+    """Return the first frame of each block of frames, and its memory as (pixels along each axis..., frames).
+
+    A slab of pixels in all frames is one long piece of each block, and a short piece of each frame: from a file in pixel
+    order 1.83 GiB in 800 MiB of memory took 26 s in this way, and more than 100 s frame by frame.
+    """
+    edges = block_edges(len(whole), math.prod(whole.shape[1:])).tolist()
+    return [(start, whole[start:stop].reshape(*whole.shape[1:], -1)) for start, stop in pairwise(edges)]
+
+
+def _place_lines(blocks: list[tuple[int, NDArray[Any]]], target: list[slice], slab: NDArray[Any]) -> None:
+    """Copy a slab, frames first, to its place in the blocks."""
+    frames, *pixels = target
+    for start, block in blocks:
+        first, last = max(start, frames.start), min(start + block.shape[-1], frames.stop)
+        if first < last:
+            part = np.moveaxis(slab[first - frames.start : last - frames.start], 0, -1)
+            block[(*pixels, slice(first - start, last - start))] = part
+
+
+def _put_frames_in_order(whole: NDArray[Any], blocks: list[tuple[int, NDArray[Any]]]) -> None:
+    """Store each block frame after frame, in its own memory."""
+    for start, block in blocks:
+        lines = block.reshape(-1, block.shape[-1]).copy()
+        frames = whole[start : start + lines.shape[1]].reshape(lines.shape[1], -1)
+        for pixels in row_blocks(len(lines), _TRANSPOSED_TOGETHER):
+            frames[:, pixels] = lines[pixels].T
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:

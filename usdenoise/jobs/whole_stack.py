@@ -1,6 +1,5 @@
 """Read and filter an acquisition."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from usdenoise.files.open_input import Input
 from usdenoise.files.scratch import scratch_array
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.progress import Watcher
-from usdenoise.jobs.workers import dask_client
-from usdenoise.pipeline.dask_executor import DaskExecutor
+from usdenoise.jobs.workers import dask_executor
 from usdenoise.pipeline.denoise import denoise_frames
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.stack.acquisition import Acquisition
@@ -59,8 +57,7 @@ def filter_acquisition(
             source.close()
             watcher.loaded(stack)
     watcher.stage("solve")
-    with nullcontext() if job.dask is None else dask_client(job.dask):
-        executor = None if job.dask is None else DaskExecutor()
+    with dask_executor(job.dask) as executor:
         result = denoise_frames(
             stack, job.options, in_place=True, on_iteration=watcher.iteration, executor=executor
         )
