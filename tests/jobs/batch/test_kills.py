@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_killed_at_five_moments_and_run_again(
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         finish(process)
-        # The system ends the processes of a killed batch.
+        # The processes of a killed batch end by themselves.
         assert psutil.wait_procs(children, 20)[1] == []
         n_done.append(len(list(out.rglob("*_report.json"))))
     assert n_done == sorted(n_done)
@@ -74,6 +75,21 @@ def test_killed_at_five_moments_and_run_again(
     statuses = list(column(out, "status").values())
     assert sorted(statuses) == ["done"] * (8 - n_done[-1]) + ["skipped"] * n_done[-1]
     assert differences(whole, out) == []
+
+
+def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "lock").touch()
+    program = (
+        "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.batch.scan_process import run_scan;"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.environ['PYTHONPATH'] = sys.argv[1];"
+        "run_scan(['scan.npy'], Path(sys.argv[1], 'lock'))"
+    )
+    batch = psutil.Popen([sys.executable, "-c", program, tmp_path])
+    wait_for(lambda: bool(batch.children()))
+    scans = batch.children()
+    batch.kill()
+    assert psutil.wait_procs([*scans, batch], 20)[1] == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

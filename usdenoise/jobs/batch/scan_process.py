@@ -20,17 +20,22 @@ GRACE_S = 5.0
 _POLL_S = 0.2
 """Seconds between two checks whether the batch has ended."""
 
-_PROGRAM = """
-import ctypes, os, signal, sys
-set_death_signal = 1
-getattr(ctypes.CDLL(None), "prctl", lambda *words: None)(set_death_signal, signal.SIGTERM)
-if os.getppid() != int(sys.argv.pop(1)):
-    sys.exit("the batch has ended")
+_PROGRAM = f"""
+import os, signal, sys, threading, time
+batch = int(sys.argv.pop(1))
+def end_with_batch():
+    while os.getppid() == batch:
+        time.sleep({_POLL_S})
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep({GRACE_S})
+    os._exit(1)
+threading.Thread(target=end_with_batch, daemon=True).start()
 from usdenoise.__main__ import main
 main()
 """
-"""The program ``usdenoise``, which Linux ends when the thread that started it ends, also when the batch is killed: before
-that is set, another parent shows it. A function between fork and exec could deadlock with the threads of BLAS."""
+"""The program ``usdenoise``, which ends when the batch has ended, also when the batch is killed: its parent is then another.
+The signal lets it remove its temporary files. Should the exception of the signal be lost, or leave a lock behind, the
+process still ends."""
 
 
 def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
