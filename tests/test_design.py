@@ -107,6 +107,16 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert {str(path.relative_to(ROOT)) for path in graph} == set()
 
 
+def test_the_page_of_the_code_has_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    page = (ROOT / "docs/architecture.md").read_text()
+    rows = re.search(r"^\| package \|.*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert rows is not None
+    table = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[1].splitlines()]
+    assert table == [[name.removeprefix("usdenoise.") for name in row.split(" | ")] for row in layers]
+
+
 def test_every_file_on_the_page_of_the_code_exists() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     named = set(re.findall(r"`([\w/]+(?:\.(?:py|html|txt)|/))`", page))

@@ -1,4 +1,4 @@
-"""The command line, the only room of the package that prints."""
+"""The command line, the only package that prints. Outside, `main` is imported."""
 
 from usdenoise.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Map a pure function over row blocks on a few threads, in order.
+"""Map a pure function over blocks on a few threads, in order.
 
 BLAS runs on one thread while a function is mapped, so that the threads here are the only ones. The result of a
 block does not depend on the thread that computed it, and results are consumed in the order of the blocks. So sums

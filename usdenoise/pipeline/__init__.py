@@ -1,5 +1,6 @@
-"""The denoising recipe: an array in, the filtered array and a description of the estimate out.
+"""The filter of one stack: blocks of frames in, filtered frames, maps, and a description of the estimate out.
 
-`denoise.py` is the recipe, `checked_rows.py` to `filter_rows.py` its steps, `result.py` its result, and `windows.py`
-the same for many windows of a long scan. Outside, these and `fit_quality.Verdict` are imported.
+`denoise.py` is the driver, `inspection.py`, `clutter_estimate.py`, `block_filter.py`, `combination.py` and
+`stack_filter.py` are its steps, and `result.py` is its result. Any module is imported outside: `sessions` calls the same
+steps.
 """
