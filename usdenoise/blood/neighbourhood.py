@@ -84,12 +84,10 @@ class Neighbourhood:
         sigma : float
             Standard deviation in pixels.
         """
-        sums, weights = self.everywhere(values).reshape(*self.shape, -1), self.mask[..., None].astype(float)
-        for axis in range(self.n_axes):
-            sums, weights = _weighted(sums, sigma, axis), _weighted(weights, sigma, axis)
-        whole = self._of_signal(sums.reshape(-1, *values.shape[1:]))
-        averages: NDArray[np.float64] = whole / self._of_signal(weights.reshape(-1, *[1] * (values.ndim - 1)))
-        return averages
+        averages = self._averaged(values.reshape(len(values), -1), sigma)
+        if self.signal_pixels is not None:
+            averages = averages / self._averaged(np.ones((len(values), 1)), sigma)
+        return averages.reshape(values.shape)
 
     def wide_median(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the median over a wide window around each pixel: narrow in depth and wide across it.
@@ -152,6 +150,13 @@ class Neighbourhood:
         whole: NDArray[np.float64] = self.everywhere(values).reshape(self.shape)[tuple(nearest)]
         return whole.reshape(-1)
 
+    def _averaged(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+        """Return Gaussian averages in which pixels without a value count as 0."""
+        image = self.everywhere(values).reshape(*self.shape, -1)
+        for axis in range(self.n_axes):
+            image = _averaged_along(image, sigma, axis)
+        return self._of_signal(image.reshape(-1, values.shape[1]))
+
     def _of_signal(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values if self.signal_pixels is None else values[self.signal_pixels]
 
@@ -187,21 +192,20 @@ def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
             near = np.abs(nodes - nodes[end]) <= SLOPE_DEPTH
             offsets = np.where(near, nodes - nodes[near].mean(), 0)
             matrix += beyond[:, None] * offsets / max(float(offsets @ offsets), 1.0)
-    weights = _weighted(np.ones((len(places), 1)), sigma, 0)
-    return (_weighted(matrix, sigma, 0) / weights)[margin : n + margin]
+    return _averaged_along(matrix, sigma, 0)[margin : n + margin]
 
 
-def _weighted(image: NDArray[np.float64], sigma: float, axis: int) -> NDArray[np.float64]:
-    """Return the sums of an image along an axis with Gaussian weights."""
+def _averaged_along(image: NDArray[np.float64], sigma: float, axis: int) -> NDArray[np.float64]:
+    """Return the averages of an image along an axis with Gaussian weights, which sum to 1 also at the edges."""
     n, reach = image.shape[axis], math.ceil(REACH * sigma)
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
-    sums = np.empty_like(lines)
+    averages = np.empty_like(lines)
     for part in row_blocks(n, AVERAGED_TOGETHER):
         near = slice(max(part.start - reach, 0), min(part.stop + reach, n))
         offsets = np.abs(np.arange(part.start, part.stop)[:, None] - np.arange(near.start, near.stop))
         weights = np.where(offsets <= reach, np.exp(-0.5 * (offsets / sigma) ** 2), 0.0)
-        np.matmul(weights, lines[:, near], out=sums[:, part])
-    return sums.reshape(image.shape)
+        np.matmul(weights / weights.sum(axis=1, keepdims=True), lines[:, near], out=averages[:, part])
+    return averages.reshape(image.shape)
 
 
 def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
