@@ -7,12 +7,15 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import usdenoise
+from tests.conftest import all_frames
 from tests.reference import loops
 from usdenoise.blood.metrics import correlation
 from usdenoise.completion import starts as initialize
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import PhantomSettings
+from usdenoise.pipeline import inspection
 from usdenoise.pipeline.fit_quality import Verdict
 from usdenoise.stack.sampling import draw_entries
 
@@ -273,3 +276,16 @@ def test_a_start_far_from_the_data_is_doubted_where_samples_are_few(stack, init,
     result = usdenoise.denoise(stack, axes="tzx", init=init, rank=rank, low_cutoff=3)
     assert bool(result.fit_quality.start_caution) == is_doubted
     assert (f"'{init}'" in result.verdict) == is_doubted
+
+
+def test_few_sampled_pixels_have_the_cutoff_of_all(monkeypatch):
+    settings = PhantomSettings(
+        (48, 48, 800), frame_rate_hz=500.0, clutter_to_blood_db=45, blood_to_noise_db=0,
+        thin_vessels=6, capillary_db=-10.0, seed=1,
+    )  # fmt: skip
+    stack = all_frames(settings)[1].iq
+    cutoffs = []
+    for n_pixels in (48 * 48, 300):
+        monkeypatch.setattr(inspection, "SAMPLE_PIXELS", (n_pixels, n_pixels))
+        cutoffs.append(usdenoise.denoise(stack, axes="tzx").options.low_cutoff)
+    assert abs(cutoffs[1] - cutoffs[0]) <= 2

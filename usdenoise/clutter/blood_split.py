@@ -1,5 +1,6 @@
 """Split the powers of the components into a tissue map, a blood map and noise, to score low cutoffs."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.noise_spectrum import noise_edge
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import spread_rows
 
 SPLIT_PIXELS = 2000
 """Pixels of the maps: a correlation over 2000 independent pixels is known to 1 / sqrt(2000) = 0.02."""
@@ -49,7 +49,7 @@ def score_cutoffs(
     model : LowRank
         Components of the stack.
     rows : PixelSample
-        The pixels to which they are fitted.
+        Pixels of the stack, those of the model whose numbers they have; the maps are made in these.
     noise_rms : float
         Noise level, in the units of the data.
     edge : int
@@ -62,10 +62,11 @@ def score_cutoffs(
     array indexed by the low cutoff
         -1 for a cutoff of 0, and where a map is the same everywhere.
     """
-    pixels = spread_rows(rows.n_pixels, SPLIT_PIXELS)
+    seen = rows.spread(SPLIT_PIXELS)
+    left = model.left[seen.numbers]
     end, tiny = blood.stop, float(np.finfo(np.float32).tiny)
-    power = np.abs(model.left[pixels]).astype(np.float64) ** 2
-    rest = _residual_energy(model, pixels, rows)
+    power = np.abs(left).astype(np.float64) ** 2
+    rest = _residual_energy(replace(model, left=left), seen)
     # Column k is the power without the components [0, k). Subtracting from |M|^2 would lose it in rounding errors
     # where tissue is 60 dB above it.
     kept = np.cumsum((power * model.singular_values**2)[:, ::-1], axis=1)[:, ::-1]
@@ -109,15 +110,14 @@ def _blood_map(
     return np.asarray(maps[:, 1])
 
 
-def _residual_energy(model: LowRank, pixels: NDArray[np.intp], rows: PixelSample) -> NDArray[np.float64]:
-    """Return the sum of |M - model|^2 over the observed entries of some pixels."""
+def _residual_energy(model: LowRank, rows: PixelSample) -> NDArray[np.float64]:
+    """Return the sum of |M - model|^2 over the observed entries of each of the pixels."""
     factor, factor_h = model.band(0, model.rank)
-    factor, part = factor[pixels], rows.take(pixels)
     energies = []
-    for block in block_rows(part.shape):
+    for block in block_rows(rows.shape):
         rest: NDArray[Any] = factor[block] @ factor_h
-        np.subtract(part.values[block], rest, out=rest)
-        observed = part.observed_mask(block)
+        np.subtract(rows.values[block], rest, out=rest)
+        observed = rows.observed_mask(block)
         if observed is not None:
             rest *= observed
         energies.append(row_squared_norms(rest))

@@ -128,7 +128,7 @@ def choose_low_cutoff(
     model : LowRank
         Leading components of the stack.
     rows : PixelSample
-        The pixels to which they are fitted.
+        Pixels of the stack, those of the model whose numbers they have.
     noise_rms : float
         Noise level, in the units of the data.
     highest : int

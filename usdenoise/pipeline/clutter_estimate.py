@@ -125,8 +125,8 @@ def estimate_clutter(
     """Estimate the clutter of a stack from its blocks.
 
     The steps: look at all blocks, and gather a sample of the pixels; find bad frames; complete sampled entries of the
-    sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; choose the cutoff; fit the
-    components to all pixels, U = orth(M V).
+    sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the components to all
+    pixels, U = orth(M V); choose the cutoff.
 
     Parameters
     ----------
@@ -159,21 +159,27 @@ def estimate_clutter(
     if signal_pixels is not None:
         sample = sample.take(np.flatnonzero(np.isin(sample.numbers, signal_pixels)))
         sample = replace(sample, numbers=np.searchsorted(signal_pixels, sample.numbers))
-        if start is not None and len(start[0]) == passes.source.stack.n_pixels:
-            start = start[0][signal_pixels], start[1]
     frames = check_frames(sample, moved, options)
     on_checked()
-    if start is not None and len(start[0]) == grid.n_pixels:
-        start = start[0][sample.numbers], start[1]
+    start = None if start is None else _of_sample(start, passes.source.stack.n_pixels, grid, sample)
     # If the residual is kept, the components above the low cutoff do not change the result, unless they fill
     # unobserved entries.
     only_clutter = options.refit == "all" and options.high_cutoff == "none"
     only_clutter = only_clutter and not has_gaps(look, grid, frames.search.left_out)
     estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
-    band, choice = _choose_band(estimate, frames.sample, options, frames.search.movement.range_pixels)
-    found = ClutterEstimate(
-        model=estimate.model,
-        singular_values=estimate.model.singular_values,
+    excluded, is_sample = frames.search.left_out, sample.n_pixels == grid.n_pixels
+    model = estimate.model
+    if not is_sample:
+        needed = _needed(options.low_cutoff, model.rank) if only_clutter else model.rank
+        model = fit_all_pixels(passes, look, grid, excluded, estimate, needed)
+    moved_by = frames.search.movement.range_pixels
+    band, choice = _choose_band(model, estimate, frames.sample, options, moved_by)
+    singular_values = _all_singular_values(model, estimate.model)
+    if only_clutter and not is_sample:
+        model = model.truncated(_needed(band.low, model.rank))
+    return ClutterEstimate(
+        model=model,
+        singular_values=singular_values,
         band=band,
         cutoff=choice,
         estimate=estimate,
@@ -181,42 +187,76 @@ def estimate_clutter(
         n_used_frames=frames.sample.n_used_frames,
         grid=grid,
         inspection=look,
-        is_sample=sample.n_pixels == grid.n_pixels,
+        is_sample=is_sample,
         is_complete=frames.sample.is_complete,
     )
-    # The values of the sample take as much as those of many blocks.
-    del sample, frames
-    return found if found.is_sample else fit_all_pixels(passes, found)
 
 
-def fit_all_pixels(passes: Passes, found: ClutterEstimate) -> ClutterEstimate:
-    """Return an estimate whose components that a filter needs are fitted to all pixels with a signal.
+def _of_sample(start: Factors, n_pixels: int, grid: Neighbourhood, sample: PixelSample) -> Factors:
+    """Return the factors of a warm start in the pixels of a sample."""
+    left, right = start
+    if grid.signal_pixels is not None and len(left) == n_pixels:
+        left = left[grid.signal_pixels]
+    return (left[sample.numbers] if len(left) == grid.n_pixels else left), right
+
+
+def with_cutoff(passes: Passes, found: ClutterEstimate, choice: CutoffChoice) -> ClutterEstimate:
+    """Return an estimate of which the residual is kept, with another cutoff."""
+    rank = len(found.singular_values)
+    found = replace(found, band=Band(choice.low, rank, True), cutoff=choice)
+    if found.model.rank >= _needed(choice.low, rank):
+        return found
+    needed, excluded = _needed(choice.low, rank), found.frames.left_out
+    model = fit_all_pixels(passes, found.inspection, found.grid, excluded, found.estimate, needed)
+    return replace(found, model=model)
+
+
+def _needed(low: int | str, rank: int) -> int:
+    """Return how many components a filter needs that keeps the residual; all of them to choose the cutoff."""
+    return rank if isinstance(low, str) else min(low + COMPONENTS_BEYOND_CUTOFF, rank)
+
+
+def _all_singular_values(model: LowRank, sampled: LowRank) -> NDArray[np.float64]:
+    """Return the singular values of all components; those that a model does not have are estimated from the sample."""
+    rest = sampled.singular_values[model.rank :] * np.sqrt(len(model.left) / len(sampled.left))
+    return np.append(model.singular_values, np.minimum(rest, model.singular_values[-1]))
+
+
+def fit_all_pixels(
+    passes: Passes,
+    look: Inspection,
+    grid: Neighbourhood,
+    excluded: NDArray[np.bool_] | None,
+    estimate: Estimate,
+    count: int,
+) -> LowRank:
+    """Return the leading components of a sample, fitted to all pixels with a signal.
 
     Parameters
     ----------
     passes : Passes
         The blocks.
-    found : ClutterEstimate
-        An estimate whose components are those of the sample.
+    look : Inspection
+        What the first look at them found.
+    grid : Neighbourhood
+        Shape of the image, and the pixels with a signal.
+    excluded : (n_frames,) boolean array or None
+        Frames that do not count.
+    estimate : Estimate
+        The components of the sample.
+    count : int
+        How many of them are fitted.
     """
-    sampled, band, look = found.estimate.model, found.band, found.inspection
-    fills = not band.keeps_residual or found.has_gaps
-    needed = sampled.rank if fills else min(band.low + COMPONENTS_BEYOND_CUTOFF, sampled.rank)
-    right = sampled.right[:, :needed]
-    signal_pixels = found.grid.signal_pixels
+    right, signal_pixels = estimate.model.right[:, :count], grid.signal_pixels
     left: Any = sum(passes.map(projected, right, _signal_in_block(passes, signal_pixels), own=look.is_finite))
     left = passes.by_pixel(left)
     left = left if signal_pixels is None else left[signal_pixels]
-    if found.has_gaps:
+    if has_gaps(look, grid, excluded):
         missing = look.missing if signal_pixels is None else look.missing[signal_pixels]
-        prior = found.estimate.prior
-        ridge = np.zeros(needed) if prior is None else prior.ridge[:needed]
-        _fit_gapped(passes, found, left, np.flatnonzero(missing), right, ridge)
-    model = LowRank.from_factors(left, right)
-    rest = sampled.singular_values[needed:] * np.sqrt(len(left) / len(sampled.left))
-    smallest = model.singular_values[-1]
-    singular_values = np.append(model.singular_values, np.minimum(rest, smallest))
-    return replace(found, model=model, singular_values=singular_values)
+        used = np.ones(len(right), bool) if excluded is None else ~excluded
+        ridge = np.zeros(count) if estimate.prior is None else estimate.prior.ridge[:count]
+        _fit_gapped(passes, look, signal_pixels, used, left, np.flatnonzero(missing), right, ridge)
+    return LowRank.from_factors(left, right)
 
 
 def _signal_in_block(passes: Passes, signal_pixels: NDArray[np.intp] | None) -> NDArray[np.bool_] | None:
@@ -250,7 +290,9 @@ def unobserved_part(
 
 def _fit_gapped(
     passes: Passes,
-    found: ClutterEstimate,
+    look: Inspection,
+    signal_pixels: NDArray[np.intp] | None,
+    used: NDArray[np.bool_],
     left: NDArray[Any],
     pixels: NDArray[np.intp],
     right: NDArray[Any],
@@ -260,13 +302,12 @@ def _fit_gapped(
 
     The normal matrix of a pixel is I minus the part of its unobserved frames.
     """
-    r, signal_pixels, excluded = right.shape[1], found.grid.signal_pixels, found.frames.left_out
-    used = np.ones(len(right), bool) if excluded is None else ~excluded
+    r = right.shape[1]
     weights = np.maximum(ridge, r * np.finfo(right.dtype).eps)
     for start in range(0, len(pixels), max(1, FITTED_ENTRIES // r**2)):
         group = pixels[start : start + max(1, FITTED_ENTRIES // r**2)]
         places = passes.places(group if signal_pixels is None else signal_pixels[group])
-        parts = passes.map(unobserved_part, right, places, used, own=found.inspection.is_finite)
+        parts = passes.map(unobserved_part, right, places, used, own=look.is_finite)
         normal: Any = np.diag(1 + weights) - sum(parts)
         left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
 
@@ -291,7 +332,7 @@ def envelopes_of(block: FrameBlock, pixels: NDArray[np.intp]) -> NDArray[np.floa
 
 
 def _choose_band(
-    estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
+    model: LowRank, estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
 ) -> tuple[Band, CutoffChoice | None]:
     """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
 
@@ -304,5 +345,5 @@ def _choose_band(
         return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(estimate.model, sample, estimate.noise_rms, highest, moved)
+    choice = choose_low_cutoff(model, sample, estimate.noise_rms, highest, moved)
     return Band(choice.low, high, keeps_residual), choice

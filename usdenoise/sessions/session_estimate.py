@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.band import Band
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter, fit_all_pixels
+from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter, with_cutoff
 from usdenoise.pipeline.denoise import working_type
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.frame_sources import ArrayBlock
@@ -186,8 +185,7 @@ class _Sample:
         first = before.sentence.partition("; raised")[0]
         said = f"{first}; raised to {low} because tissue was left in the blocks"
         choice = replace(before, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
-        more = replace(found, band=Band(low, rank, True), cutoff=choice)
-        return more if found.is_sample else fit_all_pixels(self._passes, more)
+        return with_cutoff(self._passes, found, choice)
 
     def fit(self, found: ClutterEstimate) -> FitResult:
         """Return how the components were found."""
