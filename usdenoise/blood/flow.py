@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.errors import OptionError
+from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import time_axis_of
@@ -145,7 +146,7 @@ def doppler_frequency(
     """
 
     def lag_one(block: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        lagged: NDArray[np.complex128] = np.einsum("ij,ij->i", block[:, 1:], block[:, :-1].conj())
+        lagged: NDArray[np.complex128] = lag_sums(block, 2, [(0, block.shape[1], 0)])[0, :, 1]
         return lagged
 
     iq, time = time_axis_of(stack, axis, axes)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.blood_split import score_cutoffs
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
+from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.pixel_sample import PixelSample
 
@@ -113,8 +114,8 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
     -------
     (k,) float64 array
     """
-    lag_one = np.sum(right[:-1] * right[1:].conj(), axis=0)
-    frequencies: NDArray[np.float64] = np.angle(lag_one).astype(np.float64) / (2 * np.pi)
+    lag_one = lag_sums(np.ascontiguousarray(right.T), 2, [(0, len(right), 0)])[0, :, 1]
+    frequencies: NDArray[np.float64] = np.angle(lag_one.conj()) / (2 * np.pi)
     return frequencies
 
 
