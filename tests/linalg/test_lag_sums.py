@@ -40,13 +40,10 @@ def test_sums_of_blocks_and_their_boundaries_are_those_of_all_columns(edges):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((4, 131)) + 1j * rng.standard_normal((4, 131))
     n, n_lags = 131, 6
-    half_of = np.empty(n, int)
-    for first, last, half in half_parts(n):
-        half_of[first:last] = half
     total = np.zeros((2, 4, n_lags), complex)
     for start, stop in pairwise(edges):
         total += lag_sums(rows[:, start:stop], n_lags, half_parts(n, start, stop))
-        before = slice(max(start - n_lags + 1, 0), start)
+        before = max(start - n_lags + 1, 0)
         after = rows[:, start : min(start + n_lags - 1, stop)]
-        total += boundary_products(rows[:, before].T, after.T, n_lags, half_of[before])
+        total += boundary_products(rows[:, before:start], after, n_lags, half_parts(n, before, start))
     np.testing.assert_allclose(total, loops.lag_sums(rows, n_lags, quarter_edges(n)), atol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdenoise.linalg.row_blocks import block_rows, row_squared_norms, squared_norm
+from usdenoise.linalg.row_blocks import block_rows, row_squared_norms, squared_norm, squared_norms
 
 
 @given(st.integers(1, 5000), st.integers(1, 1 << 21))
@@ -36,3 +36,17 @@ def test_row_energies_are_the_sums_of_squares(dtype, scale):
     assert row_squared_norms(matrix) == pytest.approx(expected, rel=1e-6)
     assert squared_norm(matrix) == pytest.approx(sum(expected), rel=1e-6)
     assert squared_norm(matrix[:0]) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_energies_along_both_axes_are_the_sums_of_squares_in_any_memory_order(dtype, scale):
+    rng = np.random.default_rng(1)
+    values = (rng.standard_normal((70, 2, 90)) * scale).astype(dtype)
+    if np.issubdtype(dtype, np.complexfloating):
+        values += 1j * rng.permutation(values)
+    for matrix in (values[:, 0].copy(), values[:, 0], values[:, 0].T, values[::2, 1, ::3]):
+        squares = np.abs(matrix).astype(np.float64) ** 2
+        of_rows, of_columns = squared_norms(matrix)
+        np.testing.assert_allclose(of_rows, squares.sum(axis=1), rtol=1e-6)
+        np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 QUARTERS = 4
@@ -59,41 +59,45 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
 
 def padded_lag_sums(padded: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
     """Return the sums of :func:`lag_sums` of rows that have n_lags - 1 zeros at their ends, (2, m, n_lags)."""
-    sums = np.zeros((2, len(padded), n_lags), np.result_type(padded.dtype, np.float64))
-    for first, last, half in parts:
-        # All lags in one call: with many short ones, threads would wait for each other.
-        lagged = sliding_window_view(padded[:, first : last + n_lags - 1], last - first, axis=1)
-        sums[half] += np.vecdot(padded[:, None, first:last], lagged)
-    return sums
+    return _products(padded, padded, n_lags, parts)
 
 
 def boundary_products(
-    before: NDArray[Any], after: NDArray[Any], n_lags: int, halves: NDArray[np.intp]
+    before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts
 ) -> NDArray[Any]:
     """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring blocks.
 
     Parameters
     ----------
-    before : (k, m) array
-        The last columns of the first block, each as a row: n_lags - 1 of them, or all if it has fewer.
-    after : (j, m) array
+    before : (m, k) array
+        The last columns of the first block: n_lags - 1 of them, or all if it has fewer.
+    after : (m, j) array
         The first columns of the second block, as many.
     n_lags : int
         Number of lags.
-    halves : (k,) array
-        Half to which each column before belongs.
+    parts : list of (int, int, int)
+        The parts of the columns before, as for :func:`lag_sums`.
 
     Returns
     -------
     (2, m, n_lags) float64 or complex128 array
     """
-    double = np.result_type(before.dtype, np.float64)
-    sums = np.zeros((2, n_lags, before.shape[1]), double)
-    for place, (frame, half) in enumerate(zip(before.conj(), halves, strict=True)):
-        distance = len(before) - place
-        for later in range(min(len(after), n_lags - distance)):
-            sums[half, distance + later] += after[later] * frame
-    return sums.transpose(0, 2, 1)
+    m, k = before.shape
+    # Pairs of columns before are in the sums of their block.
+    lagged = np.zeros((m, k + max(n_lags - 1, 0)), before.dtype)
+    lagged[:, k : k + after.shape[1]] = after
+    return _products(before, lagged, n_lags, parts)
+
+
+def _products(rows: NDArray[Any], lagged: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
+    """Return sum_t lagged[t + l] conj(rows[t]) over each part, by halves, (2, m, n_lags)."""
+    sums = np.zeros((2, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
+    row, column = lagged.strides
+    for first, last, half in parts:
+        # All lags in one call: with many short ones, threads would wait for each other.
+        windows = as_strided(lagged[:, first:], (len(rows), n_lags, last - first), (row, column, column))
+        sums[half] += np.vecdot(rows[:, None, first:last], windows)
+    return sums
 
 
 def quarter_edges(n: int) -> NDArray[np.int64]:

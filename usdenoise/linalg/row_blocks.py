@@ -15,6 +15,9 @@ _LEAST_ROWS, _MOST_ROWS = 16, 1024
 _FEWEST_BLOCKS, _ROWS_WORTH_A_BLOCK = 8, 64
 """A small matrix has this many blocks, so that threads finish at about the same time, of at least this many rows."""
 
+_SQUARED_TOGETHER = 32
+"""Rows whose squares are summed in the precision of the matrix, and stay in the cache for both sums."""
+
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
     """Yield consecutive slices that cover `n_rows` rows.
@@ -56,7 +59,7 @@ def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     Parameters
     ----------
     values : (n_rows, n_columns) array
-        C-contiguous.
+        Contiguous along the rows.
 
     Returns
     -------
@@ -66,6 +69,35 @@ def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     # vecdot would do the same, but it does not let other threads run.
     norms: NDArray[np.float64] = np.einsum("ij,ij->i", real, real).astype(np.float64)
     return norms
+
+
+def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sum of |x|^2 along each row and along each column.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        In either memory order, which is the order in which it is read; a copy of a few rows is made of any other.
+
+    Returns
+    -------
+    of_rows : (n_rows,) float64 array
+        Each is summed in the precision of the matrix along memory.
+    of_columns : (n_columns,) float64 array
+        Parts of 32 terms are summed in the precision of the matrix, and added up in double precision.
+    """
+    if values.strides[0] < values.strides[1]:
+        of_columns, of_rows = squared_norms(values.T)
+        return of_rows, of_columns
+    of_rows, sums = np.empty(len(values)), np.zeros(values.shape[1] * (2 if np.iscomplexobj(values) else 1))
+    for rows in row_blocks(len(values), _SQUARED_TOGETHER):
+        part = values[rows]
+        if part.strides[1] != part.itemsize:
+            part = np.ascontiguousarray(part)
+        of_rows[rows] = row_squared_norms(part)
+        real = part.view(part.real.dtype)
+        sums += np.einsum("ij,ij->j", real, real)
+    return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
 
 
 def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -122,7 +122,7 @@ class Measures:
         Lagged products by halves of the frames, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
     counts : (2, n_pixels, n_lags) float64 array or None
         Number of products, if entries of the stack are unobserved.
-    first, last : (n_lags - 1 or fewer, n_pixels) arrays
+    first, last : (n_pixels, n_lags - 1 or fewer) arrays
         First and last filtered frames, for the products of frames in two blocks.
     first_seen, last_seen : arrays of the same shapes, or None
         1 where these are observed, if entries of the stack are unobserved.
@@ -160,11 +160,11 @@ class Measures:
             coefficients,
             np.zeros((2, n_pixels, plan.n_lags), double),
             np.zeros((2, n_pixels, plan.n_lags)) if plan.has_gaps else None,
-            np.zeros((n_ends, n_pixels), dtype),
-            np.zeros((n_ends, n_pixels), dtype),
+            np.zeros((n_pixels, n_ends), dtype),
+            np.zeros((n_pixels, n_ends), dtype),
         )
         if plan.has_gaps:
-            made.first_seen, made.last_seen = (np.zeros((n_ends, n_pixels), np.float32) for _ in range(2))
+            made.first_seen, made.last_seen = (np.zeros((n_pixels, n_ends), np.float32) for _ in range(2))
         return made
 
 
@@ -349,14 +349,14 @@ class _Tiles:
             if counted is not None:
                 rows *= counted
         measures.sums[:, pixels] = padded_lag_sums(padded, plan.n_lags, self.parts)
-        n_ends = len(measures.first)
-        measures.first[:, pixels] = rows[:, :n_ends].T
-        measures.last[:, pixels] = rows[:, rows.shape[1] - n_ends :].T
+        n_ends, n = measures.first.shape[1], rows.shape[1]
+        measures.first[pixels] = rows[:, :n_ends]
+        measures.last[pixels] = rows[:, n - n_ends :]
         if measures.counts is not None:
             assert measures.first_seen is not None
             assert measures.last_seen is not None
-            seen = np.ones((1, rows.shape[1]), np.float32) if counted is None else counted
+            seen = np.ones((1, n), np.float32) if counted is None else counted
             ends = ((0, 0), (0, plan.n_lags - 1))
             measures.counts[:, pixels] = padded_lag_sums(np.pad(seen, ends), plan.n_lags, self.parts)
-            measures.first_seen[:, pixels] = seen[:, :n_ends].T
-            measures.last_seen[:, pixels] = seen[:, seen.shape[1] - n_ends :].T
+            measures.first_seen[pixels] = seen[:, :n_ends]
+            measures.last_seen[pixels] = seen[:, n - n_ends :]

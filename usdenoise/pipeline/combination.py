@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
+from usdenoise.linalg.lag_sums import LagSums, boundary_products, pair_counts
 from usdenoise.pipeline.block_filter import BlockFilter, Measures
 
 
@@ -40,8 +40,9 @@ def combine(blocks: Iterable[Measures], plan: BlockFilter) -> Measures:
 
 def _add(total: Measures, block: Measures, plan: BlockFilter) -> None:
     """Add the block that follows to a total."""
-    halves = _halves(total.stop - len(total.last), total.stop, plan)
-    total.sums += block.sums + boundary_products(total.last, block.first, plan.n_lags, halves)
+    parts = plan.parts(total.stop - total.last.shape[1], total.stop)
+    total.sums += block.sums
+    total.sums += boundary_products(total.last, block.first, plan.n_lags, parts)
     total.power += block.power
     total.kept_power += block.kept_power
     total.n_unobserved += block.n_unobserved
@@ -49,8 +50,8 @@ def _add(total: Measures, block: Measures, plan: BlockFilter) -> None:
         assert total.last_seen is not None
         assert block.first_seen is not None
         assert block.last_seen is not None
-        seen = boundary_products(total.last_seen, block.first_seen, plan.n_lags, halves)
-        total.counts += block.counts + seen
+        total.counts += block.counts
+        total.counts += boundary_products(total.last_seen, block.first_seen, plan.n_lags, parts)
         total.last_seen = _ends(total.last_seen, block.last_seen, plan.n_lags - 1)
     total.last = _ends(total.last, block.last, plan.n_lags - 1)
     total.stop = block.stop
@@ -58,7 +59,7 @@ def _add(total: Measures, block: Measures, plan: BlockFilter) -> None:
 
 def _ends(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
     """Return the last frames of two neighbouring blocks; a short block has fewer than are wanted."""
-    return last if len(last) >= count else np.concatenate([before, last])[-count:]
+    return last if last.shape[1] >= count else np.concatenate([before, last], axis=1)[:, -count:]
 
 
 def _bits(masks: list[NDArray[np.uint8] | None], lengths: list[int]) -> NDArray[np.uint8] | None:
@@ -71,15 +72,6 @@ def _bits(masks: list[NDArray[np.uint8] | None], lengths: list[int]) -> NDArray[
         for mask, n in zip(masks, lengths, strict=True)
     ]
     return np.concatenate(whole)
-
-
-def _halves(start: int, stop: int, plan: BlockFilter) -> NDArray[np.intp]:
-    """Return the half to which each of some frames belongs."""
-    assert plan.n_frames is not None
-    halves = np.zeros(stop - start, np.intp)
-    for first, last, half in half_parts(plan.n_frames, start, stop):
-        halves[first:last] = half
-    return halves
 
 
 def lag_sums_of(measures: Measures, plan: BlockFilter) -> LagSums:

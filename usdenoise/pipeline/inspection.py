@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.lattice import lattice_places
 from usdenoise.errors import InputError
 from usdenoise.frames.displacement import envelope, middle_part
-from usdenoise.linalg.row_blocks import row_blocks, third_difference_norms
+from usdenoise.linalg.row_blocks import row_blocks, squared_norms, third_difference_norms
 from usdenoise.pipeline.block_filter import FrameBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN
@@ -221,13 +221,13 @@ def _target_of(gathered: Gathered, frames: slice) -> GatheredValues:
 def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
     """Look at one block."""
     x, missing, frame_missing = block.read(), None, None
-    energy, frame_energy = _energies(x)
+    frame_energy, energy = squared_norms(x)
     # NaN and infinities show in the sums, so a finite block is read only once.
     if not np.isfinite(frame_energy).all():
         finite = np.isfinite(x)
         if not finite.all():
             missing, frame_missing = (np.count_nonzero(~finite, axis=axis) for axis in (0, 1))
-            energy, frame_energy = _energies(np.where(finite, x, np.zeros((), x.dtype)))
+            frame_energy, energy = squared_norms(np.where(finite, x, np.zeros((), x.dtype)))
     values = None
     if gathered.target is not None:
         _gather(x, block.start, gathered, _target_of(gathered, slice(block.start, block.stop)))
@@ -250,19 +250,6 @@ def _gather(x: NDArray[Any], start: int, gathered: Gathered, values: GatheredVal
         values.envelopes[frames] = envelope(x[frames][:, gathered.middle])
     for frames in row_blocks(stop - first, PICKED_FRAMES):
         values.lattice[:, frames] = x[first:stop][frames][:, gathered.lattice].T
-
-
-def _energies(x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of |x|^2 over the frames and over the pixels, in double precision over parts of 32 frames."""
-    energy, by_frame = np.zeros(x.shape[1]), np.empty(len(x))
-    for start in range(0, len(x), 32):
-        part = x[start : start + 32]
-        power = part.real**2
-        if np.iscomplexobj(part):
-            power += part.imag**2
-        energy += power.sum(axis=0)
-        by_frame[start : start + 32] = power.sum(axis=1, dtype=np.float64)
-    return energy, by_frame
 
 
 def fast_power(passes: Passes, is_finite: list[bool]) -> NDArray[np.float64]:
