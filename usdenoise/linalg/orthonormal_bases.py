@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.system.blas_threads import blas_on_one_thread
 
 _ROWS_AT_ONCE = 12288
 """Rows, at least, of a part of a long matrix that is factorised: LAPACK and NumPy hold it five times."""
+
+_LEAST_SINE = 1e-3
+"""Sine of the angle between a column and the span of those before it from which Q is orthonormal to about 1e-10."""
 
 
 def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
@@ -28,14 +32,15 @@ def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
 
 
 def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the QR factorisation of a matrix in double precision; that of a long one by parts, which take less memory.
+    """Return the QR factorisation of a tall matrix in double precision.
 
-    R is that of the factors R of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
+    R is the Cholesky factor of the Gram matrix, and Q = A R^-1, unless the columns are nearly dependent: then Q would not
+    be orthonormal, and Householder reflections are used.
 
     Parameters
     ----------
     columns : (n, r) array
-        r at most n.
+        A; r at most n.
     in_place : bool
         Whether Q takes the memory of the columns, which are in double precision then; by default False.
 
@@ -45,6 +50,36 @@ def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any]
         Orthonormal columns.
     r : (r, r) array of the same dtype
         Upper triangle.
+    """
+    triangle = _cholesky_triangle(columns)
+    if triangle is None:
+        return _householder(columns, in_place)
+    basis = columns if in_place else np.empty(columns.shape, triangle.dtype)
+    inverse = np.linalg.inv(triangle)
+    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+        basis[part] = columns[part] @ inverse
+    return basis, triangle
+
+
+def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
+    """Return R with R^H R = A^H A; None if a column of A is nearly in the span of those before it."""
+    square = gram(columns)
+    lengths = np.sqrt(np.diagonal(square).real)
+    if not lengths.all():
+        return None
+    try:
+        factor = np.linalg.cholesky(square / np.outer(lengths, lengths))
+    except np.linalg.LinAlgError:
+        return None
+    # The diagonal has the sine of the angle between a column and the span of those before it.
+    is_independent = np.diagonal(factor).real.min() > _LEAST_SINE
+    return factor.conj().T * lengths if is_independent else None
+
+
+def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return Q and R by Householder reflections; those of a long matrix by parts, which take less memory.
+
+    R is that of the factors R of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
     """
     n, r = columns.shape
     basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))
