@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.frames.registration import TINY, image_spectra, shifts
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
 
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
 """Pixels along an axis of the middle part that is registered, by the number of spatial axes."""
@@ -45,15 +45,15 @@ def displacements(
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
         window = window * axis.astype(np.float32)
     window[~counted] = 0
-    spatial = tuple(range(1, envelopes.ndim))
 
     def spectra(values: NDArray[np.float32]) -> NDArray[Any]:
-        mean = values[:, counted].mean(axis=1)
-        windowed = (values - mean.reshape(-1, *([1] * len(size)))) * window
+        frames = values.reshape(len(values), -1)
+        counting = frames if counted.all() else frames[:, counted.ravel()]
+        windowed = (frames - counting.mean(axis=1, keepdims=True)) * window.ravel()
         # All frames count alike in the reference, a damaged one of many times the power too.
-        norms = np.sqrt(np.sum(windowed**2, axis=spatial, keepdims=True))
-        windowed /= np.maximum(norms, TINY)
-        return image_spectra(windowed)
+        norms = np.sqrt(row_squared_norms(windowed))[:, None]
+        windowed /= np.maximum(norms, TINY).astype(np.float32)
+        return image_spectra(windowed.reshape(values.shape))
 
     blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
     step = n_frames // REFERENCE_FRAMES

@@ -19,7 +19,7 @@ from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_ti
 from usdenoise.sessions.filter_session import LOST, MOTION
 from usdenoise.sessions.measured_block import MOSTLY_BAD
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
-from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
+from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample, joined_frames
 from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
@@ -397,7 +397,7 @@ class OnlineSession:
     def _estimate(self, sample: Sequence[SampledFrames]) -> SessionEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._geometry is not None
-        parts = [some.values[np.argsort(some.numbers)] for some in sample]
+        parts = list(joined_frames(some.values[np.argsort(some.numbers)] for some in sample))
         length = int(np.median([some.length for some in sample]))
         # A block that is filtered is not in the sample.
         none = np.zeros(0, np.intp)
