@@ -31,14 +31,14 @@ def fit_gapped_rows(
     if observed is not None:
         weights = np.zeros(right.shape[1]) if ridge is None else ridge
         for row in np.flatnonzero(~observed.all(axis=1)):
-            projected[row] = _fit_row(projected[row], right[~observed[row]].conj(), weights)
+            projected[row] = _fit_row(projected[row], right[~observed[row]], weights)
     return projected
 
 
 def _fit_row(projected: NDArray[Any], unobserved: NDArray[Any], ridge: NDArray[np.float64]) -> NDArray[Any]:
     # The regressors are orthonormal over all columns, so the normal matrix is I minus the part of the unobserved ones.
     wide = unobserved.astype(np.result_type(unobserved.dtype, np.float64))
-    normal = -wide.conj().T @ wide
+    normal = -_normal(wide)
     rounding = len(normal) * np.finfo(unobserved.dtype).eps
     normal[np.diag_indices_from(normal)] += 1 + np.maximum(ridge, rounding)
     solution: NDArray[Any] = np.linalg.solve(normal, projected.astype(wide.dtype))
@@ -61,6 +61,11 @@ def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArra
     """
     sums = np.zeros((len(missing), right.shape[1], right.shape[1]), right.dtype)
     for row in np.flatnonzero(missing.any(axis=1)):
-        unobserved = right[missing[row]]
-        sums[row] = unobserved.conj().T @ unobserved
+        sums[row] = _normal(right[missing[row]])
     return sums
+
+
+def _normal(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H of rows v_t: that of m_t = sum_k u_k conj(v_tk) is the system sum_t v_t v_t^H u = sum_t m_t v_t."""
+    normal: NDArray[Any] = rows.T @ rows.conj()
+    return normal
