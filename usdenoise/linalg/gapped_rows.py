@@ -66,6 +66,6 @@ def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArra
 
 
 def _normal(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return sum_t v_t v_t^H of rows v_t: that of m_t = sum_k u_k conj(v_tk) is the system sum_t v_t v_t^H u = sum_t m_t v_t."""
+    """Return sum_t v_t v_t^H of rows v_t: the fit of m_t = sum_k u_k conj(v_tk) solves sum_t v_t v_t^H u = sum_t m_t v_t."""
     normal: NDArray[Any] = rows.T @ rows.conj()
     return normal

@@ -62,9 +62,7 @@ def padded_lag_sums(padded: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[
     return _products(padded, padded, n_lags, parts)
 
 
-def boundary_products(
-    before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts
-) -> NDArray[Any]:
+def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
     """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring blocks.
 
     Parameters

@@ -47,6 +47,7 @@ def _add(total: Measures, block: Measures, plan: BlockFilter) -> None:
     total.kept_power += block.kept_power
     total.n_unobserved += block.n_unobserved
     if total.counts is not None:
+        assert block.counts is not None
         assert total.last_seen is not None
         assert block.first_seen is not None
         assert block.last_seen is not None
