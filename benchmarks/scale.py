@@ -50,12 +50,15 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
+        from usdenoise.files.frame_source import LineFrames
         from usdenoise.files.open_input import open_input
+        from usdenoise.options.denoise_options import make_options
+        from usdenoise.pipeline.denoise import denoise_frames
         scratch = None if way == "memory" else Path(out).parent
         began = time.perf_counter()
         with open_input(path, {"axes": "zxt"}) as source:
-            stack = source.read(scratch=scratch)
-        result = usdenoise.denoise(stack, in_place=True, **options)
+            stack = source.read() if scratch is None else LineFrames(source, source.read_lines(scratch))
+        result = denoise_frames(stack, make_options(None, **options), in_place=True)
         seconds = time.perf_counter() - began
         workers = 0
     status = Path("/proc/self/status").read_text()

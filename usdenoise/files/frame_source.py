@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.files.file_state import check_unchanged, file_state
+from usdenoise.files.layout import blocks_of_lines
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.options.reading_options import ReadOptions, reading_options
+from usdenoise.pipeline.frame_sources import ArrayBlock
 from usdenoise.stack.frame_blocks import block_edges
 from usdenoise.stack.geometry import Geometry
 
@@ -126,6 +128,54 @@ class FileFrames:
                 None if self.target is None else self.target[start:stop],
             )
             for start, stop in pairwise(self.edges.tolist())
+        ]
+
+
+@dataclass(frozen=True)
+class LineBlock(ArrayBlock):
+    """Some frames that memory has pixel after pixel, where the filtered ones come frame after frame."""
+
+    def read(self) -> NDArray[Any]:
+        """Return the frames, (n, n_pixels), as a copy: its memory is that of the target."""
+        return super().read().copy(order="K")
+
+
+class LineFrames:
+    """The frames of a file that was read into a temporary file, as blocks that are stored pixel after pixel.
+
+    Parameters
+    ----------
+    source : Input
+        The open file.
+    lines : (n_frames, pixels along each axis...) array
+        Its frames, from :meth:`usdenoise.files.open_input.Input.read_lines`.
+
+    Attributes
+    ----------
+    target : (n_frames, n_pixels) array
+        The memory of the blocks, in which the filtered frames come frame after frame.
+    """
+
+    def __init__(self, source: Input, lines: NDArray[Any]) -> None:
+        self.stack: Geometry = source.geometry
+        self.dtype, self.pixel_axes = source.dtype, source.pixel_axes
+        self._lines, self.target = lines, lines.reshape(len(lines), -1)
+
+    def items(self) -> list[LineBlock]:
+        """Return the blocks in the order of time."""
+        blocks = [
+            (start, lines.reshape(-1, lines.shape[-1]).T) for start, lines in blocks_of_lines(self._lines)
+        ]
+        return [
+            LineBlock(
+                start,
+                start + len(frames),
+                frames,
+                self.dtype,
+                self.stack.name,
+                self.target[start : start + len(frames)],
+            )
+            for start, frames in blocks
         ]
 
 

@@ -30,9 +30,6 @@ _COPIED_TOGETHER = 16
 """Steps of the first axis that are copied together into another memory order: 128 frames of 128 x 128 pixels took 0.6 of
 the time of a copy of all steps."""
 
-_TRANSPOSED_TOGETHER = 128
-"""Pixels of a block that are put into the order of the frames together, which fit into the cache."""
-
 _HELD = 6
 """Share of the memory that some rows of a stack on the disk may take before they are read block by block instead."""
 
@@ -93,10 +90,9 @@ def read_stack(
     frames: slice | None,
     dtype: np.dtype[Any],
     name: str = "iq",
-    scratch: Path | None = None,
     on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
-    """Read a stack slab by slab, in the order in which the file has it.
+    """Read a stack into memory slab by slab, in the order in which the file has it.
 
     Parameters
     ----------
@@ -110,15 +106,13 @@ def read_stack(
         Type of the values that are returned.
     name : str
         Name of the stack, for error messages.
-    scratch : Path, optional
-        Folder of a temporary file to which the stack is read, frame after frame; by default it is read into memory.
     on_part : callable, optional
         Called with the bytes of the result that are read, and those of all of it, after each slab.
 
     Returns
     -------
     array of 3 or 4 axes in the order of `axes`
-        The selected frames, a view of memory in the order of the file, in a temporary file frame after frame.
+        The selected frames, a view of memory in the order of the file.
 
     Raises
     ------
@@ -126,38 +120,116 @@ def read_stack(
         If `axes` does not fit the stack, if fewer than two frames are selected, or if a finite value is beyond the
         range of `dtype`.
     """
+    picked = _picked(stored, axes, frames)
+    whole = np.empty([_count(picked[axis]) for axis in stored.order], dtype)
+    stack = whole.transpose(np.argsort(stored.order))
+
+    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
+        with checked_conversion(slab, dtype, name):
+            copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+
+    parts = _slabs_of(stored, axes, picked, dtype)
+    _place_slabs(
+        stored,
+        parts,
+        place,
+        lambda index, target: stored.read_into(index, stack[target]),
+        dtype.itemsize,
+        on_part,
+    )
+    return stack
+
+
+def read_lines(
+    stored: StoredArray,
+    axes: str,
+    frames: slice | None,
+    dtype: np.dtype[Any],
+    name: str,
+    scratch: Path,
+    on_part: Callable[[int, int], None] | None = None,
+) -> NDArray[Any]:
+    """Read a stack into a temporary file, one block of frames after the other, each pixel after pixel.
+
+    Parameters
+    ----------
+    stored, axes, frames, dtype, name, on_part
+        As for :func:`read_stack`.
+    scratch : Path
+        Folder of the temporary file.
+
+    Returns
+    -------
+    (n_frames, pixels along each axis...) array, C-contiguous
+        The memory of the blocks, which :func:`blocks_of_lines` returns; the pixels are in the order of the file.
+
+    Raises
+    ------
+    InputError
+        As for :func:`read_stack`.
+    OutputError
+        If there is no room for the file.
+    """
+    picked, time = _picked(stored, axes, frames), axes.index("t")
+    order = (time, *(axis for axis in stored.order if axis != time))
+    whole = scratch_array(scratch, [_count(picked[axis]) for axis in order], dtype)
+    blocks = blocks_of_lines(whole)
+
+    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
+        with checked_conversion(slab, dtype, name):
+            _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
+
+    _place_slabs(
+        stored,
+        _slabs_of(stored, axes, picked, dtype),
+        place,
+        lambda index, target: False,
+        dtype.itemsize,
+        on_part,
+    )
+    return whole
+
+
+def _picked(stored: StoredArray, axes: str, frames: slice | None) -> list[slice]:
+    """Return the selected entries along each axis."""
     check_axes(axes, stored.shape)
     time = axes.index("t")
     picked = [slice(0, n, 1) for n in stored.shape]
     picked[time] = frame_slice(frames, stored.shape[time])
-    counts = tuple(len(range(s.start, s.stop, s.step)) for s in picked)
+    return picked
+
+
+def _count(selected: slice) -> int:
+    return len(range(selected.start, selected.stop, selected.step or 1))
+
+
+def _slabs_of(
+    stored: StoredArray, axes: str, picked: list[slice], dtype: np.dtype[Any]
+) -> list[tuple[Index, tuple[slice, ...]]]:
+    """Return the slabs of a selection: the index in the file, and the place in what is selected."""
     # As large as the slabs of a file with frames in order, of which a few are held at a time.
     slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
-    order = stored.order if scratch is None else (time, *(axis for axis in stored.order if axis != time))
-    shape = [counts[axis] for axis in order]
-    whole = np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)
-    stack = whole.transpose(np.argsort(order))
-    blocks = [] if scratch is None else _blocks_of_lines(whole)
+    return list(slabs(picked, slab))
 
-    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
-        with checked_conversion(slab, dtype, name):
-            if scratch is None:
-                copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
-            else:
-                _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
 
-    parts = list(slabs(picked, slab))
-    # A thread in the background copies one slab into the matrix while the next one is read.
+def _place_slabs(
+    stored: StoredArray,
+    parts: list[tuple[Index, tuple[slice, ...]]],
+    place: Callable[[tuple[slice, ...], NDArray[Any]], None],
+    fill: Callable[[Index, tuple[slice, ...]], bool],
+    itemsize: int,
+    on_part: Callable[[int, int], None] | None,
+) -> None:
+    """Read slabs, straight to their place where `fill` can do it, and have the others put there."""
+    # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
-        done = 0
+        done, sizes = 0, [itemsize * math.prod(map(_count, target)) for _, target in parts]
         for number, (index, target) in enumerate(parts, 1):
-            part = stack[target]
-            is_filled = scratch is None and stored.read_into(index, part)
-            values = None if is_filled else stored.read(index)
-            done += part.nbytes
+            values = None if fill(index, target) else stored.read(index)
+            done += sizes[number - 1]
             if on_part is not None:
-                on_part(done, stack.nbytes)
+                on_part(done, sum(sizes))
             if values is None:
                 continue
             if placed is not None:
@@ -168,11 +240,9 @@ def read_stack(
             else:
                 # Starting a thread takes longer than copying a few frames.
                 place(target, values)
-    _put_frames_in_order(whole, blocks)
-    return stack
 
 
-def _blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+def blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
     """Return the first frame of each block of frames, and its memory as (pixels along each axis..., frames).
 
     A slab of pixels in all frames is one long piece of each block, and a short piece of each frame: from a file in pixel
@@ -190,15 +260,6 @@ def _place_lines(blocks: list[tuple[int, NDArray[Any]]], target: list[slice], sl
         if first < last:
             part = np.moveaxis(slab[first - frames.start : last - frames.start], 0, -1)
             block[(*pixels, slice(first - start, last - start))] = part
-
-
-def _put_frames_in_order(whole: NDArray[Any], blocks: list[tuple[int, NDArray[Any]]]) -> None:
-    """Store each block frame after frame, in its own memory."""
-    for start, block in blocks:
-        lines = block.reshape(-1, block.shape[-1]).copy()
-        frames = whole[start : start + lines.shape[1]].reshape(lines.shape[1], -1)
-        for pixels in row_blocks(len(lines), _TRANSPOSED_TOGETHER):
-            frames[:, pixels] = lines[pixels].T
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from usdenoise.files.frame_reading import (
 from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
     frame_slice,
+    read_lines,
     read_stack,
     storage_dtype,
 )
@@ -225,7 +226,6 @@ class Input:
         self,
         start: int = 0,
         stop: int | None = None,
-        scratch: Path | None = None,
         on_part: Callable[[int, int], None] | None = None,
     ) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
@@ -236,16 +236,22 @@ class Input:
             First frame to read; 0 by default.
         stop : int, optional
             Frame after the last one to read; by default the number of selected frames.
-        scratch : Path, optional
-            Folder of a temporary file to which the frames are read; by default they are read into memory.
         on_part : callable, optional
             Called with the bytes that are read so far, and those of all frames to read.
         """
         last = self.n_frames if stop is None else stop
         self._frames_read += last - start
         wanted = self._in_file(start, last)
-        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, scratch, on_part)
+        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, on_part)
         return self._acquisition(iq, wanted)
+
+    def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> NDArray[Any]:
+        """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
+        self._frames_read += self.n_frames
+        stored, name = self.stack.array, self.stack.name
+        return read_lines(
+            stored, self.axes, self._in_file(0, self.n_frames), self.dtype, name, scratch, on_part
+        )
 
     @property
     def pixel_axes(self) -> str:

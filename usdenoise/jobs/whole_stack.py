@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.files.frame_source import FileFrames
+from usdenoise.files.frame_source import FileFrames, LineFrames
 from usdenoise.files.open_input import Input
 from usdenoise.files.scratch import scratch_array
 from usdenoise.jobs.job import Job, StageClock
@@ -46,16 +46,18 @@ def filter_acquisition(
     is_read_in_blocks = source.is_in_frame_order and not source.is_read_whole
     is_read_in_blocks &= scratch is not None or job.dask is not None
     with clock.stage("load"):
-        stack: Acquisition | FileFrames
+        stack: Acquisition | FileFrames | LineFrames
         if is_read_in_blocks:
             stack = FileFrames(source, target=_target(source, scratch))
-            watcher.loaded(stack.stack)
         else:
-            stack = source.read(scratch=scratch, on_part=watcher.read)
+            if scratch is None:
+                stack = source.read(on_part=watcher.read)
+            else:
+                stack = LineFrames(source, source.read_lines(scratch, watcher.read))
             # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
             source.check_unchanged()
             source.close()
-            watcher.loaded(stack)
+        watcher.loaded(stack if isinstance(stack, Acquisition) else stack.stack)
     watcher.stage("solve")
     with dask_executor(job.dask) as executor:
         result = denoise_frames(
