@@ -133,10 +133,10 @@ class FileFrames:
 
 @dataclass(frozen=True)
 class LineBlock(ArrayBlock):
-    """Some frames that memory has pixel after pixel, where the filtered ones come frame after frame."""
+    """Frames stored pixel after pixel. The filtered frames overwrite them, frame after frame."""
 
     def read(self) -> NDArray[Any]:
-        """Return the frames, (n, n_pixels), as a copy: its memory is that of the target."""
+        """Return a copy of the frames, (n, n_pixels): the filter overwrites their memory while it uses them."""
         return super().read().copy(order="K")
 
 

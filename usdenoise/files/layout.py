@@ -128,15 +128,10 @@ def read_stack(
         with checked_conversion(slab, dtype, name):
             copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
 
-    parts = _slabs_of(stored, axes, picked, dtype)
-    _place_slabs(
-        stored,
-        parts,
-        place,
-        lambda index, target: stored.read_into(index, stack[target]),
-        dtype.itemsize,
-        on_part,
-    )
+    def fill(index: Index, target: tuple[slice, ...]) -> bool:
+        return stored.read_into(index, stack[target])
+
+    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), place, dtype.itemsize, on_part, fill)
     return stack
 
 
@@ -168,7 +163,7 @@ def read_lines(
     InputError
         As for :func:`read_stack`.
     OutputError
-        If there is no room for the file.
+        If the disk has no room for the temporary file.
     """
     picked, time = _picked(stored, axes, frames), axes.index("t")
     order = (time, *(axis for axis in stored.order if axis != time))
@@ -179,14 +174,7 @@ def read_lines(
         with checked_conversion(slab, dtype, name):
             _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
 
-    _place_slabs(
-        stored,
-        _slabs_of(stored, axes, picked, dtype),
-        place,
-        lambda index, target: False,
-        dtype.itemsize,
-        on_part,
-    )
+    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), place, dtype.itemsize, on_part)
     return whole
 
 
@@ -216,11 +204,11 @@ def _place_slabs(
     stored: StoredArray,
     parts: list[tuple[Index, tuple[slice, ...]]],
     place: Callable[[tuple[slice, ...], NDArray[Any]], None],
-    fill: Callable[[Index, tuple[slice, ...]], bool],
     itemsize: int,
     on_part: Callable[[int, int], None] | None,
+    fill: Callable[[Index, tuple[slice, ...]], bool] = lambda index, target: False,
 ) -> None:
-    """Read slabs, straight to their place where `fill` can do it, and have the others put there."""
+    """Read slabs and place them; `fill` may read a slab straight into its place, and returns whether it did."""
     # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None

@@ -49,11 +49,11 @@ def filter_acquisition(
         stack: Acquisition | FileFrames | LineFrames
         if is_read_in_blocks:
             stack = FileFrames(source, target=_target(source, scratch))
+        elif scratch is not None:
+            stack = LineFrames(source, source.read_lines(scratch, watcher.read))
         else:
-            if scratch is None:
-                stack = source.read(on_part=watcher.read)
-            else:
-                stack = LineFrames(source, source.read_lines(scratch, watcher.read))
+            stack = source.read(on_part=watcher.read)
+        if not is_read_in_blocks:
             # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
             source.check_unchanged()
             source.close()

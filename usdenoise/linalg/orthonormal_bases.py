@@ -77,9 +77,10 @@ def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return Q and R by Householder reflections; those of a long matrix by parts, which take less memory.
+    """Return Q and R by Householder reflections.
 
-    R is that of the factors R of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
+    A long matrix is factorised by parts, which takes less memory. Its R is the R factor of the stacked R factors of the
+    parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
     """
     n, r = columns.shape
     basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))

@@ -200,7 +200,7 @@ class _Sample:
 def _sample(
     blocks: Blocks, options: DenoiseOptions, executor: Executor
 ) -> tuple[list[int], list[NDArray[np.intp]], list[NDArray[Any]]]:
-    """Return blocks, the numbers of their frames that are sampled, and these frames, those of several blocks together."""
+    """Return the sampled blocks, the numbers of their sampled frames, and these frames, joined over several blocks."""
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
