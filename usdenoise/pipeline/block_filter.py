@@ -1,7 +1,7 @@
 """The filter of one block of frames: y = x - U (U^H x), and what is measured of it.
 
-Every command filters with :func:`filter_block`. A block is an (n_frames, n_pixels) array in either memory order. It needs
-no other block, so blocks may be filtered in any order and in any process.
+Every command that removes clutter components filters with :func:`filter_block`. A block is an (n_frames, n_pixels) array
+in either memory order. It needs no other block, so blocks may be filtered in any order and in any process.
 """
 
 from dataclasses import dataclass
