@@ -136,12 +136,12 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         clutter = estimate_session(blocks, options, executor, measured).clutter
     filtered = [filter_session_block(blocks.reader(b).read(), clutter, options) for b in range(made.n_blocks)]
     motion = np.array([block.frames.movement.range_pixels for block in filtered])
-    lags = [block.lags for block in filtered]
+    arrays = [{"lags": block.lags, "temporal": block.temporal} for block in filtered]
     del filtered
-    powers = [lag[:, 0].real.astype(np.float32) for lag in lags]
+    powers = [own["lags"][:, 0].real.astype(np.float32) for own in arrays]
     bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
-    found = session_series(lambda b: lags[b], bad, everywhere, clutter, ThreadExecutor(1))
+    found = session_series(lambda b, name: arrays[b][name], bad, everywhere, clutter, ThreadExecutor(1))
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
     rest = [
@@ -150,7 +150,11 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
     at_rest = session_series(
-        lambda b: lags[b] if next(calls) < n_good else rest[b], bad, everywhere, clutter, ThreadExecutor(1)
+        lambda b, name: arrays[b][name] if name == "temporal" or next(calls) < n_good else rest[b],
+        bad,
+        everywhere,
+        clutter,
+        ThreadExecutor(1),
     ).blood_power
     good, series = ~bad, found.blood_power
     vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active

@@ -130,16 +130,18 @@ def test_the_components_alone_are_kept_on_request():
     assert measures.kept_power == pytest.approx(np.sum(np.abs(band) ** 2, axis=1), rel=1e-4)
 
 
-def test_pixels_without_a_signal_become_zero_and_temporal_components_are_taken():
+@pytest.mark.parametrize(("low", "n_temporal", "n_removed"), [(3, 2, 2), (3, 5, 3), (0, 2, 0), (3, 0, 0)])
+def test_pixels_without_a_signal_become_zero_and_temporal_components_are_removed(low, n_temporal, n_removed):
+    """They are the leading left singular vectors of the coefficients of the clutter, and no more than its rank."""
     matrix = low_rank_and_noise(np.complex64)
     has_signal = np.arange(len(matrix)) % 3 > 0
-    u, v = (
-        basis(matrix, 2) * has_signal[:, None],
-        np.linalg.qr(np.random.default_rng(0).standard_normal((40, 2)))[0],
-    )
-    plan = BlockFilter(spatial=u, low=2, high=2, has_signal=has_signal, temporal=v.astype(np.complex64))
-    out, _ = filtered(matrix, plan, EDGES["one"])
-    rest = (matrix - u @ (u.conj().T @ matrix)) * has_signal[:, None]
-    rest -= rest @ v.conj() @ v.T
-    assert np.abs(out - rest).max() < 1e-4 * np.abs(rest).max()
+    u = np.linalg.qr(basis(matrix, 4) * has_signal[:, None])[0]
+    plan = BlockFilter(spatial=u, low=low, high=low, has_signal=has_signal, n_temporal=n_temporal)
+    out, measures = filtered(matrix, plan, EDGES["one"])
+    a = (u[:, :low].conj().T @ matrix).T
+    v = np.linalg.svd(a, full_matrices=False)[0][:, :n_removed]
+    rest = ((matrix - u[:, :low] @ a.T) * has_signal[:, None]).T
+    rest -= v @ (v.conj().T @ rest)
+    assert np.abs(out - rest.T).max() < 1e-4 * np.abs(rest).max()
     assert not out[~has_signal].any()
+    assert measures.temporal.shape == (40, n_removed)

@@ -61,16 +61,22 @@ def rows_of(stack: Acquisition) -> Any:
     return np.asarray(stack.iq).reshape(N, -1).T
 
 
-def slow_filter(rows: Any, components: Any, left_out: tuple[int, ...] = ()) -> tuple[Any, Any]:
-    """The residual of least squares in each frame, and the mean products of the pairs that are observed."""
+def slow_filter(
+    rows: Any, components: Any, left_out: tuple[int, ...] = (), n_temporal: int = 1
+) -> tuple[Any, Any]:
+    """The residual of least squares in each frame, without the strongest temporal vector of the coefficients (one for 32
+    frames), and the mean products of the pairs that are observed."""
     residual, seen = np.zeros_like(rows), np.isfinite(rows)
+    coefficients = np.zeros((N, components.shape[1]), rows.dtype)
     for t in range(N):
         if t in left_out:
             seen[:, t] = False
             continue
         known = seen[:, t]
-        found = np.linalg.lstsq(components[known], rows[known, t])[0]
-        residual[known, t] = rows[known, t] - components[known] @ found
+        coefficients[t] = np.linalg.lstsq(components[known], rows[known, t])[0]
+        residual[known, t] = rows[known, t] - components[known] @ coefficients[t]
+    v = np.linalg.svd(coefficients)[0][:, :n_temporal]
+    residual = np.where(seen, residual - residual @ v.conj() @ v.T, 0)
     lags = np.zeros((len(rows), N_LAGS), residual.dtype)
     for pixel in range(len(rows)):
         for lag in range(N_LAGS):
@@ -150,7 +156,7 @@ def test_a_high_cutoff_keeps_the_components_between() -> None:
     np.testing.assert_allclose(rows_of(found.stack), kept, atol=1e-8)
     np.testing.assert_allclose(found.power, np.mean(np.abs(kept) ** 2, axis=1), rtol=1e-8)
     # The blood is measured in all that is no clutter.
-    np.testing.assert_allclose(found.lags, slow_filter(rows, components[:, :K])[1], atol=1e-8)
+    np.testing.assert_allclose(found.lags, slow_filter(rows, components[:, :K], n_temporal=0)[1], atol=1e-8)
 
 
 def test_other_axis_orders_and_volumes_are_the_same_pixels() -> None:

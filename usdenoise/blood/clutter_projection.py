@@ -46,12 +46,15 @@ class ClutterProjection:
     leftover : (L + 1,) array
         Lags of what tissue leaves behind: those of a signal with the spectrum h (1 - h), where h is the share of
         white noise that the filter keeps at a frequency. lag 0 is 1; all are 0 where nothing was removed.
+    removed : (4 n,) float64 array
+        Share of white noise that the filter removes at each of 4 n frequencies.
     """
 
     n_frames: int
     white: NDArray[np.complex128]
     recovery: NDArray[np.complex128]
     leftover: NDArray[np.complex128]
+    removed: NDArray[np.float64]
 
     @property
     def n_lags(self) -> int:
@@ -69,6 +72,36 @@ class ClutterProjection:
         negative = lags[..., :0:-1].conj() @ self.recovery[: self.n_lags - 1]
         power: NDArray[np.float64] = (negative + lags @ self.recovery[self.n_lags - 1 :]).real
         return power
+
+    def followed_by(self, removed: NDArray[np.float64]) -> "ClutterProjection":
+        """Return the effect of this filter and of another one after it, with as many lags.
+
+        Parameters
+        ----------
+        removed : (4 n,) float64 array
+            Share of white noise that the other filter removes, from :func:`removed_by`.
+        """
+        both = 1 - (1 - self.removed) * (1 - removed)
+        return _projection(self.n_frames, both, both, _gaps(self.n_frames, None), self.n_lags)
+
+    def white_before(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """Return `white` of :meth:`followed_by` alone."""
+        return np.fft.ifft((1 - self.removed) * (1 - removed))[: self.n_lags]
+
+
+def removed_by(right: NDArray[np.inexact], n_frames: int) -> NDArray[np.float64]:
+    """Return the share of white noise that I - V V^H removes, at each of 4 n frequencies.
+
+    Parameters
+    ----------
+    right : (n_frames of the block, k) array
+        Orthonormal columns V.
+    n_frames : int
+        n: the frames of the projection that this is for.
+    """
+    spectra = np.fft.fft(right.astype(np.complex128), 4 * n_frames, axis=0)
+    removed: NDArray[np.float64] = np.sum(np.abs(spectra) ** 2, axis=1) / len(right)
+    return removed
 
 
 def clutter_projection(
@@ -153,16 +186,27 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
 
 
 def _projection(
-    n: int, blood_taken: NDArray[np.float64], image_taken: NDArray[np.float64], gaps: NDArray[np.float64]
+    n: int,
+    blood_taken: NDArray[np.float64],
+    image_taken: NDArray[np.float64],
+    gaps: NDArray[np.float64],
+    n_lags: int | None = None,
 ) -> ClutterProjection:
-    """Return the projection for spectra of the share that is taken, at 4 n frequencies."""
-    lags, recovery = _recovery(np.fft.ifft(blood_taken) * gaps, min(MOST_LAGS, n // 8))
+    """Return the projection for spectra of the share that is taken, at 4 n frequencies.
+
+    By default it has as many lags as are well solved; otherwise the others have weight 0 in the recovery.
+    """
+    most = min(MOST_LAGS, n // 8) if n_lags is None else n_lags - 1
+    lags, recovery = _recovery(np.fft.ifft(blood_taken) * gaps, most)
+    if n_lags is not None:
+        recovery, lags = np.pad(recovery, most - lags), most
     white = -(np.fft.ifft(image_taken) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
     kept = np.clip(1 - image_taken * gaps[0], 0, 1)
     leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
     scale = leftover[0].real
-    return ClutterProjection(n, white, recovery, leftover / scale if scale > 0 else leftover * 0)
+    leftover = leftover / scale if scale > 0 else leftover * 0
+    return ClutterProjection(n, white, recovery, leftover, image_taken)
 
 
 def _gaps(n: int, used: NDArray[np.bool_] | None) -> NDArray[np.float64]:

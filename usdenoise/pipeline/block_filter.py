@@ -15,6 +15,9 @@ from usdenoise.linalg.lag_sums import Parts, half_parts, padded_lag_sums
 from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
 from usdenoise.stack.bit_mask import pack
 
+RANK_TOLERANCE = 1e-12
+"""Energies of coefficients below this part of the largest one are 0 but for rounding errors."""
+
 TILE_ENTRIES = 1 << 16
 """Entries of a tile of pixels: half a megabyte in complex64, which stays in the cache while it is measured."""
 
@@ -69,9 +72,11 @@ class BlockFilter:
         from them.
     is_given : bool
         Whether all frames have the coefficients of `model`.
-    temporal : (n, q) array or None
-        Orthonormal temporal components of a block that is measured by itself, which are taken from what U leaves; None for
-        none.
+    n_temporal : int
+        q: number of temporal components V that are removed from a block after U, by I - V V^H: the q leading left singular
+        vectors of the coefficients of the clutter in this block.
+    more_temporal : (n, p) array or None
+        Orthonormal temporal components that are removed from a single block besides, orthogonal to V. None for none.
     has_signal : (n_pixels,) boolean array or None
         Pixels with a signal; the others become 0. None for all.
     excluded : (n_frames,) boolean array or None
@@ -89,7 +94,8 @@ class BlockFilter:
     further: tuple[int, NDArray[Any]] | None = None
     model: NDArray[Any] | None = None
     is_given: bool = False
-    temporal: NDArray[Any] | None = None
+    n_temporal: int = 0
+    more_temporal: NDArray[Any] | None = None
     has_signal: NDArray[np.bool_] | None = None
     excluded: NDArray[np.bool_] | None = None
     has_gaps: bool = False
@@ -118,6 +124,8 @@ class Measures:
         The same of what is kept, with the entries that the model fills.
     coefficients : (n, r) array
         Coefficients of the components in each frame, U^H x.
+    temporal : (n, q) array
+        The temporal components that were removed, orthonormal columns V.
     sums : (2, n_pixels, n_lags) array
         Lagged products by halves of the frames, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
     counts : (2, n_pixels, n_lags) float64 array or None
@@ -137,6 +145,7 @@ class Measures:
     power: NDArray[np.float64]
     kept_power: NDArray[np.float64]
     coefficients: NDArray[Any]
+    temporal: NDArray[Any]
     sums: NDArray[Any]
     counts: NDArray[np.float64] | None
     first: NDArray[Any]
@@ -147,7 +156,9 @@ class Measures:
     n_unobserved: int = 0
 
     @classmethod
-    def empty(cls, block: FrameBlock, plan: BlockFilter, coefficients: NDArray[Any]) -> "Measures":
+    def empty(
+        cls, block: FrameBlock, plan: BlockFilter, coefficients: NDArray[Any], temporal: NDArray[Any]
+    ) -> "Measures":
         """Return the measures of a block, to be filled in."""
         n_pixels, dtype = len(plan.spatial), coefficients.dtype
         n_ends = 0 if plan.n_frames is None else min(max(plan.n_lags - 1, 0), block.stop - block.start)
@@ -158,6 +169,7 @@ class Measures:
             np.zeros(n_pixels),
             np.zeros(n_pixels),
             coefficients,
+            temporal,
             np.zeros((2, n_pixels, plan.n_lags), double),
             np.zeros((2, n_pixels, plan.n_lags)) if plan.has_gaps else None,
             np.zeros((n_pixels, n_ends), dtype),
@@ -198,7 +210,10 @@ def filter_block(
     if observed is not None and (observed.all() if out is None else observed[~out].all()):
         observed = None
     a = coefficients(x, observed, out, plan, slice(block.start, block.stop))
-    measures = Measures.empty(block, plan, a)
+    temporal = leading_temporal(a[:, : plan.low], plan.n_temporal, out)
+    if plan.more_temporal is not None:
+        temporal = np.concatenate([temporal, plan.more_temporal], axis=1)
+    measures = Measures.empty(block, plan, a, temporal)
     target = block.target
     if target is None and is_returned:
         target = np.empty_like(x)
@@ -266,6 +281,29 @@ def coefficients(
     return a
 
 
+def leading_temporal(a: NDArray[Any], q: int, excluded: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return the q leading left singular vectors of the coefficients of the clutter, or fewer if these have a lower rank.
+
+    Parameters
+    ----------
+    a : (n, k) array
+        Coefficients of the clutter in each frame.
+    q : int
+        Number of vectors.
+    excluded : (n,) boolean array or None
+        Frames that do not count; the vectors are 0 there. None for none.
+    """
+    if not q or not a.shape[1]:
+        return np.zeros((len(a), 0), a.dtype)
+    counted = a.astype(np.result_type(a, np.float64))
+    if excluded is not None:
+        counted[excluded] = 0
+    energies, vectors = np.linalg.eigh(counted.conj().T @ counted)
+    leading = np.flatnonzero(energies > energies[-1] * RANK_TOLERANCE)[::-1][:q]
+    left = counted @ (vectors[:, leading] / np.sqrt(energies[leading]))
+    return np.ascontiguousarray(left, a.dtype)
+
+
 class _Tiles:
     """The filter of a block, a tile of pixels at a time, so that a tile stays in the cache."""
 
@@ -292,10 +330,11 @@ class _Tiles:
         y = self.x[:, pixels] - self.a[:, : plan.low] @ self.clutter[:, pixels]
         if plan.has_signal is not None:
             y[:, ~plan.has_signal[pixels]] = 0
-        if plan.temporal is not None:
+        temporal = self.measures.temporal
+        if temporal.shape[1]:
             if self.observed is not None:
                 y[~self.observed[:, pixels]] = 0
-            y -= plan.temporal @ (plan.temporal.conj().T @ y)
+            y -= temporal @ (temporal.conj().T @ y)
         counted = self._counted(pixels)
         padded = np.zeros((y.shape[1], n + max(plan.n_lags - 1, 0)), y.dtype)
         rows = padded[:, :n]

@@ -1,4 +1,4 @@
-"""The filter of one block of a session: the common components are taken out, and the rest is measured."""
+"""The filter of one block of a session, with what is measured of the filtered block."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +16,7 @@ from usdenoise.pipeline.block_filter import (
     FrameBlock,
     coefficients,
     filter_block,
+    leading_temporal,
     observed_frames,
 )
 from usdenoise.pipeline.combination import lag_sums_of
@@ -31,6 +32,10 @@ from usdenoise.stack.sampling import spread_rows
 
 SEARCHED_PIXELS = 1024
 """Pixels in which bad frames are looked for, spread over the image."""
+
+TEMPORAL, FRAMES_A_TEMPORAL = 8, 32
+"""Temporal components that are removed from a block besides the common spatial ones, at most, and one for so many frames at
+most: more of them would remove more of the blood than the common components leave of the tissue."""
 
 OWN_PIXELS, OWN_RATIO = 2048, 2.0
 """Pixels on which components of a block's own are looked for, and how much stronger than usual they are. With a clutter that
@@ -50,15 +55,17 @@ class FilteredBlock:
         Lagged products of the residual in the pixels that have a signal, from
         :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
     halves : LagSums
-        Their sums; in a finished session all frames are in the first half, which takes half the time.
+        Their sums; all frames are in the first half without `usual`.
     power : (n_signal,) float64 array
         Power Doppler of what is kept.
     frames : FrameSearch
         Bad frames and movement.
     n_unobserved : int
         Number of entries that were unobserved, or in a frame that was left out.
+    temporal : (n, q) array
+        The temporal components that were removed after the common spatial ones, orthonormal columns.
     strongest : float
-        Mean power of the strongest temporal component of what is kept; 0 where it was not looked for.
+        Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
     """
 
     stack: Acquisition | None
@@ -67,6 +74,7 @@ class FilteredBlock:
     power: NDArray[np.float64]
     frames: FrameSearch
     n_unobserved: int
+    temporal: NDArray[Any]
     strongest: float
 
 
@@ -77,9 +85,11 @@ def filter_session_block(
     usual: float | None = None,
     is_kept: bool = True,
 ) -> FilteredBlock:
-    """Take the clutter of a session out of a block.
+    """Remove the clutter of a session from a block X (n_frames x n_pixels).
 
-    The coefficients are those of this block: tissue moves differently in each.
+    The filtered block is (I - V V^H) (X - A U^T) with the common components U and the coefficients A = X conj(U) of this
+    block: tissue moves differently in each. The tissue that U leaves has the temporal signals of the tissue in this block.
+    V are the leading ones of these: the first left singular vectors of A.
 
     Parameters
     ----------
@@ -90,9 +100,9 @@ def filter_session_block(
     options : DenoiseOptions
         Precision, and which frames are bad.
     usual : float, optional
-        Usual power of the strongest component of what is kept. What is more than twice as strong is taken out too, as a
+        Usual power of the strongest component of a filtered block. What is more than twice as strong is removed too, as a
         temporal component of this block: tissue that has moved to where it was in no block from which the clutter is known.
-        By default nothing is.
+        By default nothing is, and the lagged products are not summed by halves of the frames.
     is_kept : bool
         Whether the filtered block is kept; by default it is.
 
@@ -117,14 +127,17 @@ def filter_session_block(
             keeps_residual=options.high_cutoff == "none",
             n_lags=clutter.projection.n_lags,
             n_frames=None if usual is None else stack.n_frames,
+            n_temporal=min(TEMPORAL, stack.n_frames // FRAMES_A_TEMPORAL)
+            if options.high_cutoff == "none"
+            else 0,
             has_signal=None if grid.signal_pixels is None else passes.in_block(grid.mask.ravel()),
             excluded=search.left_out,
             has_gaps=not is_finite,
         )
         strongest = 0.0
         if usual is not None:
-            temporal, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
-            plan = replace(plan, temporal=temporal)
+            own, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
+            plan = replace(plan, more_temporal=own)
         measures, _ = filter_block(block, is_finite, plan, False)
         signal_pixels = passes.places(
             np.arange(stack.n_pixels) if grid.signal_pixels is None else grid.signal_pixels
@@ -141,6 +154,7 @@ def filter_session_block(
         power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[signal_pixels] / n_used,
         frames=search,
         n_unobserved=n_unused(measures, search.left_out),
+        temporal=measures.temporal,
         strongest=strongest,
     )
 
@@ -164,7 +178,7 @@ def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions
 def _own_components(
     block: FrameBlock, is_finite: bool, plan: BlockFilter, bound: float
 ) -> tuple[NDArray[Any] | None, float]:
-    """Return temporal components of what a filter leaves that are above a bound, and the power of the next one."""
+    """Return temporal components of a filtered block that are above a bound, and the power of the next one."""
     x, observed = observed_frames(block.read(), is_finite, plan.has_signal)
     a = coefficients(x, observed, None, plan, slice(block.start, block.stop))
     signal_pixels = np.arange(x.shape[1]) if plan.has_signal is None else np.flatnonzero(plan.has_signal)
@@ -174,6 +188,8 @@ def _own_components(
         rest *= observed[:, some]
     if plan.excluded is not None:
         rest[plan.excluded] = 0
+    temporal = leading_temporal(a[:, : plan.low], plan.n_temporal, plan.excluded)
+    rest -= temporal @ (temporal.conj().T @ rest)
     energies, vectors = np.linalg.eigh(rest @ rest.conj().T)
     powers = energies / rest.size
     n_own = min(int(np.count_nonzero(powers > bound)), len(powers) - 1)

@@ -232,9 +232,7 @@ def _series(
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
-    found = session_series(
-        lambda number: store.array(number, "lags"), ~does_count, has_data, clutter, threads, alone
-    )
+    found = session_series(store.array, ~does_count, has_data, clutter, threads, alone)
     missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],

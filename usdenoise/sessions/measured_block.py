@@ -56,8 +56,8 @@ class MeasuredBlock:
     findings : BlockFindings
         What is known of it.
     arrays : mapping
-        "lags" and "power", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in single precision, and
-        the flow images; empty without data.
+        "lags", "power" and "temporal", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in single
+        precision, and the flow images; empty without data.
     stack : Acquisition or None
         The filtered block, if it is kept.
     """
@@ -90,7 +90,7 @@ def measure_block(
     products: tuple[str, ...] = (),
     keeps_stack: bool = False,
 ) -> MeasuredBlock | InputError:
-    """Read a block, take the clutter of its session out of it, and measure what is left.
+    """Read a block, remove the clutter of its session, and measure the filtered block.
 
     Parameters
     ----------
@@ -122,7 +122,11 @@ def measure_block(
         return MeasuredBlock(BlockFindings(error.cause))
     flow = {} if block.stack is None else flow_images(block.stack, products, block.frames.left_out)
     single = np.complex64 if np.iscomplexobj(block.lags) else np.float32
-    arrays = {"lags": block.lags.astype(single), "power": block.power.astype(np.float32)}
+    arrays = {
+        "lags": block.lags.astype(single),
+        "power": block.power.astype(np.float32),
+        "temporal": block.temporal.astype(single),
+    }
     findings = BlockFindings(
         problem=MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else "",
         frames=block.frames,

@@ -324,13 +324,13 @@ class OnlineSession:
         self._motion.append(motion)
         self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion, block.strongest)]
         if not why:
-            self._sums.add(block.lags, clutter)
+            self._sums.add(block.lags, clutter, block.temporal)
         self._remember(begun.sample)
         blood = None
         if self._sums.n_blocks:
             sums = replace(self._sums)
             is_first, length = sums.n_blocks == 1, begun.sample.length
-            alone = BlockMap.of_halves(block.halves, clutter, length) if is_first else None
+            alone = BlockMap.of_halves(block.halves, sums.filtered(clutter), length) if is_first else None
             model = self._models.current(sums.n_blocks, lambda: series_model(sums, clutter, alone))
             blood = clutter.image_of(model.blood_power(block.lags))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))

@@ -279,7 +279,7 @@ def _leaks(tried: Any, clutter: SessionClutter) -> bool:
     sums = BlockSums()
     for block in tried:
         if block.arrays:
-            sums.add(block.arrays["lags"], clutter)
+            sums.add(block.arrays["lags"], clutter, block.arrays["temporal"])
     return sums.n_blocks > 1 and leak_share(sums, clutter) > MOST_LEAK
 
 

@@ -6,7 +6,7 @@ block, so that a step of the blood reads as that step, and the noise of the seri
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import TINY
 from usdenoise.blood.blood_map import map_blood
+from usdenoise.blood.clutter_projection import removed_by
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
 from usdenoise.linalg.executor import Executor, ThreadExecutor
@@ -144,9 +145,12 @@ class Spectra:
     ----------
     clutter : SessionClutter
         What was filtered.
+    removed : (4 n,) float64 array, optional
+        Share of white noise that the temporal components of a block remove besides, from
+        :func:`usdenoise.blood.clutter_projection.removed_by`; by default nothing.
     """
 
-    def __init__(self, clutter: SessionClutter) -> None:
+    def __init__(self, clutter: SessionClutter, removed: NDArray[np.float64] | None = None) -> None:
         n_lags = clutter.projection.n_lags
         lags = np.arange(n_lags)
         taper = np.cos(np.pi * lags / (2 * n_lags)) ** 2
@@ -155,7 +159,8 @@ class Spectra:
         bands = np.arange(2 * n_lags) / (2 * n_lags)
         self._transform = (np.exp(-2j * np.pi * np.outer(bands, lags)) * taper).T
         self._share = clutter.kept_share
-        self.white_lags = clutter.projection.white if clutter.is_complex else clutter.projection.white.real
+        white = clutter.projection.white if removed is None else clutter.projection.white_before(removed)
+        self.white_lags = white if clutter.is_complex else white.real
         """Lagged products of white noise of unit power."""
         self._divisor = np.maximum((self.white_lags @ self._transform).real, LEAST_KEPT)
         # The real spectrum of lags is a real product with their real and imaginary parts, in a quarter of the time.
@@ -173,11 +178,6 @@ class Spectra:
         parts: Any = lags.view(np.float64) if np.iscomplexobj(lags) else lags
         spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
-
-    def of_block(self, lags: NDArray[np.inexact]) -> tuple[NDArray[np.inexact], NDArray[np.float64]]:
-        """Return the corrected lagged products of a block, and their spectra."""
-        corrected = self.corrected(lags)
-        return corrected, self.of(corrected)
 
     def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
         """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
@@ -234,7 +234,7 @@ def find_bad_blocks(
 
 
 def session_series(
-    lags_of: Callable[[int], NDArray[np.inexact]],
+    array_of: Callable[[int, str], NDArray[np.inexact]],
     left_out: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
@@ -252,8 +252,8 @@ def session_series(
 
     Parameters
     ----------
-    lags_of : callable
-        Returns the lagged products of the block of a number, (n_signal, L). It is called twice for each block.
+    array_of : callable
+        Returns an array of a block by its number and name: "lags", (n_signal, L), twice for each block, or "temporal".
     left_out : (n_blocks,) boolean array
         Blocks that do not count in means and variances: bad ones (see :func:`find_bad_blocks`), and those that have frames
         in common with one that counts.
@@ -266,16 +266,46 @@ def session_series(
     alone : BlockMap, optional
         The map of the block that counts, if it is the only one.
     """
-    sums, spectra = BlockSums(), Spectra(clutter)
+    sums = BlockSums()
     counting, known = (np.flatnonzero(which).tolist() for which in (~left_out, has_data))
-    for found in executor.map(lambda number: spectra.of_block(lags_of(number)), counting):
-        sums.add_spectra(*found)
+    for found in executor.map(
+        lambda number: BlockSpectrum.of(array_of(number, "lags"), clutter, array_of(number, "temporal")),
+        counting,
+    ):
+        sums.add_spectrum(found)
     model = series_model(sums, clutter, alone)
     series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
-    powers = executor.map(lambda number: model.blood_power(lags_of(number)), known)
+    powers = executor.map(lambda number: model.blood_power(array_of(number, "lags")), known)
     for number, power in zip(known, powers, strict=True):
         series[number] = power
     return SessionSeries(series, model)
+
+
+@dataclass(frozen=True)
+class BlockSpectrum:
+    """The spectrum of one block.
+
+    Attributes
+    ----------
+    lags : (n_signal, L) array
+        Corrected lagged products.
+    bands : (n_signal, 2 L) array
+        Power in each band over the power of white noise after the filter of this block.
+    removed : (4 n,) float64 array
+        Share of white noise that the temporal components of this block remove.
+    """
+
+    lags: NDArray[np.inexact]
+    bands: NDArray[np.float64]
+    removed: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, lags: NDArray[np.inexact], clutter: SessionClutter, temporal: NDArray[np.inexact]) -> Self:
+        """Return the spectrum of a block from its lagged products, (n_signal, L), and its temporal components."""
+        removed = removed_by(temporal, clutter.projection.n_frames)
+        spectra = Spectra(clutter, removed)
+        corrected = spectra.corrected(lags)
+        return cls(corrected, spectra.of(corrected), removed)
 
 
 @dataclass
@@ -292,30 +322,38 @@ class BlockSums:
         Sum over neighbouring blocks of half the squared difference of their spectra; 0 without any.
     last : (n_signal, 2 L) array or None
         Spectrum of the last block.
+    removed : (4 n,) array
+        Sum of the shares of white noise that the temporal components of the blocks remove; 0 without any.
     """
 
     n_blocks: int = 0
     halves: tuple[Any, Any] = (0.0, 0.0)
     squares: Any = 0.0
     last: NDArray[np.float64] | None = None
+    removed: Any = 0.0
 
     @property
     def numbers(self) -> tuple[int, int]:
         """Number of blocks in each of the halves."""
         return -(-self.n_blocks // 2), self.n_blocks // 2
 
-    def add(self, lags: NDArray[np.inexact], clutter: SessionClutter) -> None:
-        """Add the lagged products of a block, (n_signal, L), which is without a clutter."""
-        self.add_spectra(*Spectra(clutter).of_block(lags))
+    def add(self, lags: NDArray[np.inexact], clutter: SessionClutter, temporal: NDArray[np.inexact]) -> None:
+        """Add a block: its lagged products, (n_signal, L), after the filter by the clutter and its temporal components."""
+        self.add_spectrum(BlockSpectrum.of(lags, clutter, temporal))
 
-    def add_spectra(self, corrected: NDArray[np.inexact], spectrum: NDArray[np.float64]) -> None:
-        """Add what :meth:`Spectra.of_block` found of a block."""
+    def add_spectrum(self, block: BlockSpectrum) -> None:
+        """Add the spectrum of a block."""
         even, odd = self.halves
-        self.halves = (even, odd + corrected) if self.n_blocks % 2 else (even + corrected, odd)
+        self.halves = (even, odd + block.lags) if self.n_blocks % 2 else (even + block.lags, odd)
         if self.last is not None:
-            self.squares = self.squares + (spectrum - self.last) ** 2 / 2
-        self.last = spectrum
+            self.squares = self.squares + (block.bands - self.last) ** 2 / 2
+        self.last = block.bands
+        self.removed = self.removed + block.removed
         self.n_blocks += 1
+
+    def filtered(self, clutter: SessionClutter) -> SessionClutter:
+        """Return the clutter with the mean effect of the temporal components too."""
+        return replace(clutter, projection=clutter.projection.followed_by(self.removed / self.n_blocks))
 
 
 def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | None = None) -> SeriesModel:
@@ -330,6 +368,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     alone : BlockMap, optional
         The map of the block, if it is the only one.
     """
+    clutter = sums.filtered(clutter)
     spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
     n_good, halves = sums.n_blocks, sums.halves
     numbers = sums.numbers
@@ -403,6 +442,7 @@ def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
     clutter : SessionClutter
         What was filtered.
     """
+    clutter = sums.filtered(clutter)
     mean_lags, noise, leak = _mean_noise_leak(sums, clutter)
     above = float(mean_lags[:, 0].real.sum() - noise.sum() * Spectra(clutter).white_lags[0].real)
     return float(leak[:, 0].real.sum()) / above if above > LEAST_ABOVE * noise.sum() else 0.0
