@@ -20,6 +20,7 @@ from benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.activation import blood_rise
 from usdenoise.sessions.block_filter import filter_session_block
@@ -136,7 +137,9 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     """Figures of one session."""
     made, shape = Simulated(settings), settings.shape[:-1]
     options = DenoiseOptions(threads=2)
-    blocks = BlocksOfStack(Acquisition(made.iq, "tzx", frame_rate_hz=500.0), made.length, None)
+    blocks = BlocksOfStack(
+        Acquisition(made.iq, "tzx", frame_rate_hz=500.0), SessionOptions(window=made.length)
+    )
     began = time.perf_counter()
 
     def measured(numbers: Any, clutter: SessionClutter) -> dict[int, Any]:

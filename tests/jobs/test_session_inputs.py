@@ -15,6 +15,7 @@ from usdenoise.files.acquisition_files import acquisition_files
 from usdenoise.files.open_input import Input
 from usdenoise.jobs.session_call import block_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.options.session_options import SessionOptions
 
 RATE = 100.0
 N = 20
@@ -29,9 +30,8 @@ def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), seed: 
 
 
 def opened(paths: list[Path], **more: Any) -> BlocksOfFiles:
-    names = ("reading", "precision", "window", "stride", "interval", "skips")
-    defaults = dict.fromkeys(names) | {"reading": {}, "skips": False}
-    with BlocksOfFiles(paths, **{**defaults, **more}) as blocks:
+    reading, precision = more.pop("reading", {}), more.pop("precision", None)
+    with BlocksOfFiles(paths, reading, precision, SessionOptions(**more)) as blocks:
         return blocks
 
 
@@ -78,17 +78,17 @@ def test_results_are_no_blocks(tmp_path: Path) -> None:
 def test_files_without_times_follow_each_other(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", length) for n, length in enumerate((20, 30, 20))]
     assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.5])
-    assert starts(opened(paths, interval=0.7)) == pytest.approx([0, 0.7, 1.4])
+    assert starts(opened(paths, block_interval_s=0.7)) == pytest.approx([0, 0.7, 1.4])
     with pytest.raises(
         OptionError, match=r"blocks of 0\.2 s cannot begin every 0\.1 s; raise block_interval_s"
     ):
-        opened(paths, interval=0.1)
+        opened(paths, block_interval_s=0.1)
     unknown = [block(tmp_path / f"{n}.h5", frame_rate_hz=None) for n in range(3)]
     assert starts(opened(unknown)) == [0, 20, 40]
     with pytest.raises(
         OptionError, match="block_interval_s is in s, and the frame rate is not known; give frame_rate_hz"
     ):
-        opened(unknown, interval=0.7)
+        opened(unknown, block_interval_s=0.7)
 
 
 def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=time) for n, time in enumerate(times)]
     assert starts(opened(paths)) == [0, 0.5, 1.25]
     # What is asked for wins.
-    assert starts(opened(paths, interval=0.7)) == pytest.approx([0, 0.7, 1.4])
+    assert starts(opened(paths, block_interval_s=0.7)) == pytest.approx([0, 0.7, 1.4])
     # Windows of the files, and frames from the third on.
     found = opened(paths, window=9, reading={"frames": slice(2, 20)})
     assert starts(found) == pytest.approx([0.02, 0.11, 0.52, 0.61, 1.27, 1.36])
@@ -121,7 +121,7 @@ def test_a_gap_keeps_its_time(broken: int, how: str, tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=3 + 0.5 * n if how == "times" else None) for n in range(6)]
     paths[broken].write_text("nothing")
     interval = 0.5 if how == "interval" else None
-    found = opened(paths, skips=True, interval=interval)
+    found = opened(paths, skip_bad_files=True, block_interval_s=interval)
     step = 0.2 if how == "contiguous" else 0.5
     # The middle of a block of 20 frames.
     middles = [part.start + (part.window.n_frames - 1) / 2 / RATE for part in found.blocks]
@@ -134,7 +134,7 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
     found = opened([path], window=30, stride=20)
     assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
     assert [part.window.n_frames for part in found.blocks] == [30, 30, 30, 30, 20]
-    assert starts(opened([path], window=25, interval=1.5)) == pytest.approx([0, 1.5, 3, 4.5])
+    assert starts(opened([path], window=25, block_interval_s=1.5)) == pytest.approx([0, 1.5, 3, 4.5])
 
 
 def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_a_file_unlike_the_first_is_refused_or_a_gap(name: str, tmp_path: Path) 
     mend = "" if name == "frames" else f"; {MEND}"
     with pytest.raises(InputError, match=sentence + mend):
         opened(paths)
-    found = opened(paths, skips=True)
+    found = opened(paths, skip_bad_files=True)
     assert [bool(part.problem) for part in found.blocks] == [False, True, False]
     assert re.search(f"{sentence}(; check.*)?$", found.blocks[1].problem)
     assert found.n_frames == 2 * N
@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Pat
     window = 10 if kind == "too short for a window" else None
     with pytest.raises((InputError, OptionError), match=r"1\.h5"):
         opened(paths, window=window)
-    found = opened(paths, window=window, skips=True)
+    found = opened(paths, window=window, skip_bad_files=True)
     assert [part.name for part in found.blocks if part.problem] == ["1.h5"]
     assert len(found.blocks) == (3 if window is None else 5)
     assert str(paths[1]) not in found.states
@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Pat
 def test_a_session_without_any_file_that_can_be_read_is_refused(tmp_path: Path) -> None:
     paths = [tmp_path / "0.h5", tmp_path / "1.h5"]
     with pytest.raises(InputError, match=r"none of 2 files can be read; .*0\.h5"):
-        opened(paths, skips=True)
+        opened(paths, skip_bad_files=True)
 
 
 def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
 
 def test_a_block_is_the_frames_of_its_file(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", seed=n) for n in range(3)]
-    with BlocksOfFiles(paths, {}, None, 8, None, None, False) as blocks:
+    with BlocksOfFiles(paths, {}, None, SessionOptions(window=8)) as blocks:
         assert [part.name for part in blocks.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
         for number in (7, 0, 4):
             reader, begin = pickle.loads(pickle.dumps(blocks.reader(number))), 8 * (number % 3)

@@ -15,7 +15,7 @@ import scipy.io
 from tests.cli.shared import cli, refused
 from tests.files.matlab_variables import variables
 from tests.programs import python
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
@@ -28,6 +28,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.sessions import measured_block, session_clutter
+from usdenoise.sessions.alignment import Alignment
 from usdenoise.sessions.blocks import BlocksOfStack, StackWindow
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
@@ -201,20 +202,17 @@ def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
             return super().read()
 
     class Damaged(BlocksOfStack):
-        skips = True
-
         def reader(self, number: int) -> StackWindow:
             return Window(self._stack, self.blocks[number].window)
 
-    blocks = Damaged(scan(8).stack, LENGTH, None)
+    blocks = Damaged(scan(8).stack, SessionOptions(window=LENGTH, skip_bad_files=True))
     options = DenoiseOptions(threads=1)
     found = filter_session(blocks, options, SpectraStore(tmp_path / "spectra", ""))
     assert found.fit.options.low_cutoff == 4
     assert [bool(block.problem) for block in blocks.blocks] == [[LENGTH * n] == damaged for n in range(8)]
     assert found.is_bad.tolist() == [[LENGTH * n] == damaged for n in range(8)]
     damaged.clear()
-    blocks = Damaged(scan(8).stack, LENGTH, None)
-    blocks.skips = False
+    blocks = Damaged(scan(8).stack, SessionOptions(window=LENGTH))
     with pytest.raises(InputError, match=r"^the disk is damaged$"):
         filter_session(blocks, options, SpectraStore(tmp_path / "again", ""))
 
@@ -298,7 +296,7 @@ def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Pa
         back = variables(tmp_path / f"out/IQ_{number}_denoised.mat")
         assert (back["note"], back["UF/FrameRateUF"].item()) == (f"block {number}", RATE_HZ)
         rows = block.reshape(LENGTH, -1).T
-        wanted = rows - left @ (left.conj().T @ rows)
+        wanted = two_sided(rows, left)
         found = back["IQ"].reshape(-1, LENGTH)
         assert back["IQ"].shape == (*SHAPE, LENGTH)
         np.testing.assert_allclose(found, wanted, atol=0.02)
@@ -413,7 +411,12 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     movement = Movement(0.25, (3, 9), 1.5)
     bad = (BadFrame(4, FrameReason.OUTLIER, 12.5), BadFrame(7, FrameReason.GIVEN, 1.0))
     flow = {"velocity": {"unit": "mm/s", "formula": "f"}}
-    findings = BlockFindings("", FrameSearch(bad, 20, Treatment.LEFT_OUT, movement), 42, flow)
+    findings = BlockFindings(
+        frames=FrameSearch(bad, 20, Treatment.LEFT_OUT, movement),
+        n_unobserved=42,
+        alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True),
+        flow=flow,
+    )
     store.put(3, MeasuredBlock(findings, {"lags": np.arange(6.0).reshape(2, 3)}))
     store.put(5, MeasuredBlock(BlockFindings("it cannot be read")))
     again = SpectraStore(tmp_path / "s", "key")

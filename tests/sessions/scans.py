@@ -31,6 +31,14 @@ class Scan:
         return np.split(self.iq, len(self.blood_power))
 
 
+def two_sided(rows: Any, left: Any) -> Any:
+    """Rows of a block (pixels x frames) without spatial components, and then without the leading temporal ones of these."""
+    course = left.conj().T @ rows
+    rest = rows - left @ course
+    v = np.linalg.svd(course, full_matrices=False)[2][: rows.shape[1] // 48]
+    return rest - rest @ v.conj().T @ v
+
+
 def scan(
     n_blocks: int = 12,
     tissue: float = 100.0,
@@ -40,11 +48,13 @@ def scan(
     bursts: tuple[int, ...] = (),
     seed: int = 0,
     shape: tuple[int, ...] = IMAGE,
+    resolution: float = 0.0,
 ) -> Scan:
     """A session of given amplitudes: speckle moved by slow smooth waves, two vessels, and white noise.
 
     In the blocks of bursts the speckle also moves by 3 pixels in depth and back. In the right half the blood has a power
-    higher by `rise` in every other three blocks.
+    higher by `rise` in every other three blocks. The speckle is smoothed by a Gaussian with a standard deviation of
+    `resolution` pixels.
     """
     rng = np.random.default_rng(seed)
 
@@ -52,6 +62,10 @@ def scan(
         return (rng.standard_normal(size) + 1j * rng.standard_normal(size)) / np.sqrt(2)
 
     speckle, place = draw(*shape), np.linspace(-1, 1, shape[-1])
+    if resolution:
+        squares = sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape)))
+        speckle = np.fft.ifftn(np.fft.fftn(speckle) * np.exp(-2 * (np.pi * resolution) ** 2 * squares))
+        speckle /= np.sqrt(np.mean(np.abs(speckle) ** 2))
     depth = np.linspace(-1, 1, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
     modes = np.stack(
         [speckle * f for f in (1 + 0 * place * depth, 0.3 * place, 0.1 * depth, 0.03 * place * depth)]
@@ -64,7 +78,8 @@ def scan(
         # Slow sines of periods of 50 frames and more.
         waves = np.exp(2j * np.pi * np.outer(np.arange(-2, 3) / 100, frames))
         motion = draw(len(modes), 5) @ waves / np.sqrt(5)
-        motion[0] += 1
+        # The mean brightness is the same in all blocks.
+        motion[0] = np.exp(1j * motion[0].real)
         moved = np.tensordot(motion.T, modes, 1)
         if number in bursts:
             shift = 3 * np.sin(np.pi * frames / LENGTH)

@@ -15,7 +15,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.session_clutter import SessionClutter
 
-N, SHAPE, K, N_LAGS = 40, (9, 7), 4, 6
+N, SHAPE, K, N_LAGS = 50, (9, 7), 4, 6
 """Frames, pixels, components of clutter, and lags."""
 
 SILENT = [0, 12, 13, 40]
@@ -64,7 +64,7 @@ def rows_of(stack: Acquisition) -> Any:
 def slow_filter(
     rows: Any, components: Any, left_out: tuple[int, ...] = (), n_temporal: int = 1
 ) -> tuple[Any, Any]:
-    """The residual of least squares in each frame, without the strongest temporal vector of the coefficients (one for 32
+    """The residual of least squares in each frame, without the strongest temporal vector of the coefficients (one for 48
     frames), and the mean products of the pairs that are observed."""
     residual, seen = np.zeros_like(rows), np.isfinite(rows)
     coefficients = np.zeros((N, components.shape[1]), rows.dtype)

@@ -40,6 +40,8 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
     if sequence is not None:
         rows.append(("blocks", _blocks(sequence)))
+    if sequence is not None and sequence.alignment:
+        rows.append(("aligned", sequence.alignment))
     rows += [
         ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
         ("clutter", _clutter(report)),

@@ -51,8 +51,8 @@ def command(
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
     (axial, in mm/s, positive towards the probe), capillary_mask if there are capillaries, and the numbers of the bad
-    frames if there are any. A session also has block_blood_power, blood_rise (the relative rise by the activation), start_s
-    and is_burst, one value or image for each block.
+    frames if there are any. A session also has block_blood_power, blood_rise (the relative rise by the activation), start_s,
+    is_burst, shift_pixels (z, x, y) and gain_db, one value or image for each block.
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
 

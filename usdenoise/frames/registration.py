@@ -1,6 +1,7 @@
-"""Registration: the shift of images against a reference, by phase correlation."""
+"""Registration: the shift of images against a reference, by phase correlation and by least squares."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 PEAK_SIGMA = 1.5
 """Standard deviation, in pixels, of the Gaussian peak of a shift. The normalised spectrum is weighted with the Gaussian's
 transform, so that the logarithm of the peak is a parabola through three points, which gives fractions of a pixel."""
+
+GAUSS_NEWTON_STEPS = 3
+"""Steps after the phase correlation: it finds the shift to some hundredths of a pixel, the steps to a hundredth."""
 
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -75,3 +79,97 @@ def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
         places[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
         places[:, axis] -= n * (places[:, axis] > n / 2)
     return np.where(flat.max(axis=1, keepdims=True) > 0, places, 0.0)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What is needed of a reference image to register others against it.
+
+    Attributes
+    ----------
+    window : (pixels along each axis...) array
+        Hann window.
+    image : array of this shape
+        The reference, without its mean and with unit energy under the window.
+    gradients : (n_axes, pixels along each axis...) array
+        Gradients of it.
+    hessian : (n_axes, n_axes) array
+        Sums of their products under the window.
+    """
+
+    window: NDArray[np.float64]
+    image: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, reference: NDArray[np.floating]) -> "Registration":
+        """Return what is needed of a reference image, (pixels along each axis...)."""
+        window = np.ones(reference.shape)
+        for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in reference.shape)):
+            window = window * axis
+        image = _normalised(reference, window)
+        spectrum = np.fft.fftn(image)
+        gradients = np.stack(
+            [np.fft.ifftn(2j * np.pi * along * spectrum).real for along in _frequencies(image.shape)]
+        )
+        axes = tuple(range(1, gradients.ndim))
+        hessian = np.stack([(window * gradients * one).sum(axis=axes) for one in gradients])
+        return cls(window, image, gradients, hessian)
+
+    def shift(self, image: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
+        """Return the shift of an image against the reference, in pixels, and how alike they are without it.
+
+        The peak of the phase correlation, then Gauss-Newton steps on the squared difference (Lucas and Kanade, IJCAI, 1981).
+
+        Parameters
+        ----------
+        image : (pixels along each axis...) array
+            The image.
+
+        Returns
+        -------
+        shift : (n_axes,) float64 array
+            Positive where the image is shifted towards larger indices; 0 if it is the same everywhere.
+        likeness : float
+            Correlation of the gradients of both: 1 for the same image, about 0 for two images of noise alone.
+        """
+        moving = _normalised(image, self.window)
+        both = np.stack([moving * self.window, self.image * self.window]).astype(np.float32)
+        spectra = image_spectra(both)
+        found: NDArray[np.float64] = shifts(spectra[:1], spectra[1], image.shape)[0]
+        if not self.hessian.any() or not moving.any():
+            return np.zeros(image.ndim), 0.0
+        spectrum = np.fft.fftn(moving)
+        frequencies = _frequencies(image.shape)
+
+        def back() -> NDArray[Any]:
+            phase = sum(along * d for along, d in zip(frequencies, found, strict=True))
+            shifted: NDArray[Any] = spectrum * np.exp(2j * np.pi * phase)
+            return shifted
+
+        for _ in range(GAUSS_NEWTON_STEPS):
+            difference = self.window * (np.fft.ifftn(back()).real - self.image)
+            slopes = (difference * self.gradients).sum(axis=tuple(range(1, self.gradients.ndim)))
+            found = found - np.linalg.lstsq(self.hessian, slopes)[0]
+        return found, self._likeness(back())
+
+    def _likeness(self, spectrum: NDArray[Any]) -> float:
+        """Return the correlation of the gradients of an image, given by its spectrum, with those of the reference."""
+        own = np.stack([np.fft.ifftn(2j * np.pi * f * spectrum).real for f in _frequencies(spectrum.shape)])
+        weighted = self.window * own
+        energies = np.sum(weighted * own) * np.trace(self.hessian)
+        return float(np.sum(weighted * self.gradients) / np.sqrt(energies)) if energies > 0 else 0.0
+
+
+def _normalised(image: NDArray[np.floating], window: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an image without its mean and with unit energy, both under a window."""
+    values = image - np.sum(window * image) / np.sum(window)
+    energy = np.sum(window * values**2)
+    normalised: NDArray[np.float64] = values / np.sqrt(energy) if energy > TINY else 0 * values
+    return normalised
+
+
+def _frequencies(size: tuple[int, ...]) -> list[NDArray[np.float64]]:
+    """Return the frequency along each axis, in cycles a pixel, of arrays that broadcast."""
+    return list(np.ix_(*map(np.fft.fftfreq, size)))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.files.regions import region
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.stack.geometry import Geometry
@@ -30,6 +31,8 @@ class Session(OnlineSession):
         As for :func:`usdenoise.denoise`.
     block_interval_s : float, optional
         Seconds from the beginning of a block to that of the next; by default from the blocks, or without gaps.
+    registration, gain_correction : bool
+        Whether blocks are shifted to where the image was before, and divided by the gain of the tissue; by default both.
     regions : mapping, optional
         Name -> region whose mean blood power is followed: a boolean array, or a text such as "rect:Z0,X0,Z1,X1",
         "circle:Z,X,R" or the path of a mask image. By default none.
@@ -50,7 +53,7 @@ class Session(OnlineSession):
     (<SessionUpdate: block 2, 0 bad so far>, (72, 56), (3,))
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         axes: str | None = None,
@@ -59,6 +62,8 @@ class Session(OnlineSession):
         preset: str | None = None,
         options: DenoiseOptions | None = None,
         block_interval_s: float | None = None,
+        registration: bool = True,
+        gain_correction: bool = True,
         regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
         **given: Any,
     ) -> None:
@@ -72,7 +77,11 @@ class Session(OnlineSession):
             axes=axes,
             frame_rate=frame_rate,
             spacing=spacing,
-            block_interval_s=block_interval_s,
+            session=SessionOptions(
+                block_interval_s=block_interval_s,
+                registration=registration,
+                gain_correction=gain_correction,
+            ),
         )
 
 

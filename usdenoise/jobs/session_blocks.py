@@ -46,15 +46,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
     """
     session = job.session_options
     with clock.stage("load"):
-        blocks = BlocksOfFiles(
-            job.paths,
-            job.reading,
-            job.options.precision,
-            session.window,
-            session.stride,
-            session.block_interval_s,
-            session.skip_bad_files,
-        )
+        blocks = BlocksOfFiles(job.paths, job.reading, job.options.precision, session)
     with blocks:
         watcher.loaded(blocks.geometry)
         one = len(job.paths) == 1

@@ -198,6 +198,8 @@ def session(  # noqa: PLR0913
     reading: Mapping[str, Any] | None = None,
     block_interval_s: float | None = None,
     skip_bad_files: bool = False,
+    registration: bool = True,
+    gain_correction: bool = True,
     live: bool = False,
     until_idle_s: float | None = None,
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
@@ -233,6 +235,9 @@ def session(  # noqa: PLR0913
         Seconds from the beginning of a file to that of the next; by default from the files, or without gaps.
     skip_bad_files : bool
         Whether a file that cannot be read, or is unlike the others, is a gap in the series; by default an error.
+    registration, gain_correction : bool
+        Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
+        both.
     live : bool
         Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known
         after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
@@ -270,9 +275,22 @@ def session(  # noqa: PLR0913
     named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
     how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
     if live:
-        follower = Session(options=chosen, block_interval_s=block_interval_s, regions=regions)
+        follower = Session(
+            options=chosen,
+            block_interval_s=block_interval_s,
+            registration=registration,
+            gain_correction=gain_correction,
+            regions=regions,
+        )
         return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
-    windows = SessionOptions(window=window, stride=stride)
+    blocks_options = SessionOptions(
+        window=window,
+        stride=stride,
+        block_interval_s=block_interval_s,
+        skip_bad_files=skip_bad_files,
+        registration=registration,
+        gain_correction=gain_correction,
+    )
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
@@ -282,14 +300,12 @@ def session(  # noqa: PLR0913
             executor: Executor | None = None,
         ) -> SessionResult:
             found = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
-            return SessionResult(series_of_session(found), windows, is_labelled)
+            return SessionResult(series_of_session(found), blocks_options, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))
             with (
-                BlocksOfFiles(
-                    paths, how, chosen.precision, window, stride, block_interval_s, skip_bad_files
-                ) as blocks,
+                BlocksOfFiles(paths, how, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
             ):
                 return series_of(blocks, executor=executor)
@@ -297,12 +313,8 @@ def session(  # noqa: PLR0913
             raise OptionError("dask is for files, which workers read; leave it out, or give a path")
         if reading:
             raise OptionError("reading is for a file; leave it out, or give the path of one")
-        if window is None:
-            raise OptionError(
-                "a stack in memory is cut into blocks; give window, the number of frames of each"
-            )
         stack = as_acquisition(source, axes, frame_rate, spacing)
-        return series_of(BlocksOfStack(stack, window, stride), stack.labels is not None)
+        return series_of(BlocksOfStack(stack, blocks_options), stack.labels is not None)
 
 
 def block_files(

@@ -12,6 +12,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.file_window import FileWindow
 from usdenoise.files.frame_source import FilePlace, last_file
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.windows import Window
 from usdenoise.sessions.blocks import (
     NEAR,
@@ -47,13 +48,9 @@ class BlocksOfFiles:
         Fields of :class:`usdenoise.options.ReadOptions`.
     precision : str or None
         Of the values that are read.
-    window, stride : int or None
-        Windows into which each file is cut; without a window each file is a block.
-    interval : float or None
-        Seconds from the beginning of a file, or of a window of the only one, to that of the next. By default their own
-        times, where they have any, and otherwise no gaps.
-    skips : bool
-        Whether a file that cannot be read, or is unlike the first one, is a gap.
+    options : SessionOptions
+        The options of the session. Without a window each file is a block. Without an interval the times are those of the
+        files, if they have any, and otherwise blocks follow each other.
 
     Raises
     ------
@@ -71,19 +68,15 @@ class BlocksOfFiles:
         paths: Sequence[Path],
         reading: Mapping[str, Any],
         precision: str | None,
-        window: int | None,
-        stride: int | None,
-        interval: float | None,
-        skips: bool,
+        options: SessionOptions,
     ) -> None:
-        self._reading, self._precision = reading, precision
-        self._window, self._stride = window, stride
+        self._reading, self._precision, self.options = reading, precision, options
+        self._window, self._stride = options.window, options.stride
         self._paths = list(paths)
         self._places: dict[int, FilePlace] = {}
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
-        self.skips = skips
         with ExitStack() as opened:
             opened.callback(last_file.close)
             files = [self._look_into(number) for number in range(len(paths))]
@@ -96,7 +89,7 @@ class BlocksOfFiles:
                 raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
             self.geometry: Geometry = self._known
             self.n_frames: int = sum(file.n_frames for file in files)
-            self._set_times(files, interval)
+            self._set_times(files, options.block_interval_s)
             self._check_order()
             if len(paths) == 1:
                 # It stays open for its blocks.
@@ -129,7 +122,7 @@ class BlocksOfFiles:
             if len(self._paths) == 1:
                 raise
             located = error.at(path.name, OR_SKIP)
-            if not self.skips:
+            if not self.options.skip_bad_files:
                 raise located from error
             return _BlockFile(problem=located.cause)
 

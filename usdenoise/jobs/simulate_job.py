@@ -13,7 +13,8 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.phantom_file import write_phantom
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.activation import blood_rise
+from usdenoise.phantom.activation import blood_rise, coupling
+from usdenoise.phantom.disturbances import block_motion
 from usdenoise.system.provenance import record, to_json
 
 FRAMES_A_PART = 32
@@ -101,6 +102,9 @@ def _truth(phantom: Phantom, blocks: Sequence[int]) -> dict[str, NDArray[Any]]:
         truth["blood_rise"] = np.stack([blood_rise(settings, block) for block in blocks])
         truth["start_s"] = np.array([settings.seconds(block * length) for block in blocks])
         truth["is_burst"] = np.isin(blocks, settings.burst_blocks or ())
+        truth["shift_pixels"] = np.stack([block_motion(settings, block) for block in blocks])
+        middles = [block * length + length // 2 for block in blocks]
+        truth["gain_db"] = 20 * np.log10([coupling(settings, frame) for frame in middles])
     if settings.bad_frames:
         bad = phantom.bad_frames - blocks[0] * length
         truth["bad_frames"] = bad[(bad >= 0) & (bad < len(blocks) * length)]

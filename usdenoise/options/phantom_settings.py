@@ -34,7 +34,15 @@ LEAST_FREQUENCY_HZ = 1e3
 
 UNBOUNDED = (None, None)
 
-OF_SESSIONS = ("block_interval_s", "activation", "burst_blocks", "gain_drift_db")
+OF_SESSIONS = (
+    "block_interval_s",
+    "activation",
+    "burst_blocks",
+    "gain_drift_db",
+    "gain_step_db",
+    "jump_pixels",
+    "jitter_pixels",
+)
 """Settings that need a session."""
 
 
@@ -179,6 +187,20 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         0.0,
         (0, MOST_GAIN_DRIFT_DB),
         "Rise and fall of tissue and blood over the session, from the lowest to the highest gain.",
+    )
+
+    gain_step_db: float = _key(
+        0.0,
+        (-MOST_GAIN_DRIFT_DB, MOST_GAIN_DRIFT_DB),
+        "Change of the gain of tissue and blood in the middle of the session.",
+    )
+    jump_pixels: float = _key(
+        0.0, (-MOST_MOTION, MOST_MOTION), "Displacement of the image from the middle of the session on."
+    )
+    jitter_pixels: float = _key(
+        0.0,
+        (0, MOST_MOTION),
+        "Standard deviation, in depth and lateral, of the displacement of the image in each block.",
     )
 
     terms: bool = _key(False, UNBOUNDED, "Store tissue, blood and noise too, each as a stack.")

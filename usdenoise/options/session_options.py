@@ -45,6 +45,8 @@ class SessionOptions(Options, group=Group.SESSION):
         False,
         "Mark a file that cannot be read, or is unlike the others, as a missing block, instead of failing.",
     )
+    registration: bool = option(True, "Do not shift blocks to where the image is in most of them.")
+    gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
     movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))

@@ -19,6 +19,7 @@ def blood_rise(settings: PhantomSettings, block: int) -> NDArray[np.float32]:
 
 
 def coupling(settings: PhantomSettings, number: int) -> float:
-    """Return the factor of tissue and blood in a frame: in dB, one period of a sine over the session."""
+    """Return the factor of tissue and blood in a frame: in dB, one period of a sine over the session, and a step."""
     phase = 2 * np.pi * number / settings.n_frames
-    return float(10 ** (settings.gain_drift_db / 40 * np.sin(phase)))
+    step = settings.gain_step_db * (2 * number >= settings.n_frames)
+    return float(10 ** ((settings.gain_drift_db / 2 * np.sin(phase) + step) / 20))

@@ -22,8 +22,9 @@ LOWEST_TONE, HIGHEST_TONE = 0.05, 0.45
 def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     """Return the displacement (z, x, y) of the whole image in one frame, in pixels.
 
-    The jerk is a squared sine over a tenth of the scan, or over each chosen block of a session; the drift is linear over the
-    scan, breathing a sine.
+    The jerk is a squared sine over a tenth of the scan, or over each chosen block of a session. The drift is linear over the
+    scan, breathing a sine. The jump comes in the middle of a session, and the jitter is constant within a block.
+    Jitter is independent in depth and lateral; all else moves along one direction.
 
     Parameters
     ----------
@@ -40,10 +41,23 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     size = settings.drift_pixels * number / last
     if 0 <= phase <= 1:
         size += settings.jerk_pixels * math.sin(math.pi * phase) ** 2
+    if settings.session is not None:
+        size += settings.jump_pixels * (2 * number >= settings.n_frames)
     if settings.breathing is not None:
         pixels, hertz = settings.breathing
         size += pixels * math.sin(2 * math.pi * hertz * settings.seconds(number))
     moved: NDArray[np.float64] = size * DIRECTION
+    if settings.jitter_pixels:
+        rng = np.random.default_rng([settings.seed, Stream.JITTER, number // settings.frames_a_block])
+        moved[:2] += settings.jitter_pixels * rng.standard_normal(2)
+    return moved
+
+
+def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:
+    """Return the mean displacement (z, x, y) of the whole image in a block of a session, in pixels."""
+    length = settings.frames_a_block
+    frames = range(block * length, (block + 1) * length)
+    moved: NDArray[np.float64] = np.mean([image_motion(settings, number) for number in frames], axis=0)
     return moved
 
 

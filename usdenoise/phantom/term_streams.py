@@ -11,3 +11,4 @@ class Stream(IntEnum):
     THIN_VESSELS = 2
     CAPILLARIES = 3
     INTERFERENCE = 4
+    JITTER = 5

@@ -20,13 +20,21 @@ def cautions(report: Report) -> list[str]:
             f"{report.n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
         )
     if report.n_silent:
+        is_shifted = report.sequence is not None and any(block.is_shifted for block in report.sequence.blocks)
+        outside = ", or leave the image in some blocks" if is_shifted else ""
         sentences.append(
-            f"{report.n_silent} pixels have no signal; they are excluded from all computations and set to 0 in the output"
+            f"{report.n_silent} pixels have no signal{outside}; they are excluded from all computations and set to 0 in the "
+            "output"
         )
     if report.frames.sentence:
         sentences.append(report.frames.sentence)
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")
+    uneven = 0 if report.sequence is None else sum(block.is_gain_uneven for block in report.sequence.blocks)
+    if uneven:
+        sentences.append(
+            f"in {uneven} blocks the tissue is brighter or darker at some depths than in most blocks; this was not corrected"
+        )
     if not report.is_good_fit:
         sentences.append(report.estimate)
     if report.start_caution:

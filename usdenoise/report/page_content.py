@@ -85,6 +85,10 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
         "Power that is left, against the other blocks": ("robust standard deviations", left, 8.0),
         "Motion in each block": ("pixels", motion, 0.2),
     }
+    for letter, shift in zip(canonical_axes(series.geometry.spatial_axes), _shifts(series), strict=False):
+        lines[f"Displacement in {letter}, which was shifted back"] = ("pixels", _known(shift), 0.2)
+    if any(block.is_scaled for block in series.blocks):
+        lines["Gain, which was divided out"] = ("dB", [block.gain_db for block in series.blocks], 0.5)
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
     charts: list[Chart | Carpet] = [
         Chart(title, along, unit, times, values, flagged=bad, least_span=span)
@@ -103,6 +107,13 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
         least_span=5.0,
     )
     return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], len(times))]
+
+
+def _shifts(series: Series) -> list[NDArray[np.float64]]:
+    """Return the displacements along each axis, if any were compensated."""
+    if series.shifts is None or not any(block.is_shifted for block in series.blocks):
+        return []
+    return list(series.shifts.T)
 
 
 def _known(values: NDArray[np.float64]) -> list[float | None]:

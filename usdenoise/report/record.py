@@ -144,6 +144,14 @@ class BlockRecord:
         How much more power is left than usual, in robust standard deviations; None without data.
     kept_share : float
         Share of its entries that were observed and in no frame that was left out.
+    shift_pixels : tuple of float or None
+        Displacement of its image along z, x and y against the session, before it was compensated; None if it is not known.
+    gain_db : float or None
+        Power of its tissue over that of the session, before it was divided out; None if it is not known.
+    is_shifted, is_scaled : bool
+        Whether the displacement was compensated, and the gain divided out.
+    is_gain_uneven : bool
+        Whether the gain is not the same at all depths, and so was not divided out.
     """
 
     time: float
@@ -159,6 +167,11 @@ class BlockRecord:
     frames: FramesRecord = FramesRecord()
     n_unobserved: int = 0
     kept_share: float = 1.0
+    shift_pixels: tuple[float, ...] | None = None
+    gain_db: float | None = None
+    is_shifted: bool = False
+    is_scaled: bool = False
+    is_gain_uneven: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,6 +188,8 @@ class SequenceRecord:
         Middle of each block, in `time_unit`: "s", or "frames" if the frame rate is not known.
     sampled_frames : int
         Frames of the sample that the clutter was estimated from.
+    alignment : str
+        What was compensated for in which blocks, in words; empty if nothing was.
     """
 
     window: int
@@ -184,6 +199,7 @@ class SequenceRecord:
     time_unit: str
     sampled_frames: int
     n_bad: int
+    alignment: str
     blocks: tuple[BlockRecord, ...]
 
 

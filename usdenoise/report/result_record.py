@@ -5,6 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from usdenoise.clutter.cutoff_reason import CutoffReason
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.fit_result import FitResult
@@ -18,6 +20,7 @@ from usdenoise.report.record import (
     SequenceRecord,
 )
 from usdenoise.report.series import Series
+from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import software
@@ -166,9 +169,30 @@ def _of_session(report: Report, series: Series, session: SessionOptions) -> Repo
             time_unit=series.time_unit,
             sampled_frames=series.fit.n_frames,
             n_bad=int(series.is_bad.sum()),
+            alignment=_alignment(series),
             blocks=blocks,
         ),
     )
+
+
+def _alignment(series: Series) -> str:
+    """Return what was compensated for in which blocks, in words."""
+    blocks, shifts = series.blocks, series.shifts
+    is_shifted = np.array([block.is_shifted for block in blocks])
+    gains = [block.gain_db for block in blocks if block.is_scaled and block.gain_db is not None]
+    said = []
+    if shifts is not None and is_shifted.any():
+        largest = np.abs(shifts[is_shifted]).max(axis=0)
+        along = " and ".join(
+            f"{pixels:.2f} pixels in {letter}"
+            for letter, pixels in zip(canonical_axes(series.geometry.spatial_axes), largest, strict=True)
+        )
+        said.append(f"the image of {is_shifted.sum()} blocks was shifted back, by up to {along}")
+    if gains:
+        said.append(
+            f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
+        )
+    return "; ".join(said)
 
 
 def _size(lengths: list[int]) -> str:

@@ -71,6 +71,15 @@ class Series:
         return np.array([block.is_bad for block in self.blocks], bool)
 
     @property
+    def shifts(self) -> NDArray[np.float64] | None:
+        """Displacement of each block along z, x and y, in pixels, NaN without data; None if blocks were not aligned."""
+        known = [block.shift_pixels for block in self.blocks]
+        if not any(known):
+            return None
+        none = (np.nan,) * len(self.geometry.spatial_axes)
+        return np.array([shift or none for shift in known])
+
+    @property
     def is_session(self) -> bool:
         """Whether the images are those of a session."""
         return self.stack is None
@@ -144,6 +153,7 @@ def series_of_session(found: FilteredSession) -> Series:
 def _block_record(found: FilteredSession, number: int) -> BlockRecord:
     block, findings, leftover = found.blocks[number], found.findings[number], found.leftover[number]
     window, search, rate = block.window, findings.frames, found.geometry.frame_rate_hz
+    aligned = findings.alignment
     return BlockRecord(
         time=block.start + (window.n_frames - 1) / 2 * found.frame_time,
         n_frames=window.n_frames,
@@ -158,6 +168,11 @@ def _block_record(found: FilteredSession, number: int) -> BlockRecord:
         frames=FramesRecord() if search is None else frames_record(search, found.geometry.n_pixels),
         n_unobserved=findings.n_unobserved,
         kept_share=found.kept_share(number),
+        shift_pixels=None if aligned is None else aligned.shift,
+        gain_db=None if aligned is None else aligned.gain_db,
+        is_shifted=aligned is not None and aligned.is_shifted,
+        is_scaled=aligned is not None and aligned.is_scaled,
+        is_gain_uneven=aligned is not None and aligned.is_uneven,
     )
 
 

@@ -11,6 +11,7 @@ from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import Series
 from usdenoise.stack.acquisition import canonical_axes
+from usdenoise.stack.geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,17 @@ _BLOCK_COLUMNS = {
         "Share of the entries of the block that were observed and in no frame that was left out",
         None,
     ),
+    "shift_z": ("Displacement of the image in depth, before it was shifted back", "pixels"),
+    "shift_x": ("Lateral displacement of the image, before it was shifted back", "pixels"),
+    "shift_y": ("Displacement of the image in elevation, before it was shifted back", "pixels"),
+    "shift_z_mm": ("The same in depth", "mm"),
+    "shift_x_mm": ("The same laterally", "mm"),
+    "shift_y_mm": ("The same in elevation", "mm"),
+    "framewise_displacement": (
+        "Sum over the axes of the absolute change of the displacement from the block before",
+        None,
+    ),
+    "gain": ("Power of the tissue over that of the session, before it was divided out", "dB"),
     "bad": ("1 where the block does not count in means and weights", None),
     "why": ("Why the block is bad, in words", None),
     "file": ("Name of the file", None),
@@ -101,4 +113,37 @@ def block_table(series: Series) -> Table:
         "bad": series.is_bad.astype(np.int64),
     }
     described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
+    if series.shifts is not None:
+        unit, moved = displacement_columns(series.shifts, series.geometry)
+        found |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}
+        text = _BLOCK_COLUMNS["framewise_displacement"][0]
+        described["framewise_displacement"] = (text, unit)
+    described = {name: described[name] for name in described if name in found}
     return Table({name: found[name] for name in described}, described)
+
+
+def displacement_columns(
+    shifts: NDArray[np.float64], geometry: Geometry
+) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """Return the columns of the displacements of blocks, and the unit of the framewise displacement.
+
+    Parameters
+    ----------
+    shifts : (n_blocks, n_axes) array
+        Displacement of each block along z, x and y, in pixels.
+    geometry : Geometry
+        Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
+        the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
+    """
+    letters = canonical_axes(geometry.spatial_axes)
+    columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
+    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
+    columns |= {
+        f"shift_{letter}_mm": shifts[:, axis] * pitch
+        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
+        if pitch is not None
+    }
+    is_known = None not in pitches
+    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
+    columns["framewise_displacement"] = np.abs(np.diff(scaled, axis=0, prepend=scaled[:1])).sum(axis=1)
+    return "mm" if is_known else "pixels", columns

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.geometry import Geometry, GriddedStack
@@ -69,8 +70,8 @@ class Blocks(Protocol):
     """Axes and scales of all blocks."""
     frame_time: float
     """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
-    skips: bool
-    """Whether a block that cannot be read is a gap."""
+    options: SessionOptions
+    """How it was cut into blocks, whether one that cannot be read is missing, and whether blocks are aligned."""
 
     def reader(self, number: int) -> BlockReader:
         """Return the reader of a block."""
@@ -78,7 +79,7 @@ class Blocks(Protocol):
 
 def make_gap(blocks: Blocks, number: int, error: InputError) -> None:
     """Make a gap of a block whose frames cannot be read, or raise the error."""
-    if blocks.skips:
+    if blocks.options.skip_bad_files:
         blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)
     elif blocks.blocks[0].file == blocks.blocks[-1].file:
         # A stack in memory has no file to skip.
@@ -128,13 +129,17 @@ class BlocksOfStack:
     ----------
     stack : Acquisition
         The stack.
-    window, stride : int
-        As in :class:`usdenoise.options.session_options.SessionOptions`.
+    options : SessionOptions
+        The options of the session, with a window.
     """
 
-    skips = False
-
-    def __init__(self, stack: Acquisition, window: int, stride: int | None) -> None:
+    def __init__(self, stack: Acquisition, options: SessionOptions) -> None:
+        window, stride = options.window, options.stride
+        if window is None:
+            raise OptionError(
+                "a stack in memory is cut into blocks; give window, the number of frames of each"
+            )
+        self.options = options
         self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
         self.blocks = [
             Block("", 0, part, part.start * self.frame_time)

@@ -232,12 +232,13 @@ def _series(
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
-    found = session_series(store.array, ~does_count, has_data, clutter, threads, alone)
+    is_scaled = np.array([own.alignment is not None and own.alignment.is_scaled for own in findings])
+    found = session_series(store.array, ~does_count, has_data, clutter, threads, alone, is_scaled)
     missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
         "blood_power": [clutter.image_of(values) for values in found.blood_power],
-        "noise_power": [clutter.image_of(found.model.noise_power)] * len(numbers),
+        "noise_power": [clutter.image_of(level * found.model.noise_power) for level in found.noise_levels],
     }
     flow = next(found.flow for found in findings if found.frames is not None)
     for name in flow:
@@ -271,7 +272,10 @@ def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, num
     """Return the map of the only block that counts: that of a stack of its own."""
     reader = blocks.reader(number)
     own = replace(own_options(options, reader), threads=options.threads)
-    found = denoise_frames(reader.read(), own)
+    stack = reader.read()
+    if clutter.reference is not None:
+        stack, _ = clutter.reference.align(stack)
+    found = denoise_frames(stack, own)
     return BlockMap(
         clutter.pixels_of(found.blood_power), clutter.pixels_of(found.noise_power), found.picture_quality
     )

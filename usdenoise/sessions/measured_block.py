@@ -11,6 +11,7 @@ from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.bad_frames import FrameSearch, Treatment
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.sessions.alignment import Alignment
 from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.blocks import BlockReader
 from usdenoise.sessions.session_clutter import SessionClutter
@@ -32,6 +33,8 @@ class BlockFindings:
         Its bad frames and movement; None (the default) for a block without data.
     n_unobserved : int
         Number of entries that were unobserved, or in a frame that was left out.
+    alignment : Alignment or None
+        Its shift and gain against the session; None (the default) if blocks are not aligned, or without data.
     flow : mapping
         Name of a flow image -> its unit and formula.
     """
@@ -39,6 +42,7 @@ class BlockFindings:
     problem: str = ""
     frames: FrameSearch | None = None
     n_unobserved: int = 0
+    alignment: Alignment | None = None
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -131,6 +135,7 @@ def measure_block(
         problem=MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else "",
         frames=block.frames,
         n_unobserved=block.n_unobserved,
+        alignment=block.alignment,
         flow={name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()},
     )
     arrays |= {name: made.values for name, made in flow.items()}

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.bad_frames import Treatment
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_times, time_unit
 from usdenoise.sessions.filter_session import LOST, MOTION
 from usdenoise.sessions.measured_block import MOSTLY_BAD
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
-from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample, joined_frames
+from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
 from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, find_bad_blocks, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
@@ -201,8 +202,11 @@ class OnlineSession:
         Name -> region whose mean blood power is followed, a mask or a function that makes one.
     options : DenoiseOptions
         All options.
-    axes, frame_rate, spacing, block_interval_s
+    axes, frame_rate, spacing
         As for :class:`usdenoise.Session`.
+    session : SessionOptions, optional
+        The interval of the blocks, and whether they are aligned; by default intervals come from the blocks, which are
+        aligned.
     """
 
     def __init__(
@@ -213,11 +217,11 @@ class OnlineSession:
         axes: str | None = None,
         frame_rate: float | None = None,
         spacing: float | Sequence[float] | None = None,
-        block_interval_s: float | None = None,
+        session: SessionOptions | None = None,
     ) -> None:
-        self._options = options
+        self._options, self._session = options, session or SessionOptions()
         self._scales = (axes, frame_rate, spacing)
-        self._interval, self._regions = block_interval_s, dict(regions)
+        self._interval, self._regions = self._session.block_interval_s, dict(regions)
         for name in self._regions:
             if "/" in name or name.replace("_", " ") in TAKEN_NAMES:
                 raise OptionError(f"a region cannot have the name '{name}'; choose another one")
@@ -332,7 +336,9 @@ class OnlineSession:
             is_first, length = sums.n_blocks == 1, begun.sample.length
             alone = BlockMap.of_halves(block.halves, sums.filtered(clutter), length) if is_first else None
             model = self._models.current(sums.n_blocks, lambda: series_model(sums, clutter, alone))
-            blood = clutter.image_of(model.blood_power(block.lags))
+            is_scaled = block.alignment is not None and block.alignment.is_scaled
+            level = model.noise_level(block.lags) if is_scaled else 1.0
+            blood = clutter.image_of(model.blood_power(block.lags, level))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
 
     def _update(
@@ -397,11 +403,13 @@ class OnlineSession:
     def _estimate(self, sample: Sequence[SampledFrames]) -> SessionEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._geometry is not None
-        parts = list(joined_frames(some.values[np.argsort(some.numbers)] for some in sample))
+        parts = [some.values[np.argsort(some.numbers)] for some in sample]
         length = int(np.median([some.length for some in sample]))
         # A block that is filtered is not in the sample.
         none = np.zeros(0, np.intp)
-        return estimate_sample(parts, self._geometry, SessionFrames([none], [length], [none]), self._options)
+        frames = SessionFrames([none], [length], [none])
+        before = None if self._clutter is None else self._clutter.reference
+        return estimate_sample(parts, self._geometry, frames, self._options, self._session, before)
 
 
 def _masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:

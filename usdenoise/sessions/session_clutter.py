@@ -16,6 +16,7 @@ from usdenoise.blood.clutter_projection import ClutterProjection, blocks_project
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.filling import interpolated
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate
+from usdenoise.sessions.alignment import Reference
 from usdenoise.stack.acquisition import canonical_axes, spatial_order
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.random_streams import RandomStream
@@ -52,6 +53,8 @@ class SessionClutter:
         Root mean square of the noise in an entry.
     power : float
         Mean power of the components in an entry.
+    reference : Reference or None
+        What blocks are aligned to; None (the default) if they are not.
     """
 
     left: NDArray[np.inexact]
@@ -62,6 +65,7 @@ class SessionClutter:
     axes: str
     noise_rms: float
     power: float
+    reference: Reference | None = None
 
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
@@ -134,7 +138,11 @@ class SessionFrames:
 
 
 def session_clutter(
-    found: ClutterEstimate, sampled: SessionFrames, geometry: Geometry, high_cutoff: int | str
+    found: ClutterEstimate,
+    sampled: SessionFrames,
+    geometry: Geometry,
+    high_cutoff: int | str,
+    reference: Reference | None = None,
 ) -> SessionClutter:
     """Return the clutter of a session.
 
@@ -148,6 +156,8 @@ def session_clutter(
         Axes of the blocks.
     high_cutoff : int, "rank" or "none"
         End of the components that are kept; all of the residual with "none".
+    reference : Reference, optional
+        What the sample was aligned to.
     """
     low, grid = found.band.low, found.grid
     model = interpolated(found.model, found.frames.left_out)
@@ -169,4 +179,5 @@ def session_clutter(
         axes=geometry.spatial_axes,
         noise_rms=found.estimate.noise_rms,
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
+        reference=reference,
     )

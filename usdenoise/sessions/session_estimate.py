@@ -13,16 +13,18 @@ from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter, with_cutoff
 from usdenoise.pipeline.denoise import working_type
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.frame_sources import ArrayBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
+from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
-from usdenoise.sessions.session_series import BlockSums, leak_share
+from usdenoise.sessions.session_series import SPREAD_FLOOR, BlockSums, leak_share
 from usdenoise.stack.geometry import Geometry
 
 TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.5, 1.12
@@ -30,6 +32,11 @@ TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.5, 1.12
 cutoff is raised at a time. On a phantom with tissue 50 dB over blood 65 components left a share of 0.68, and the map
 correlated with the truth by 0.876; with 92 components by 0.993. On one of 45 dB the share was 0.23, and more components took
 blood. With a bound of 0.3 two of three other sessions lost hits, with shares of 0.32 and 0.45."""
+
+FEWEST_BLOCKS, UNUSUAL_SPREADS = 5, 4.0
+"""Blocks from which some can be unusual, and robust standard deviations of the logarithm of the power outside the clutter
+from which a block is not used for the estimate. On two simulated sessions blocks in which the image moved by a pixel had
+4.6 to 12, others 3 at most; with them the cutoff was 19 instead of 43, and 30 instead of 36."""
 
 JOINED_FRAMES = 128
 """Frames of the blocks in which a sample is filtered, at least: products with a few frames of each block are slow."""
@@ -85,44 +92,109 @@ def estimate_session(
         As for :func:`usdenoise.denoise`.
     """
     check_bad_frames(options, blocks)
-    numbers, sampled, parts = _sample(blocks, options, executor)
-    if not parts:
+    sample, reference = _aligned_sample(_sample(blocks, options, executor), executor, blocks.options)
+    if not sample.numbers:
         raise InputError("no block of the session has good frames")
-    frames = _frames_in_sample(blocks, numbers, sampled)
-    with _Sample(parts, blocks.geometry, options) as sample:
-        found = sample.estimate(on_iteration)
-        is_tried = len(numbers) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
-        tried = _calm_blocks(found, numbers, sampled) if is_tried else []
-        clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff)
+    with ThreadExecutor(options.threads) as threads:
+        fit = _SampleFit(sample, blocks.geometry, options, threads)
+        found = fit.estimate(on_iteration)
+        usual = _usual_blocks(found, sample.lengths)
+        if not usual.all():
+            sample = sample.only(usual)
+            fit = _SampleFit(sample, blocks.geometry, options, threads)
+            found = fit.estimate(on_iteration)
+        frames = _frames_in_sample(blocks, sample)
+        is_tried = len(sample.numbers) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
+        tried = _calm_blocks(found, sample) if is_tried else []
+        clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff, reference)
         measured = measure(tried, clutter) if len(tried) > 1 else {}
         while _leaks(measured.values(), clutter) and clutter.cutoff < len(found.singular_values):
-            found = sample.raised(found)
-            clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff)
+            found = fit.raised(found)
+            clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff, reference)
             measured = measure(tried, clutter)
-        return SessionEstimate(clutter, sample.fit(found), measured)
+        return SessionEstimate(clutter, fit.result(found), measured)
 
 
 def estimate_sample(
-    parts: Sequence[NDArray[Any]], geometry: Geometry, frames: SessionFrames, options: DenoiseOptions
+    parts: Sequence[NDArray[Any]],
+    geometry: Geometry,
+    frames: SessionFrames,
+    options: DenoiseOptions,
+    session: SessionOptions | None = None,
+    before: Reference | None = None,
 ) -> SessionEstimate:
     """Find the clutter of blocks from a sample of frames, without trying the cutoff.
 
     Parameters
     ----------
     parts : sequence of (n, pixels along each axis...) arrays
-        Frames of blocks, in the order t, z, x, y.
+        Frames of each block, in the order t, z, x, y.
     geometry : Geometry
         Axes and scales of the blocks.
     frames : SessionFrames
         Of which blocks they are.
     options : DenoiseOptions
         Options of the estimate.
+    session : SessionOptions, optional
+        Whether blocks are registered and their gain is divided out; by default both.
+    before : Reference, optional
+        What earlier blocks of the session were aligned to.
     """
-    with _Sample(parts, geometry, options) as sample:
-        found = sample.estimate(None)
-        return SessionEstimate(
-            session_clutter(found, frames, geometry, options.high_cutoff), sample.fit(found)
+    none = [np.zeros(0, np.intp)] * len(parts)
+    with ThreadExecutor(options.threads) as threads:
+        sample, reference = _aligned_sample(
+            _Sample(range(len(parts)), none, parts), threads, session or SessionOptions(), before
         )
+        fit = _SampleFit(sample, geometry, options, threads)
+        found = fit.estimate(None)
+        clutter = session_clutter(found, frames, geometry, options.high_cutoff, reference)
+        return SessionEstimate(clutter, fit.result(found))
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Sampled frames of blocks.
+
+    Attributes
+    ----------
+    numbers : sequence of int
+        The blocks.
+    frames : sequence of arrays
+        Numbers of the frames in each block.
+    parts : sequence of (n, pixels along each axis...) arrays
+        The frames of each block, in the order t, z, x, y.
+    """
+
+    numbers: Sequence[int]
+    frames: Sequence[NDArray[np.intp]]
+    parts: Sequence[NDArray[Any]]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of sampled frames of each block."""
+        return [len(part) for part in self.parts]
+
+    def only(self, chosen: NDArray[np.bool_]) -> "_Sample":
+        """Return the sample of some blocks."""
+        kept = np.flatnonzero(chosen).tolist()
+        return _Sample(
+            [self.numbers[k] for k in kept], [self.frames[k] for k in kept], [self.parts[k] for k in kept]
+        )
+
+
+def _aligned_sample(
+    sample: _Sample, executor: Executor, session: SessionOptions, before: Reference | None = None
+) -> tuple[_Sample, Reference | None]:
+    """Return the sampled frames of each block as they are in the reference of the session, and the reference."""
+    images = [mean_envelope(part) for part in sample.parts]
+    reference = reference_of(images, executor, session.registration, session.gain_correction, before)
+    if reference is None:
+        return sample, None
+    found = list(executor.map(reference.alignment, images))
+    if not any(own.is_shifted or own.is_scaled for own in found):
+        return sample, reference
+    aligned = [reference.apply(part, own) for part, own in zip(sample.parts, found, strict=True)]
+    return replace(sample, parts=aligned), reference
 
 
 class JoinedFrames:
@@ -158,23 +230,18 @@ class JoinedFrames:
         ]
 
 
-class _Sample:
-    """Frames of several blocks as a stack of their own; a context."""
+class _SampleFit:
+    """The fit of the components to sampled frames of blocks, as to a stack of their own."""
 
-    def __init__(self, parts: Sequence[NDArray[Any]], geometry: Geometry, options: DenoiseOptions) -> None:
+    def __init__(
+        self, sample: _Sample, geometry: Geometry, options: DenoiseOptions, threads: ThreadExecutor
+    ) -> None:
         # Numbers of bad frames count in a file, and the sample has none of these frames.
         bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
         self._options = replace(options, bad_frames=bad_frames)
         self._asked = options
-        self._threads = ThreadExecutor(options.threads)
-        self._passes = Passes(JoinedFrames(parts, geometry, options.precision), self._threads, self._threads)
-
-    def __enter__(self) -> "_Sample":
-        self._threads.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._threads.__exit__(*error)
+        frames = JoinedFrames(list(joined_frames(sample.parts)), geometry, options.precision)
+        self._passes = Passes(frames, threads, threads)
 
     def estimate(self, on_iteration: Callable[..., None] | None) -> ClutterEstimate:
         """Return the estimate of the sample."""
@@ -190,17 +257,15 @@ class _Sample:
         choice = replace(before, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
         return with_cutoff(self._passes, found, choice)
 
-    def fit(self, found: ClutterEstimate) -> FitResult:
+    def result(self, found: ClutterEstimate) -> FitResult:
         """Return how the components were found."""
         measured = measure_fit(self._passes, found, self._options)
         fit = fit_result(found, measured, self._options)
         return replace(fit, options=replace(fit.options, bad_frames=self._asked.bad_frames))
 
 
-def _sample(
-    blocks: Blocks, options: DenoiseOptions, executor: Executor
-) -> tuple[list[int], list[NDArray[np.intp]], list[NDArray[Any]]]:
-    """Return the sampled blocks, the numbers of their sampled frames, and these frames, joined over several blocks."""
+def _sample(blocks: Blocks, options: DenoiseOptions, executor: Executor) -> _Sample:
+    """Return sampled frames of the blocks that can be read."""
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
     # Of blocks that overlap each frame is sampled in one of them alone.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
@@ -222,8 +287,8 @@ def _sample(
                 sampled.append((number, good))
                 yield values
 
-    joined = list(joined_frames(parts()))
-    return [number for number, _ in sampled], [good for _, good in sampled], joined
+    frames_of_blocks = list(parts())
+    return _Sample([number for number, _ in sampled], [good for _, good in sampled], frames_of_blocks)
 
 
 def joined_frames(parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
@@ -246,11 +311,13 @@ def _frames_of(item: tuple[BlockReader, NDArray[np.intp]]) -> NDArray[Any] | Inp
         return error
 
 
-def _frames_in_sample(blocks: Blocks, numbers: list[int], sampled: list[NDArray[np.intp]]) -> SessionFrames:
+def _frames_in_sample(blocks: Blocks, sample: _Sample) -> SessionFrames:
     """Return the frames of each block that are in the sample, those of a block that overlaps it among them."""
-    parts = [blocks.blocks[number] for number in numbers]
-    files = np.repeat([part.file for part in parts], [len(some) for some in sampled])
-    places = np.concatenate([part.window.start + some for part, some in zip(parts, sampled, strict=True)])
+    parts = [blocks.blocks[number] for number in sample.numbers]
+    files = np.repeat([part.file for part in parts], sample.lengths)
+    places = np.concatenate(
+        [part.window.start + some for part, some in zip(parts, sample.frames, strict=True)]
+    )
     columns = [
         np.flatnonzero((files == part.file) & (part.window.start <= places) & (places < part.window.stop))
         for part in parts
@@ -259,19 +326,36 @@ def _frames_in_sample(blocks: Blocks, numbers: list[int], sampled: list[NDArray[
     return SessionFrames(frames, [part.window.n_frames for part in parts], columns)
 
 
-def _calm_blocks(found: ClutterEstimate, numbers: list[int], sampled: list[NDArray[np.intp]]) -> list[int]:
-    """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
-    edges = np.cumsum([0, *map(len, sampled)])
+def _levels(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float64]:
+    """Return the median power outside the clutter in the sampled frames of each block; NaN without any."""
+    edges = np.cumsum([0, *lengths])
     left = found.frames.curves.outside
     # Frames without data have 0 or NaN.
     parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
-    levels = np.array([np.median(part) if len(part) else np.nan for part in parts])
+    return np.array([np.median(part) if len(part) else np.nan for part in parts])
+
+
+def _usual_blocks(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.bool_]:
+    """Return the blocks in whose sampled frames no more power is left than usual."""
+    with np.errstate(divide="ignore"):
+        levels = np.log(_levels(found, lengths))
+    if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
+        return np.ones(len(levels), bool)
+    above = levels - np.nanmedian(levels)
+    spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
+    unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
+    return ~unusual
+
+
+def _calm_blocks(found: ClutterEstimate, sample: _Sample) -> list[int]:
+    """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
+    levels = _levels(found, sample.lengths)
     if np.isnan(levels).all():
         return []
     # The image moved in some of the others, perhaps.
     calm = np.flatnonzero(levels <= np.nanmedian(levels))
     places = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
-    return [numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
+    return [sample.numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
 
 
 def _leaks(tried: Any, clutter: SessionClutter) -> bool:

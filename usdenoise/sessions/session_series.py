@@ -49,6 +49,9 @@ LEAK_CHANGE = 0.5
 of 10 % of blood over the noise read 9.4 and 9.5 with 0, 9.5 with 0.5 and 9.7 to 10.0 with 3; activated pixels with t > 3
 were 8 % fewer with 0.5 and 35 to 50 % fewer with 3."""
 
+QUIET_SHARE = 0.2
+"""Blood and leaked tissue over the noise up to which a band of a pixel shows how strong the noise of a block is."""
+
 MOST_RESCALED = 1.5
 """Most by which the weights are scaled up so that their sum is the blood map. In noise the map is smaller than their sum."""
 
@@ -105,6 +108,11 @@ class SeriesModel:
         Blood map of the mean of the good blocks, and its noise.
     quality : PictureQuality
         Figures of this map.
+    of_noise : (n_signal,) float64 array
+        What the noise of the mean adds to the weighted sum.
+    quiet : (n_signal, L) array
+        Weights of the lagged products that sum up the bands in which nearly all is noise; the sum is 1 for the mean of the
+        blocks.
     """
 
     weights: NDArray[np.inexact]
@@ -112,14 +120,20 @@ class SeriesModel:
     mean_blood_power: NDArray[np.float64]
     noise_power: NDArray[np.float64]
     quality: PictureQuality
+    of_noise: NDArray[np.float64]
+    quiet: NDArray[np.inexact]
 
-    def blood_power(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
+    def blood_power(self, lags: NDArray[np.inexact], noise_level: float = 1.0) -> NDArray[np.float64]:
         """Return the blood power of a block without the noise, (n_signal,), from its lagged products, (n_signal, L).
 
-        It is linear in the data of the block, and may be below 0.
+        It is linear in the data of the block, and may be below 0. The noise power is `noise_level` times that of the mean.
         """
         power: NDArray[np.float64] = np.vecdot(self.weights, lags).real + self.offset
-        return power
+        return power + (1 - noise_level) * self.of_noise
+
+    def noise_level(self, lags: NDArray[np.inexact]) -> float:
+        """Return the noise power of a block over that of the mean of the blocks."""
+        return float(np.vecdot(self.quiet, lags).real.sum()) or 1.0
 
 
 @dataclass(frozen=True)
@@ -132,10 +146,13 @@ class SessionSeries:
         Blood power of each block; NaN in blocks without data.
     model : SeriesModel
         Its weights, and the mean.
+    noise_levels : (n_blocks,) float64 array
+        Noise power of each block over that of the mean.
     """
 
     blood_power: NDArray[np.float32]
     model: SeriesModel
+    noise_levels: NDArray[np.float64]
 
 
 class Spectra:
@@ -240,6 +257,7 @@ def session_series(
     clutter: SessionClutter,
     executor: Executor,
     alone: BlockMap | None = None,
+    is_scaled: NDArray[np.bool_] | None = None,
 ) -> SessionSeries:
     """Make the series of a session.
 
@@ -265,6 +283,8 @@ def session_series(
         Maps over the blocks.
     alone : BlockMap, optional
         The map of the block that counts, if it is the only one.
+    is_scaled : (n_blocks,) boolean array, optional
+        Blocks that were divided by a gain, and so have a noise power of their own; by default none.
     """
     sums = BlockSums()
     counting, known = (np.flatnonzero(which).tolist() for which in (~left_out, has_data))
@@ -275,10 +295,16 @@ def session_series(
         sums.add_spectrum(found)
     model = series_model(sums, clutter, alone)
     series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
-    powers = executor.map(lambda number: model.blood_power(array_of(number, "lags")), known)
-    for number, power in zip(known, powers, strict=True):
-        series[number] = power
-    return SessionSeries(series, model)
+    levels = np.ones(len(left_out))
+
+    def mapped(number: int) -> tuple[NDArray[np.float64], float]:
+        lags = array_of(number, "lags")
+        level = model.noise_level(lags) if is_scaled is not None and is_scaled[number] else 1.0
+        return model.blood_power(lags, level), level
+
+    for number, (power, level) in zip(known, executor.map(mapped, known), strict=True):
+        series[number], levels[number] = power, level
+    return SessionSeries(series, model, levels)
 
 
 @dataclass(frozen=True)
@@ -401,9 +427,28 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
     weights *= np.clip(shown / np.maximum(known, TINY), 1, MOST_RESCALED)
+    of_lags = spectra.weights_of_lags(weights)
+    noise_lags = (noise * clutter.kept_share)[:, None] * spectra.white_lags
+    quiet = _quiet_bands(blood + leaked, mean, noise)
     return SeriesModel(
-        spectra.weights_of_lags(weights), mean_power - np.vecdot(weights, mean), mean_power, noise, quality
+        weights=of_lags,
+        offset=mean_power - np.vecdot(weights, mean),
+        mean_blood_power=mean_power,
+        noise_power=noise,
+        quality=quality,
+        of_noise=np.vecdot(of_lags, noise_lags).real,
+        quiet=spectra.weights_of_lags(quiet),
     )
+
+
+def _quiet_bands(
+    signal: NDArray[np.float64], mean: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return weights, (n_signal, 2 L), of the bands of noise alone, whose sum over the mean is 1; 0 without any."""
+    floor = max(1e-3 * float(noise.max()), TINY)
+    weights = np.where(signal < QUIET_SHARE * noise[:, None], 1 / np.maximum(noise, floor)[:, None], 0)
+    total = float(np.vecdot(weights, mean).sum())
+    return weights / total if total > TINY else 0 * weights
 
 
 def band_weights(

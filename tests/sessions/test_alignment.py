@@ -1,0 +1,200 @@
+"""Blocks that are displaced, or have another gain, are aligned; noise and still sessions are not."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.sessions.scans import IMAGE, LENGTH, Scan, scan
+from usdenoise import Acquisition, SessionResult, session
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of, shifted
+
+N_BLOCKS = 16
+
+
+def smooth(seed: int, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
+    """Complex speckle with a Gaussian spectrum, periodic."""
+    rng = np.random.default_rng(seed)
+    white = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    squares = sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape)))
+    return np.fft.ifftn(np.fft.fftn(white) * np.exp(-2 * (np.pi * width) ** 2 * squares))
+
+
+def moved(image: NDArray[Any], shift: Any) -> NDArray[Any]:
+    """A periodic image that is displaced, by its Fourier transform."""
+    phase = sum(f * d for f, d in zip(np.ix_(*map(np.fft.fftfreq, image.shape)), shift, strict=True))
+    return np.fft.ifftn(np.fft.fftn(image) * np.exp(-2j * np.pi * phase))
+
+
+def displaced(made: Scan, shifts: Any, gains_db: Any, edge: int = 3) -> Scan:
+    """A session whose blocks are displaced and scaled, without the edges that the displacement wraps around."""
+    blocks = []
+    for block, shift, gain in zip(made.blocks, shifts, gains_db, strict=True):
+        blocks += [10 ** (gain / 20) * moved(frame, shift)[edge:-edge, edge:-edge] for frame in block]
+    inside = made.blood_power[:, edge:-edge, edge:-edge]
+    return Scan(np.array(blocks, np.complex64), inside)
+
+
+@pytest.mark.parametrize("shape", [(20, 17), (12, 9, 11)])
+def test_a_shift_is_undone_in_the_middle_of_an_image(shape: tuple[int, ...]) -> None:
+    shift = np.array([0.37, -1.42, 0.81][: len(shape)])
+    image = smooth(0, shape)
+    found = shifted(moved(image, shift)[None], shift)[0]
+    inside = (slice(4, -4),) * len(shape) if len(shape) == 2 else (slice(4, -4),) * 3
+    scale = np.abs(image).max()
+    np.testing.assert_allclose(found[inside], image[inside], atol=0.08 * scale)
+    whole = np.round(shift)
+    by_whole = shifted(np.roll(image, whole.astype(int), range(len(shape)))[None], whole)[0]
+    np.testing.assert_allclose(by_whole[inside], image[inside], atol=1e-9 * scale)
+
+
+def test_the_interpolation_is_the_sum_over_the_cosines_of_a_line() -> None:
+    """Against the transform written out: x(t) = sum_k c_k cos(pi k (t + 1/2) / n), at the places i + d."""
+    n, d = 9, 0.3
+    line = np.random.default_rng(0).standard_normal(n)
+    i, k = np.arange(n), np.arange(n)
+    basis = np.cos(np.pi * np.outer(i + 0.5, k) / n)
+    c = np.linalg.solve(basis, line)
+    wanted = np.cos(np.pi * np.outer(i + d + 0.5, k) / n) @ c
+    np.testing.assert_allclose(shifted(line[None, :, None], np.array([d, 0.0]))[0, :, 0], wanted, atol=1e-9)
+
+
+def test_the_power_of_noise_stays() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.standard_normal((50, 40, 40)) + 1j * rng.standard_normal((50, 40, 40))
+    found = shifted(noise, np.array([0.5, 0.25]))
+    assert np.mean(np.abs(found) ** 2) == pytest.approx(np.mean(np.abs(noise) ** 2), rel=0.02)
+
+
+def test_missing_entries_stay_missing_and_do_not_spread() -> None:
+    rng = np.random.default_rng(2)
+    frames = smooth(3, (20, 20))[None] * (1 + 0.01 * rng.standard_normal((8, 1, 1)))
+    shift = np.array([1.0, -2.0])
+    whole = shifted(frames, shift)
+    frames[2, 10:12, 8] = np.nan
+    found = shifted(frames, shift)
+    gone = ~np.isfinite(found)
+    assert [tuple(place) for place in np.argwhere(gone)] == [(2, 9, 10), (2, 10, 10)]
+    np.testing.assert_allclose(found[~gone], whole[~gone], atol=1e-9)
+
+
+def test_the_reference_is_where_most_blocks_are_whatever_a_burst_does() -> None:
+    rng = np.random.default_rng(4)
+    tissue = np.abs(smooth(5, (48, 40)))
+    shifts = 0.4 * rng.standard_normal((12, 2))
+    shifts -= np.median(shifts, axis=0)
+    images = [np.maximum(moved(tissue, shift).real, 1e-6).astype(np.float32) for shift in shifts]
+    images[3] = np.abs(smooth(6, (48, 40))).astype(np.float32)
+    with ThreadExecutor(2) as executor:
+        reference = reference_of(images, executor, True, True)
+    assert reference is not None
+    found = np.array([reference.alignment(image).shift for image in images])
+    error = np.delete(found - shifts, 3, axis=0)
+    assert np.sqrt(np.mean((error - error.mean(axis=0)) ** 2)) < 0.02
+    assert not reference.alignment(images[3]).is_shifted
+    assert not reference.mask.all()
+    assert reference.mask[2:-2, 2:-2].all()
+
+
+@pytest.fixture(scope="module")
+def still() -> Scan:
+    return scan(N_BLOCKS, rise=0.3, shape=(38, 36), seed=11, resolution=0.8)
+
+
+@pytest.fixture(scope="module")
+def still_result(still: Scan) -> SessionResult:
+    return session(displaced(still, np.zeros((N_BLOCKS, 2)), np.zeros(N_BLOCKS)).stack, LENGTH)
+
+
+def drift(pixels: float) -> NDArray[np.float64]:
+    return np.linspace(-pixels / 2, pixels / 2, N_BLOCKS)[:, None] * np.array([0.8, 0.6])
+
+
+MOVES = {
+    "drift": (drift(2.0), np.zeros(N_BLOCKS)),
+    "jump": (np.where(np.arange(N_BLOCKS)[:, None] < 8, 0, [0.7, -0.7]), np.zeros(N_BLOCKS)),
+    "jitter": (0.3 * np.random.default_rng(8).standard_normal((N_BLOCKS, 2)), np.zeros(N_BLOCKS)),
+    "step of the gain": (np.zeros((N_BLOCKS, 2)), np.where(np.arange(N_BLOCKS) < 8, 0, 3.0)),
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_sessions_that_move_read_as_still_ones(what: str, still: Scan, still_result: SessionResult) -> None:
+    shifts, gains = MOVES[what]
+    made = displaced(still, shifts, gains)
+    found = session(made.stack, LENGTH)
+    assert not found.bad.any()
+    table = found.blocks
+    measured = np.stack([table["shift_z"], table["shift_x"]], axis=1)
+    error = measured - shifts
+    assert np.sqrt(np.mean((error - np.median(error, axis=0)) ** 2)) < 0.05
+    assert table["gain"] - np.median(table["gain"]) == pytest.approx(gains - np.median(gains), abs=0.15)
+    scale = 10 ** (-np.median(gains) / 10)
+    inside = (slice(3, -3), slice(3, -3))
+    blood, wanted = scale * found.mean_blood_power[inside], still_result.mean_blood_power[inside]
+    assert np.corrcoef(blood.ravel(), wanted.ravel())[0, 1] > 0.97
+    assert blood.sum() == pytest.approx(wanted.sum(), rel=0.1)
+    unaligned = session(made.stack, LENGTH, registration=False, gain_correction=False)
+    assert "shift_z" not in unaligned.blocks
+    true = made.blood_power[0] > 0
+    true[:, : true.shape[1] // 2] = False
+    is_high = made.blood_power[:, true].sum(axis=1) > made.blood_power[:, true].sum(axis=1).mean()
+
+    def rise_and_spread(result: SessionResult) -> tuple[float, float]:
+        series = result.blood_power[:, true].sum(axis=1, dtype=float)
+        rest = series[~is_high]
+        return series[is_high].mean() / rest.mean() - 1, rest.std() / rest.mean()
+
+    rise, spread = rise_and_spread(found)
+    assert rise == pytest.approx(0.3, abs=0.06)
+    assert spread < 1.5 * rise_and_spread(still_result)[1] + 0.01
+    assert spread < 0.7 * rise_and_spread(unaligned)[1]
+
+
+def test_a_still_session_is_not_shifted(still: Scan, still_result: SessionResult) -> None:
+    blocks = still_result.series.blocks
+    assert not any(block.is_shifted for block in blocks)
+    assert np.abs(still_result.blocks["shift_z"]).max() < 0.03
+
+
+def test_noise_alone_is_neither_shifted_nor_scaled(noise_alone: SessionResult) -> None:
+    assert not any(block.is_shifted or block.is_scaled for block in noise_alone.series.blocks)
+
+
+def test_a_gain_of_some_depths_alone_is_reported_and_not_corrected(still: Scan) -> None:
+    made = displaced(still, np.zeros((N_BLOCKS, 2)), np.zeros(N_BLOCKS))
+    iq = made.iq.copy()
+    iq[5 * LENGTH : 6 * LENGTH, :10] *= 2
+    blocks = session(replace(made.stack, iq=iq), LENGTH).series.blocks
+    assert [number for number, block in enumerate(blocks) if block.is_gain_uneven] == [5]
+    assert not blocks[5].is_scaled
+
+
+def test_axes_of_another_order_are_aligned_alike(still: Scan) -> None:
+    made = displaced(still, drift(1.0), np.zeros(N_BLOCKS)).stack
+    turned = Acquisition(np.ascontiguousarray(made.iq.transpose(2, 1, 0)), "xzt", frame_rate_hz=500.0)
+    one, other = session(made, LENGTH), session(turned, LENGTH)
+    np.testing.assert_allclose(one.blocks["shift_x"], other.blocks["shift_x"], atol=1e-6)
+    # Sums are made in another order.
+    np.testing.assert_allclose(one.mean_blood_power.T, other.mean_blood_power, rtol=0.02, atol=0.02)
+
+
+def test_the_envelope_leaves_out_what_is_not_finite() -> None:
+    frames = np.full((4, 3, 2), 2.0 + 0j)
+    frames[1, 0, 0], frames[:, 2, 1] = np.nan, np.inf
+    wanted = np.full((3, 2), 2.0)
+    wanted[2, 1] = 0
+    np.testing.assert_allclose(mean_envelope(frames), wanted)
+
+
+def test_a_block_stays_as_it_is_given() -> None:
+    image = np.abs(smooth(9, IMAGE)).astype(np.float32)
+    block = np.repeat(moved(image, (0.5, 0.5))[None], 20, axis=0).astype(np.complex64)
+    before = block.copy()
+    stack, found = Reference(image, np.ones(IMAGE, bool)).align(Acquisition(block, "tzx"))
+    assert found.is_shifted
+    assert stack.iq is not block
+    np.testing.assert_array_equal(block, before)

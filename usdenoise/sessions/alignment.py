@@ -1,0 +1,331 @@
+"""Alignment of the blocks of a session: one rigid shift and one gain for each block, against a reference image.
+
+Within a block nothing is shifted. Rotation and motion out of the image are not corrected.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.frames.displacement import envelope
+from usdenoise.frames.registration import Registration
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.sessions.blocks import in_order
+from usdenoise.stack.acquisition import Acquisition
+
+ENVELOPE_FRAMES = 64
+"""Frames of a block, evenly spread, whose mean envelope is registered."""
+
+LEAST_SHIFT, MOST_SHIFT = 0.05, 0.25
+"""Shifts that are applied, along any axis: from so many pixels to this part of the image."""
+
+LEAST_LIKENESS = 0.6
+"""Correlation of the gradients of an image with those of the reference from which a block is aligned. Images of noise alone
+have about 0, and 0.7 with the mean of two of which they are one, against which their shift is 0."""
+
+LEAST_GAIN_DB, MOST_GAIN_DB, GAIN_ERRORS = 0.05, 10.0, 4.0
+"""Gains that are divided out: from the first to the second, in dB, and from so many standard errors."""
+
+DEPTH_BANDS, UNEVEN_DB = 4, 0.5
+"""A gain is uneven if it differs by more than this, and by more than its error, in one of so many bands of the depth."""
+
+SPECKLE_PIXELS = 8
+"""Pixels of the image whose envelopes count as one independent value, for the standard error of a gain."""
+
+REFERENCE_ROUNDS = 3
+"""Times that blocks are registered to the median of the blocks as they were aligned before."""
+
+CHUNK_FRAMES = 32
+"""Frames that are shifted together."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where the image of a block is, and how strong, against the reference of the session.
+
+    Attributes
+    ----------
+    shift : tuple of float
+        Displacement along z, x and y in pixels, positive towards larger indices.
+    gain_db : float
+        Power of the tissue over that of the reference, in dB.
+    likeness : float
+        How alike the image and the reference are, from :meth:`usdenoise.frames.registration.Registration.shift`.
+    is_shifted : bool
+        Whether the shift was compensated.
+    is_scaled : bool
+        Whether the gain was divided out.
+    is_uneven : bool
+        Whether the gain is not the same at all depths; then it is not divided out.
+    """
+
+    shift: tuple[float, ...]
+    gain_db: float
+    likeness: float
+    is_shifted: bool = False
+    is_scaled: bool = False
+    is_uneven: bool = False
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The image to which the blocks of a session are aligned.
+
+    Attributes
+    ----------
+    image : (pixels along z, x, y) float32 array
+        Median over the blocks of their mean envelopes.
+    mask : boolean array of this shape
+        Pixels that are inside the image in every block; the others become 0.
+    registers, scales : bool
+        Whether shifts are compensated, and gains divided out.
+    """
+
+    image: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    registers: bool = True
+    scales: bool = True
+
+    def align(self, stack: Acquisition) -> tuple[Acquisition, Alignment]:
+        """Return a block as it is in the reference, and its alignment.
+
+        Parameters
+        ----------
+        stack : Acquisition
+            The block; it stays as it is.
+        """
+        order = [stack.axes.index(letter) for letter in in_order(stack)]
+        frames = stack.iq.transpose(order)
+        found = self.alignment(mean_envelope(frames))
+        if not (found.is_shifted or found.is_scaled) and self.mask.all():
+            return stack, found
+        aligned = self.apply(frames, found).transpose(np.argsort(order))
+        return replace(stack, iq=aligned), found
+
+    def alignment(self, image: NDArray[np.float32]) -> Alignment:
+        """Return the alignment of a block from its mean envelope, (pixels along z, x, y)."""
+        shift, likeness = Registration.of(self.image).shift(image)
+        is_like = likeness >= LEAST_LIKENESS
+        is_near = bool((np.abs(shift) <= MOST_SHIFT * np.array(image.shape)).all())
+        is_shifted = self.registers and is_like and is_near and bool(_matter(shift[None])[0])
+        if is_shifted:
+            image = shifted(image[None], shift)[0]
+        gain = _gain(image, self.image, self.mask & (image > 0))
+        return Alignment(
+            tuple(float(along) for along in shift),
+            gain.db,
+            likeness,
+            is_shifted=is_shifted,
+            is_scaled=self.scales and is_like and gain.is_known and not gain.is_uneven,
+            is_uneven=is_like and gain.is_uneven,
+        )
+
+    def apply(self, frames: NDArray[Any], alignment: Alignment) -> NDArray[Any]:
+        """Return frames, (n, pixels along z, x, y), shifted back and without the gain, 0 outside the mask."""
+        aligned = (
+            shifted(frames, np.array(alignment.shift))
+            if alignment.is_shifted
+            else np.array(frames, order="C")
+        )
+        if alignment.is_scaled:
+            aligned *= aligned.real.dtype.type(10 ** (-alignment.gain_db / 20))
+        aligned[:, ~self.mask] = 0
+        return aligned
+
+
+def mean_envelope(frames: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the mean envelope of some frames of a block, (n, pixels along z, x, y), without what is not finite."""
+    some = frames[:: max(1, len(frames) // ENVELOPE_FRAMES)]
+    magnitudes = envelope(some)
+    counts = np.maximum(np.count_nonzero(np.isfinite(some), axis=0), 1)
+    mean: NDArray[np.float32] = (magnitudes.sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
+    return mean
+
+
+def reference_of(
+    images: Sequence[NDArray[np.float32]],
+    executor: Executor,
+    registers: bool,
+    scales: bool,
+    before: Reference | None = None,
+) -> Reference | None:
+    """Return the reference of a session.
+
+    Blocks are registered to one of them, then to the median of the aligned blocks, which a burst of motion does not change.
+    The reference is where the median block is.
+
+    Parameters
+    ----------
+    images : sequence of (pixels along z, x, y) float32 arrays
+        Mean envelope of each block.
+    executor : Executor
+        Maps over the blocks.
+    registers, scales : bool
+        Whether shifts are compensated, and gains divided out.
+    before : Reference, optional
+        An earlier reference of the session, where the new one stays.
+
+    Returns
+    -------
+    Reference or None
+        None for a single block, or if nothing is compensated.
+    """
+    if len(images) < 2 or not (registers or scales):
+        return None
+    values = np.stack(images)
+    median = np.median(values, axis=0)
+    image = (
+        values[np.argmax(values.reshape(len(values), -1) @ median.ravel())]
+        if before is None
+        else before.image
+    )
+    shifts = np.zeros((len(values), median.ndim))
+    for _ in range(REFERENCE_ROUNDS if registers else 0):
+        target = Registration.of(image)
+        found = list(executor.map(target.shift, values))
+        is_like = np.array([likeness >= LEAST_LIKENESS for _, likeness in found])
+        shifts = np.where(is_like[:, None], [shift for shift, _ in found], 0.0)
+        if before is None:
+            shifts -= np.median(shifts, axis=0)
+        if not _matter(shifts).any():
+            break
+        moved = executor.map(_shifted_image, zip(values, shifts, strict=True))
+        image = np.median(list(moved), axis=0).astype(np.float32)
+    if not _matter(shifts).any():
+        return Reference(median.astype(np.float32), np.ones(median.shape, bool), registers, scales)
+    return Reference(image, _common(values, shifts), registers, scales)
+
+
+def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
+    """Return frames that are displaced by a shift as they are without it.
+
+    Along each axis the image is interpolated by its discrete cosine transform, which keeps the power of noise and does not
+    wrap: beyond the edge the image is mirrored.
+
+    Parameters
+    ----------
+    frames : (n, pixels along z, x, y) array
+        The frames. What is not finite is replaced by the mean of its pixel, and missing again in the result.
+    shift : (n_axes,) array
+        Shift in pixels.
+    """
+    finite = np.isfinite(frames)
+    is_finite = bool(finite.all())
+    if not is_finite:
+        known = np.where(finite, frames, 0)
+        frames = np.where(finite, frames, known.sum(axis=0) / np.maximum(finite.sum(axis=0), 1))
+    result = np.empty(frames.shape, frames.dtype)
+    matrices = [
+        _shift_matrix(n, d).astype(frames.real.dtype) for n, d in zip(frames.shape[1:], shift, strict=True)
+    ]
+    for chunk in row_blocks(len(frames), CHUNK_FRAMES):
+        part = frames[chunk]
+        for axis, matrix in enumerate(matrices, 1):
+            if shift[axis - 1]:
+                part = _along(part, matrix, axis)
+        result[chunk] = part
+    if not is_finite:
+        result[_nearest(~finite, shift)] = np.nan
+    return result
+
+
+def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDArray[np.float32]:
+    image, shift = item
+    moved: NDArray[np.float32] = shifted(image[None], shift)[0]
+    return moved
+
+
+def _along(frames: NDArray[Any], matrix: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Return the product of a real matrix with frames along an axis."""
+    moved = np.moveaxis(frames, axis, -1)
+    if not np.iscomplexobj(frames):
+        return np.moveaxis(np.ascontiguousarray(moved) @ matrix.T, -1, axis)
+    product = np.empty(moved.shape, frames.dtype)
+    product.real = np.ascontiguousarray(moved.real) @ matrix.T
+    product.imag = np.ascontiguousarray(moved.imag) @ matrix.T
+    return np.moveaxis(product, -1, axis)
+
+
+def _shift_matrix(n: int, shift: float) -> NDArray[np.float64]:
+    """Return the (n, n) matrix that interpolates n values, mirrored at both ends, at the places i + shift."""
+    places, values = np.arange(n)[:, None] + shift, np.arange(n)
+
+    def kernel(distance: NDArray[Any]) -> NDArray[Any]:
+        # Sum of the cosines of period 2 n, half of the highest one.
+        angle = np.pi * distance / (2 * n)
+        slow = np.sin(angle)
+        is_zero = np.abs(slow) < 1e-9
+        ratio = np.sin(2 * n * angle) * np.cos(angle) / np.where(is_zero, 1, 2 * n * slow)
+        return np.where(is_zero, 1.0, ratio)
+
+    matrix: NDArray[np.float64] = kernel(places - values) + kernel(places + values + 1)
+    return matrix
+
+
+def _nearest(values: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
+    """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image."""
+    for axis, along in enumerate(shift, 1):
+        n = values.shape[axis]
+        places = np.arange(n) + along
+        values = values.take(np.clip(np.rint(places).astype(int), 0, n - 1), axis=axis)
+        outside = (places < -0.5) | (places > n - 0.5)
+        np.moveaxis(values, axis, 0)[outside] = 0
+    return values
+
+
+def _matter(shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
+    matter: NDArray[np.bool_] = np.abs(shifts).max(axis=1) >= LEAST_SHIFT
+    return matter
+
+
+def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the pixels that are inside the image, and not 0, in all blocks but those that are displaced unusually far."""
+    distance = np.abs(shifts)
+    middle = np.median(distance, axis=0)
+    usual = distance <= np.maximum(6 * middle, MOST_SHIFT * np.array(images.shape[1:]) / 4)
+    is_counted = usual.all(axis=1)
+    inside = [
+        _nearest(image[None], shift)[0] > 0
+        for image, shift in zip(images[is_counted], shifts[is_counted], strict=True)
+    ]
+    common: NDArray[np.bool_] = np.all(inside, axis=0)
+    return common
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """A gain in dB, whether it is larger than its error and not too large, and whether it differs between depths."""
+
+    db: float
+    is_known: bool
+    is_uneven: bool
+
+
+def _gain(image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDArray[np.bool_]) -> _Gain:
+    """Return the gain of an image over the reference, in its brighter half."""
+    if not mask.any():
+        return _Gain(0.0, False, False)
+    bright = mask & (reference > np.median(reference[mask]))
+    levels = np.full(image.shape, np.nan)
+    levels[bright] = 20 * np.log10(image[bright] / reference[bright])
+    db, error = _median_and_error(levels)
+    is_uneven = False
+    for band in np.array_split(levels, DEPTH_BANDS):
+        own, own_error = _median_and_error(band)
+        is_uneven |= abs(own - db) > max(UNEVEN_DB, GAIN_ERRORS * own_error)
+    return _Gain(db, max(LEAST_GAIN_DB, GAIN_ERRORS * error) < abs(db) <= MOST_GAIN_DB, is_uneven)
+
+
+def _median_and_error(levels: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median of the levels that are not NaN, and its standard error."""
+    known = levels[np.isfinite(levels)]
+    if not len(known):
+        return 0.0, math.inf
+    median = float(np.median(known))
+    spread = 1.4826 * float(np.median(np.abs(known - median)))
+    return median, 1.25 * spread / math.sqrt(max(len(known) / SPECKLE_PIXELS, 1.0))
