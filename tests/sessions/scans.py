@@ -53,7 +53,7 @@ def scan(
     """A session of given amplitudes: speckle moved by slow smooth waves, two vessels, and white noise.
 
     In the blocks of bursts the speckle also moves by 3 pixels in depth and back. In the right half the blood has a power
-    higher by `rise` in every other three blocks. The speckle is smoothed by a Gaussian with a standard deviation of
+    higher by `rise` in every other three blocks. Tissue and blood are smoothed by a Gaussian with a standard deviation of
     `resolution` pixels.
     """
     rng = np.random.default_rng(seed)
@@ -62,10 +62,14 @@ def scan(
         return (rng.standard_normal(size) + 1j * rng.standard_normal(size)) / np.sqrt(2)
 
     speckle, place = draw(*shape), np.linspace(-1, 1, shape[-1])
-    if resolution:
-        squares = sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape)))
-        speckle = np.fft.ifftn(np.fft.fftn(speckle) * np.exp(-2 * (np.pi * resolution) ** 2 * squares))
-        speckle /= np.sqrt(np.mean(np.abs(speckle) ** 2))
+    transfer = np.exp(-2 * (np.pi * resolution) ** 2 * sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape))))
+    transfer /= np.sqrt(np.mean(transfer**2))
+
+    def smoothed(images: Any) -> Any:
+        axes = tuple(range(-len(shape), 0))
+        return np.fft.ifftn(np.fft.fftn(images, axes=axes) * transfer, axes=axes) if resolution else images
+
+    speckle = smoothed(speckle)
     depth = np.linspace(-1, 1, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
     modes = np.stack(
         [speckle * f for f in (1 + 0 * place * depth, 0.3 * place, 0.1 * depth, 0.03 * place * depth)]
@@ -92,6 +96,7 @@ def scan(
         flow = draw(LENGTH + 3, *shape)
         # Four frames of coherence, at a quarter of a cycle a frame.
         flow = sum(flow[lag : lag + LENGTH] for lag in range(4)) / 2
+        flow = smoothed(flow)
         flow *= (1j**frames).reshape(-1, *[1] * len(shape))
         parts.append(tissue * moved + np.sqrt(power) * flow + noise * draw(LENGTH, *shape))
         powers.append(power)

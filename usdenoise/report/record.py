@@ -199,8 +199,8 @@ class SequenceRecord:
     time_unit: str
     sampled_frames: int
     n_bad: int
-    alignment: str
     blocks: tuple[BlockRecord, ...]
+    alignment: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 SPECKLE_PIXELS = 8
 """Pixels of the image whose envelopes count as one independent value, for the standard error of a gain."""
 
+EDGE = 2
+"""Pixels at the edge of the image that are masked if a block is shifted: there the interpolation has no data beyond the
+edge."""
+
 REFERENCE_ROUNDS = 3
 """Times that blocks are registered to the median of the blocks as they were aligned before."""
 
@@ -267,13 +271,17 @@ def _shift_matrix(n: int, shift: float) -> NDArray[np.float64]:
     return matrix
 
 
-def _nearest(values: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image."""
+def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:
+    """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image.
+
+    Along an axis that is shifted, so many pixels at each edge count as outside.
+    """
     for axis, along in enumerate(shift, 1):
         n = values.shape[axis]
         places = np.arange(n) + along
         values = values.take(np.clip(np.rint(places).astype(int), 0, n - 1), axis=axis)
-        outside = (places < -0.5) | (places > n - 0.5)
+        margin = edge * (abs(along) >= LEAST_SHIFT)
+        outside = (places < margin - 0.5) | (places > n - 0.5 - margin)
         np.moveaxis(values, axis, 0)[outside] = 0
     return values
 
@@ -290,7 +298,7 @@ def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray
     usual = distance <= np.maximum(6 * middle, MOST_SHIFT * np.array(images.shape[1:]) / 4)
     is_counted = usual.all(axis=1)
     inside = [
-        _nearest(image[None], shift)[0] > 0
+        _nearest(image[None], shift, EDGE)[0] > 0
         for image, shift in zip(images[is_counted], shifts[is_counted], strict=True)
     ]
     common: NDArray[np.bool_] = np.all(inside, axis=0)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.clutter.clutter_cutoff import CLUTTER_FALL_DB, FALL_OVER
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
@@ -163,11 +164,14 @@ class _Sample:
         Numbers of the frames in each block.
     parts : sequence of (n, pixels along each axis...) arrays
         The frames of each block, in the order t, z, x, y.
+    is_shifted : bool
+        Whether some were shifted back; by default not.
     """
 
     numbers: Sequence[int]
     frames: Sequence[NDArray[np.intp]]
     parts: Sequence[NDArray[Any]]
+    is_shifted: bool = False
 
     @property
     def lengths(self) -> list[int]:
@@ -177,8 +181,11 @@ class _Sample:
     def only(self, chosen: NDArray[np.bool_]) -> "_Sample":
         """Return the sample of some blocks."""
         kept = np.flatnonzero(chosen).tolist()
-        return _Sample(
-            [self.numbers[k] for k in kept], [self.frames[k] for k in kept], [self.parts[k] for k in kept]
+        return replace(
+            self,
+            numbers=[self.numbers[k] for k in kept],
+            frames=[self.frames[k] for k in kept],
+            parts=[self.parts[k] for k in kept],
         )
 
 
@@ -194,7 +201,7 @@ def _aligned_sample(
     if not any(own.is_shifted or own.is_scaled for own in found):
         return sample, reference
     aligned = [reference.apply(part, own) for part, own in zip(sample.parts, found, strict=True)]
-    return replace(sample, parts=aligned), reference
+    return replace(sample, parts=aligned, is_shifted=any(own.is_shifted for own in found)), reference
 
 
 class JoinedFrames:
@@ -239,21 +246,28 @@ class _SampleFit:
         # Numbers of bad frames count in a file, and the sample has none of these frames.
         bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
         self._options = replace(options, bad_frames=bad_frames)
-        self._asked = options
+        self._asked, self._is_shifted = options, sample.is_shifted
         frames = JoinedFrames(list(joined_frames(sample.parts)), geometry, options.precision)
         self._passes = Passes(frames, threads, threads)
 
     def estimate(self, on_iteration: Callable[..., None] | None) -> ClutterEstimate:
         """Return the estimate of the sample."""
-        return estimate_clutter(self._passes, self._options, None, on_iteration)
+        found = estimate_clutter(self._passes, self._options, None, on_iteration)
+        low = _steep(found.singular_values)
+        if not self._is_shifted or found.cutoff is None or not 0 < found.band.low < low:
+            return found
+        return self._with_low(found, low, "because the singular values fall steeply until there")
 
     def raised(self, found: ClutterEstimate) -> ClutterEstimate:
         """Return the estimate with a higher cutoff, and with its reason."""
-        rank, before = len(found.singular_values), found.cutoff
+        low = min(math.ceil(MORE * found.band.low), len(found.singular_values))
+        return self._with_low(found, low, "because tissue was left in the blocks")
+
+    def _with_low(self, found: ClutterEstimate, low: int, why: str) -> ClutterEstimate:
+        before = found.cutoff
         assert before is not None
-        low = min(math.ceil(MORE * found.band.low), rank)
         first = before.sentence.partition("; raised")[0]
-        said = f"{first}; raised to {low} because tissue was left in the blocks"
+        said = f"{first}; raised to {low} {why}"
         choice = replace(before, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
         return with_cutoff(self._passes, found, choice)
 
@@ -324,6 +338,15 @@ def _frames_in_sample(blocks: Blocks, sample: _Sample) -> SessionFrames:
     ]
     frames = [places[inside] - part.window.start for inside, part in zip(columns, parts, strict=True)]
     return SessionFrames(frames, [part.window.n_frames for part in parts], columns)
+
+
+def _steep(values: NDArray[np.floating]) -> int:
+    """Return the number of leading singular values that fall over the next ones as those of clutter do.
+
+    What the interpolation of blocks that are shifted leaves of the tissue is not like its leading components.
+    """
+    falls = values[:-FALL_OVER] >= 10 ** (CLUTTER_FALL_DB / 20) * values[FALL_OVER:]
+    return int(np.argmin(falls)) if not falls.all() else len(falls)
 
 
 def _levels(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float64]:
