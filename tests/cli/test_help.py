@@ -17,7 +17,7 @@ from usdenoise.options import DenoiseOptions
 from usdenoise.options.declaration import Group
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-MOST_OPTIONS = 30
+MOST_OPTIONS = {"run": 30, "batch": 30, "session": 35}
 
 
 def command(name: str) -> GroupedCommand:
@@ -65,7 +65,7 @@ def test_every_option_is_below_its_heading(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "session", "batch"])
 def test_a_command_has_few_options(name: str) -> None:
-    assert len(shown_options(name)) <= MOST_OPTIONS
+    assert len(shown_options(name)) <= MOST_OPTIONS[name]
 
 
 def test_the_keys_of_the_estimator_are_listed_with_their_defaults() -> None:

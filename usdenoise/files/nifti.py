@@ -69,33 +69,66 @@ def write_nifti(
     OptionError
         If nibabel is not installed.
     """
-    nibabel = import_nibabel()
     spatial = stack.spatial_axes
-    present = "".join(letter for letter in _ORDER if letter in spatial)
-    values = spatial_order(power, "t" + spatial, present + "t")
-    if "y" not in spatial:
-        values = values[:, :, None]
-    grid = grid_attributes(stack)
-    in_mm = grid["voxel_to_world_units"] == "mm"
-    # ConfUSIus has the axes in reverse.
-    place = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
-    affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
-    image = nibabel.Nifti1Image(np.ascontiguousarray(values), affine)
+    image, in_mm = _image(power, stack, with_time=True)
     rate = stack.frame_rate_hz if unit == "s" else None
     starts = _starts(times, blocks, rate or 1.0)
     step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
-    image.header.set_zooms((*np.linalg.norm(affine[:3, :3], axis=0), step))
+    image.header.set_zooms((*image.header.get_zooms()[:3], step))
     image.header["toffset"] = starts[0]
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
+    _write(path, image)
+    unknown = [x for x in spatial if x not in stack.spacing_mm]
+    unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
+    return _sidecar(stack, starts, window, stride, blocks, unknown)
+
+
+def write_stat_map(path: Path, t: NDArray[np.float32], stack: GriddedStack) -> None:
+    """Write a map of t values as gzipped NIfTI; a 2-D one is a slice.
+
+    Parameters
+    ----------
+    path : Path
+        File to write, which may have a temporary name.
+    t : (spatial) float32 array
+        The values, with the spatial axes of the stack in its order.
+    stack : Geometry or Acquisition
+        Axes and scales, as for :func:`write_nifti`.
+
+    Raises
+    ------
+    OptionError
+        If nibabel is not installed.
+    """
+    image, in_mm = _image(t, stack, with_time=False)
+    image.header.set_xyzt_units("mm" if in_mm else "unknown", "unknown")
+    image.header.set_intent("none", (), name="t")
+    _write(path, image)
+
+
+def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) -> tuple[Any, bool]:
+    """Return a NIfTI image of values with the axes of a stack, time first, and whether its affine is in mm."""
+    nibabel, spatial = import_nibabel(), stack.spatial_axes
+    present = "".join(letter for letter in _ORDER if letter in spatial)
+    time = "t" if with_time else ""
+    ordered = spatial_order(values, time + spatial, present + time)
+    if "y" not in spatial:
+        ordered = ordered[:, :, None]
+    grid = grid_attributes(stack)
+    # ConfUSIus has the axes in reverse.
+    place = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
+    affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+    image = nibabel.Nifti1Image(np.ascontiguousarray(ordered), affine)
     image.set_sform(affine, _SCANNER)
     image.set_qform(affine, _SCANNER)
+    return image, grid["voxel_to_world_units"] == "mm"
+
+
+def _write(path: Path, image: Any) -> None:
     # nibabel would choose the format by the suffix, and `path` has a temporary name. An empty name and time 0
     # in the gzip header give the same bytes for the same sequence.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
         file.write(image.to_bytes())
-    unknown = [x for x in spatial if x not in stack.spacing_mm]
-    unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
-    return _sidecar(stack, starts, window, stride, blocks, unknown)
 
 
 def import_nibabel() -> Any:

@@ -23,6 +23,12 @@ from usdenoise.system.provenance import record, to_json
 POWER_NAMES = ("power_doppler", "blood_power")
 """Images whose means over the blocks of a session are stored."""
 
+ACTIVATION: Mapping[str, Mapping[str, str]] = {
+    "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
+    "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
+}
+"""Images of an activation map that are stored, and their attributes."""
+
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
 
@@ -100,6 +106,12 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
         "complete": np.array([block.complete for block in blocks], np.uint8),
         "bad": series.is_bad.astype(np.uint8),
     }
+    maps = {
+        f"activation/{name}/{quantity}": getattr(found, quantity)
+        for name, found in series.activation.items()
+        for quantity in ACTIVATION
+    }
+    arrays |= maps
     length = series.frames_a_block(window)
     attributes: dict[str, Mapping[str, Any]] = {
         **series.attributes,
@@ -116,8 +128,9 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
         },
         "complete": {"meaning": "0 where the block is shorter than the window"},
         "bad": {"meaning": "1 where the block does not count in means and weights"},
+        **{name: ACTIVATION[name.rpartition("/")[2]] for name in maps},
     }
-    images = dict.fromkeys([*means, "tsnr"], stack.spatial_axes)
+    images = dict.fromkeys([*means, "tsnr", *maps], stack.spatial_axes)
     axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes) | images
     return ResultFile(
         stack,

@@ -5,14 +5,18 @@ row in :data:`usdenoise.report.result_pictures.PICTURES`. What a user asks for b
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from usdenoise.files.nifti import write_nifti
+from usdenoise.files.events import read_events
+from usdenoise.files.nifti import write_nifti, write_stat_map
 from usdenoise.files.tiff import tiff
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.result_folder import Results
+from usdenoise.report.activation_picture import activation_picture, activation_title
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
 from usdenoise.report.series import Series
 from usdenoise.report.tables import block_table, frame_table
@@ -70,6 +74,11 @@ def pictures_on_page(results: Results) -> dict[str, bytes]:
     return {name: results.pictures[f"{name}_png"] for name in shown}
 
 
+def activations_on_page(series: Series, results: Results) -> dict[str, bytes]:
+    """Return the pictures of the activation by each type of event, as PNG."""
+    return {name: results.pictures[f"{_activation_name(name)}_png"] for name in series.activation}
+
+
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
 _NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
@@ -122,6 +131,44 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
     results.place(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
 
 
+def _event_types(job: Job) -> list[str]:
+    assert job.session_options.events is not None
+    return list(dict.fromkeys(event.trial_type for event in read_events(Path(job.session_options.events))))
+
+
+def _activation_name(trial_type: str) -> str:
+    return f"activation_{re.sub(r'[^A-Za-z0-9]+', '-', trial_type)}"
+
+
+def _activation_files(job: Job) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for name in map(_activation_name, _event_types(job)):
+        named |= {
+            f"{name}_{kind}": f"{name}.{kind}" for kind in dict.fromkeys(("png", *job.display.figure_formats))
+        }
+        if job.output.nifti:
+            named[f"{name}_nifti"] = f"{name}_stat-t_statmap.nii.gz"
+    return named
+
+
+def _write_activation(series: Series, results: Results) -> None:
+    job, stack = results.job, series.geometry
+    for trial_type, found in series.activation.items():
+        name = _activation_name(trial_type)
+        for kind in dict.fromkeys(("png", *job.display.figure_formats)):
+            drawn = activation_picture(
+                found,
+                series.means["blood_power"],
+                stack.spatial_axes,
+                kind=kind,
+                spacing_mm=stack.spacing_mm,
+                title=activation_title(trial_type, found),
+            )
+            results.add_picture(f"{name}_{kind}", drawn)
+        if job.output.nifti:
+            write_stat_map(results.place(f"{name}_nifti"), found.t, stack)
+
+
 def _asks_for(product: str, job: Job) -> bool:
     return product in job.output.products
 
@@ -161,6 +208,12 @@ PRODUCTS = (
         lambda job: job.is_session,
         partial(_table_files, "blocks"),
         lambda series, results: results.write_table("blocks", block_table(series)),
+    ),
+    Product(
+        "activation",
+        lambda job: job.session_options.events is not None,
+        lambda job: _activation_files(job),
+        lambda series, results: _write_activation(series, results),
     ),
     Product(
         "frame_table",

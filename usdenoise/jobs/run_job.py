@@ -15,7 +15,7 @@ from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
 from usdenoise.jobs.memory_check import scratch_folder
-from usdenoise.jobs.products import PRODUCTS, pictures_on_page
+from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
@@ -167,7 +167,9 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             requested(**job.asked),
             job.session,
         )
-        page = page_of(job.path.stem, series, report, pictures_on_page(results))
+        page = page_of(
+            job.path.stem, series, report, pictures_on_page(results), activations_on_page(series, results)
+        )
         written = results.commit(report, page)
     if job.is_session:
         remove_spectra(job)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import UsdenoiseError
+from usdenoise.files.events import read_events
 from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.spectra_store import SpectraStore
@@ -17,7 +18,8 @@ from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
-from usdenoise.report.series import Series, series_of_session
+from usdenoise.report.series import Series, series_of_session, with_activation
+from usdenoise.sessions.activation import check_events
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
@@ -45,9 +47,12 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         For anything that the user can mend, a file that changed while it was read among it.
     """
     session = job.session_options
+    events = [] if session.events is None else read_events(Path(session.events))
     with clock.stage("load"):
         blocks = BlocksOfFiles(job.paths, job.reading, job.options.precision, session)
     with blocks:
+        if events:
+            check_events(events, blocks.blocks[-1].start)
         watcher.loaded(blocks.geometry)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
@@ -74,10 +79,9 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             # The same command would fail again.
             SpectraStore.remove(store.folder)
             raise
+        series = with_activation(series_of_session(found), events, session)
         with clock.stage("load"):
-            return series_of_session(found), _record_of_files(
-                job, blocks, None if digest is None else digest.result()
-            )
+            return series, _record_of_files(job, blocks, None if digest is None else digest.result())
 
 
 @dataclass(frozen=True)

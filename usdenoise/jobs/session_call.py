@@ -14,6 +14,7 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
+from usdenoise.files.events import read_events
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.spectra_store import SpectraStore
@@ -33,8 +34,9 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
-from usdenoise.report.series import Series, series_of_session
+from usdenoise.report.series import Series, series_of_session, with_activation
 from usdenoise.report.tables import block_table
+from usdenoise.sessions.activation import ActivationMap, Event
 from usdenoise.sessions.blocks import BlocksOfStack
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.online_session import SessionUpdate
@@ -90,6 +92,11 @@ class SessionResult:
     def tsnr(self) -> NDArray[np.float32]:
         """Mean over standard deviation of the blood power of the good blocks."""
         return self.series.means["tsnr"]
+
+    @property
+    def activation(self) -> Mapping[str, ActivationMap]:
+        """Activation map of each type of event; empty without events."""
+        return self.series.activation
 
     @property
     def time(self) -> NDArray[np.float64]:
@@ -200,6 +207,9 @@ def session(  # noqa: PLR0913
     skip_bad_files: bool = False,
     registration: bool = True,
     gain_correction: bool = True,
+    events: str | Path | Sequence[tuple[float, float, str]] | None = None,
+    hrf: str = "boxcar",
+    smoothing_mm: float = 0.0,
     live: bool = False,
     until_idle_s: float | None = None,
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
@@ -238,6 +248,13 @@ def session(  # noqa: PLR0913
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
+    events : str, Path or sequence of (onset, duration, trial_type), optional
+        Events in s from the first frame: a BIDS table, or tuples. The result then has the activation map of each type
+        (needs the package nilearn); by default none.
+    hrf : str
+        Shape of the response: "boxcar" (the default), "glover" or "spm".
+    smoothing_mm : float
+        Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
         Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known
         after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
@@ -290,6 +307,11 @@ def session(  # noqa: PLR0913
         skip_bad_files=skip_bad_files,
         registration=registration,
         gain_correction=gain_correction,
+        hrf=hrf,
+        smoothing_mm=smoothing_mm,
+    )
+    known = (
+        read_events(Path(events)) if isinstance(events, str | Path) else [Event(*one) for one in events or ()]
     )
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
@@ -300,7 +322,8 @@ def session(  # noqa: PLR0913
             executor: Executor | None = None,
         ) -> SessionResult:
             found = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
-            return SessionResult(series_of_session(found), blocks_options, is_labelled)
+            series = with_activation(series_of_session(found), known, blocks_options)
+            return SessionResult(series, blocks_options, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))

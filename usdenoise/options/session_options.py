@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
 
+HRF_MODELS = ("boxcar", "glover", "spm")
+"""Shapes of the response: the event itself, or the event convolved with the haemodynamic response of humans."""
+
 
 @dataclass(frozen=True)
 class SessionOptions(Options, group=Group.SESSION):
@@ -47,6 +50,22 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     registration: bool = option(True, "Do not shift blocks to where the image is in most of them.")
     gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
+    events: str | None = option(
+        None,
+        "Make a map of the activation by the events in FILE: a BIDS table with onset, duration (s) and trial_type.",
+        metavar="FILE",
+    )
+    hrf: str = option(
+        "boxcar",
+        "Shape of the response to an event: the event itself, or the event and a human haemodynamic response.",
+        choices=HRF_MODELS,
+    )
+    smoothing_mm: float = option(
+        0.0,
+        "Smooth the series for the activation map by a Gaussian of this full width at half maximum.",
+        metavar="MM",
+        least=0,
+    )
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
     movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_curves import CARPET_BANDS
 from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.report.activation_picture import activation_title
 from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.record import Report
 from usdenoise.report.result_pictures import PICTURES
-from usdenoise.report.scan_page import Picture, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.series import Series
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
@@ -32,7 +34,13 @@ SHALLOW_TO_DEEP = ("shallow", "deep")
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
 
-def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, bytes]) -> str:
+def page_of(
+    stem: str,
+    series: Series,
+    report: Report,
+    pictures: Mapping[str, bytes],
+    activations: Mapping[str, bytes] = MappingProxyType({}),
+) -> str:
     """Return the page of a job: its pictures, curves and report; of several blocks the pictures are the means.
 
     Parameters
@@ -45,6 +53,8 @@ def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, by
         The report.
     pictures : mapping
         Name of each picture in the order of the page -> PNG.
+    activations : mapping
+        Type of event -> PNG of its activation map; by default none.
     """
     stack = series.geometry
     shown = []
@@ -65,7 +75,32 @@ def page_of(stem: str, series: Series, report: Report, pictures: Mapping[str, by
         noise_over_depth(series.means["noise_power"], stack),
         over_frames,
         block_charts(series) if series.is_session else [],
+        [_activation(series, trial_type, png) for trial_type, png in activations.items()],
     )
+
+
+def _activation(series: Series, trial_type: str, png: bytes) -> ActivationSection:
+    """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
+    found, times = series.activation[trial_type], series.times.tolist()
+    title = activation_title(trial_type, found)
+    along = f"time ({series.time_unit})"
+    bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
+    charts = [Chart("Expected response", along, "", times, found.expected.tolist(), least_span=1.0)]
+    if found.threshold is not None:
+        course = _known(found.course - 100)
+        charts.append(
+            Chart(
+                "Mean of the active pixels",
+                along,
+                "% from the mean",
+                times,
+                course,
+                flagged=bad,
+                least_span=5.0,
+            )
+        )
+    picture = Picture(title, png, title, "t of the active pixels over the blood map.")
+    return ActivationSection(trial_type, picture, charts)
 
 
 def block_charts(series: Series) -> list[Chart | Carpet]:

@@ -75,6 +75,25 @@ def _within(png: bytes, most: int) -> bytes:
         image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
 
 
+@dataclass(frozen=True)
+class ActivationSection:
+    """What the page shows of the activation by a type of event.
+
+    Attributes
+    ----------
+    trial_type : str
+        The type.
+    picture : Picture
+        The map.
+    charts : sequence of Chart
+        The expected response, and the course of the active pixels.
+    """
+
+    trial_type: str
+    picture: Picture
+    charts: Sequence[Chart]
+
+
 def scan_page(
     name: str,
     report: Report,
@@ -82,6 +101,7 @@ def scan_page(
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart | Carpet] = (),
     block_charts: Sequence[Chart | Carpet] = (),
+    activations: Sequence[ActivationSection] = (),
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
 
@@ -99,6 +119,8 @@ def scan_page(
         Curves and images over the frames; by default none.
     block_charts : sequence of Chart or Carpet
         Curves and images over the blocks of a session; by default none.
+    activations : sequence of ActivationSection
+        What is shown of each type of event; by default none.
 
     Returns
     -------
@@ -122,6 +144,7 @@ def scan_page(
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
+        activations=activations,
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,

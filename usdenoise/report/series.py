@@ -1,22 +1,35 @@
 """The series of a job: its images with time first, and a record of each block. A stack that is filtered at once has one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.flow import flow_images
-from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.picture_quality import PictureQuality, blood_pixels
 from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
+from usdenoise.sessions.activation import (
+    ActivationMap,
+    Event,
+    activation_maps,
+    check_events,
+    smoothed_series,
+)
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.filter_session import FilteredSession
+from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import Geometry
+
+FWHM = 2.3548
+"""Full width at half maximum of a Gaussian of standard deviation 1."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class Series:
         Unit of the times of the records: "s", or "frames" where the frame rate is not known.
     blocks : tuple of BlockRecord
         The record of each block.
+    activation : mapping
+        Type of event -> its activation map; empty (the default) without events.
     """
 
     fit: FitResult
@@ -55,6 +70,7 @@ class Series:
     attributes: Mapping[str, Mapping[str, Any]]
     time_unit: str
     blocks: tuple[BlockRecord, ...]
+    activation: Mapping[str, ActivationMap] = field(default_factory=dict)
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -148,6 +164,77 @@ def series_of_session(found: FilteredSession) -> Series:
         time_unit=time_unit(found.geometry),
         blocks=tuple(_block_record(found, number) for number in range(len(found.blocks))),
     )
+
+
+def with_activation(series: Series, events: Sequence[Event], options: SessionOptions) -> Series:
+    """Return a series with the activation map of each type of event.
+
+    Parameters
+    ----------
+    series : Series
+        The series of a session.
+    events : sequence of Event
+        The events; none leave the series as it is.
+    options : SessionOptions
+        The shape of the response, and the smoothing.
+
+    Raises
+    ------
+    InputError, OptionError
+        As for :func:`usdenoise.sessions.activation.activation_maps`; if the times of the blocks or the pixel pitch are not
+        known.
+    """
+    if not events:
+        return series
+    if series.time_unit != "s":
+        raise OptionError(
+            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
+        )
+    check_events(events, float(series.times[-1]))
+    blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
+    values: NDArray[np.floating] = blood
+    if options.smoothing_mm:
+        axes = series.geometry.spatial_axes
+        if any(letter not in spacing for letter in axes):
+            raise OptionError(
+                "smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}"
+            )
+        values = smoothed_series(blood, [options.smoothing_mm / (FWHM * spacing[letter]) for letter in axes])
+    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
+    moved = (
+        None
+        if series.shifts is None
+        else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
+    )
+    found = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
+    return replace(series, activation=found)
+
+
+def displacement_columns(
+    shifts: NDArray[np.float64], geometry: Geometry
+) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """Return the columns of the displacements of blocks, and the unit of the framewise displacement.
+
+    Parameters
+    ----------
+    shifts : (n_blocks, n_axes) array
+        Displacement of each block along z, x and y, in pixels.
+    geometry : Geometry
+        Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
+        the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
+    """
+    letters = canonical_axes(geometry.spatial_axes)
+    columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
+    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
+    columns |= {
+        f"shift_{letter}_mm": shifts[:, axis] * pitch
+        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
+        if pitch is not None
+    }
+    is_known = None not in pitches
+    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
+    columns["framewise_displacement"] = np.abs(np.diff(scaled, axis=0, prepend=scaled[:1])).sum(axis=1)
+    return "mm" if is_known else "pixels", columns
 
 
 def _block_record(found: FilteredSession, number: int) -> BlockRecord:

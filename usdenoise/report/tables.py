@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.series import Series
+from usdenoise.report.series import Series, displacement_columns
 from usdenoise.stack.acquisition import canonical_axes
-from usdenoise.stack.geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -120,30 +119,3 @@ def block_table(series: Series) -> Table:
         described["framewise_displacement"] = (text, unit)
     described = {name: described[name] for name in described if name in found}
     return Table({name: found[name] for name in described}, described)
-
-
-def displacement_columns(
-    shifts: NDArray[np.float64], geometry: Geometry
-) -> tuple[str, dict[str, NDArray[np.float64]]]:
-    """Return the columns of the displacements of blocks, and the unit of the framewise displacement.
-
-    Parameters
-    ----------
-    shifts : (n_blocks, n_axes) array
-        Displacement of each block along z, x and y, in pixels.
-    geometry : Geometry
-        Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
-        the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
-    """
-    letters = canonical_axes(geometry.spatial_axes)
-    columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
-    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
-    columns |= {
-        f"shift_{letter}_mm": shifts[:, axis] * pitch
-        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
-        if pitch is not None
-    }
-    is_known = None not in pitches
-    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
-    columns["framewise_displacement"] = np.abs(np.diff(scaled, axis=0, prepend=scaled[:1])).sum(axis=1)
-    return "mm" if is_known else "pixels", columns

@@ -1,0 +1,280 @@
+"""Where a session reacts to events: a general linear model of its series."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError
+
+FALSE_DISCOVERY_RATE = 0.05
+
+SLOWEST_HZ, PERIODS = 0.01, 2.0
+"""Cosines below the first frequency are drift. A design with long pauses keeps so many of its periods."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event.
+
+    Attributes
+    ----------
+    onset, duration : float
+        When it begins, from the first frame of the session, and how long it is, in s.
+    trial_type : str
+        Its condition.
+    """
+
+    onset: float
+    duration: float
+    trial_type: str
+
+
+@dataclass(frozen=True)
+class ActivationMap:
+    """How the pixels react to one type of event.
+
+    Attributes
+    ----------
+    t : (spatial) float32 array
+        t of the response; NaN in pixels without a series.
+    change : (spatial) float32 array
+        The response in per cent of the baseline; NaN outside the vessels.
+    active : (spatial) boolean array
+        Pixels in vessels whose response is significant at a false discovery rate of 0.05, in either direction.
+    threshold : float or None
+        Least absolute t of the active pixels; None without any.
+    expected : (n_blocks,) array
+        The response that the model expects, without the drift.
+    course : (n_blocks,) array
+        Mean blood power of the active pixels in per cent of their mean; NaN without any.
+    """
+
+    t: NDArray[np.float32]
+    change: NDArray[np.float32]
+    active: NDArray[np.bool_]
+    threshold: float | None
+    expected: NDArray[np.float64]
+    course: NDArray[np.float64]
+
+
+def check_events(events: Sequence[Event], last: float) -> None:
+    """Check that events are within a session, and that no two types overlap.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events.
+    last : float
+        Time of the last block, in s.
+
+    Raises
+    ------
+    InputError
+        If they are not.
+    """
+    if not any(event.onset <= last and event.onset + event.duration >= 0 for event in events):
+        raise InputError(f"no event is within the session, which lasts {last:.4g} s")
+    for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
+        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration:
+            raise InputError(
+                f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
+            )
+
+
+def activation_maps(
+    series: NDArray[np.floating],
+    in_vessels: NDArray[np.bool_],
+    times: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    events: Sequence[Event],
+    moved: NDArray[np.float64] | None = None,
+    hrf: str = "boxcar",
+) -> dict[str, ActivationMap]:
+    """Fit a general linear model to the series of a session, and return a map for each type of event.
+
+    The model has a column for each type, cosines for slow drifts, the framewise displacement, and a column for each bad
+    block. Its noise is autoregressive of order 1, with one coefficient for the image: with one for each pixel, as nilearn
+    estimates it, t has a standard deviation of 1.09 in white noise of 40 blocks, and 20 % of the maps have active pixels.
+
+    Parameters
+    ----------
+    series : (n_blocks, spatial) array
+        Blood power of each block; NaN in blocks without data.
+    in_vessels : (spatial) boolean array
+        Pixels that are tested.
+    times : (n_blocks,) array
+        Middle of each block, in s.
+    is_bad : (n_blocks,) boolean array
+        Bad blocks.
+    events : sequence of Event
+        The events.
+    moved : (n_blocks,) array, optional
+        Framewise displacement; by default it is not in the model.
+    hrf : str
+        "boxcar", "glover" or "spm"; by default "boxcar".
+
+    Raises
+    ------
+    InputError
+        If there are too few blocks for the model, or no event is in the session.
+    OptionError
+        If nilearn is not installed.
+
+    References
+    ----------
+    Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
+    1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
+    """
+    glm = _import_nilearn()
+    design = _design(times, is_bad, events, moved, hrf)
+    shape = series.shape[1:]
+    values = np.nan_to_num(series.reshape(len(series), -1).astype(np.float64))
+    good = values[~is_bad]
+    known = np.ptp(good, axis=0) > 0
+    tested = known & in_vessels.ravel()
+    types = list(dict.fromkeys(event.trial_type for event in events))
+    if len(times) <= design.shape[1] or not known.any():
+        raise InputError(f"{len(times)} blocks are too few for a model of {design.shape[1]} columns")
+    # The scale of the data is not the one that numerical tolerances expect.
+    scale = float(np.abs(values[:, known]).max())
+    matrix, scaled = design.to_numpy(), values[:, known] / scale
+    rho = _autocorrelation(scaled, matrix)
+    labels, fitted = glm.first_level.run_glm(
+        _whitened(scaled, rho), _whitened(matrix, rho), noise_model="ols"
+    )
+    baseline = _effects(glm, labels, fitted, design, "constant").effect_size().ravel()
+    maps = {}
+    for name in types:
+        effect = _effects(glm, labels, fitted, design, name)
+        t, p = np.full(values.shape[1], np.nan), np.ones(values.shape[1])
+        change = np.full(values.shape[1], np.nan)
+        t[known] = effect.stat()
+        one_sided = effect.p_value()
+        p[known] = 2 * np.minimum(one_sided, 1 - one_sided)
+        change[known] = 100 * effect.effect_size().ravel() / np.where(baseline > 0, baseline, np.nan)
+        change[~tested] = np.nan
+        active = _significant(p, tested)
+        course = values[:, active].mean(axis=1) if active.any() else np.full(len(series), np.nan)
+        maps[name] = ActivationMap(
+            t=t.reshape(shape).astype(np.float32),
+            change=change.reshape(shape).astype(np.float32),
+            active=active.reshape(shape),
+            threshold=float(np.abs(t[active]).min()) if active.any() else None,
+            expected=design[name].to_numpy(),
+            course=100 * course / course[~is_bad].mean() if active.any() else course,
+        )
+    return maps
+
+
+def smoothed_series(series: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:
+    """Return a series, (n_blocks, spatial), smoothed over its pixels by a Gaussian; pixels that are always 0 stay so.
+
+    Parameters
+    ----------
+    series : (n_blocks, spatial) array
+        The series.
+    sigmas : sequence of float
+        Standard deviation along each spatial axis, in pixels.
+    """
+    from scipy.ndimage import gaussian_filter
+
+    has_values = np.any(np.nan_to_num(series) != 0, axis=0)
+    weights = gaussian_filter(has_values.astype(float), sigmas)
+    smooth = gaussian_filter(np.nan_to_num(series.astype(np.float64)), (0, *sigmas))
+    smooth = np.where(has_values, smooth / np.maximum(weights, 1e-12), 0)
+    smooth[np.isnan(series).all(axis=tuple(range(1, series.ndim)))] = np.nan
+    return smooth
+
+
+def _import_nilearn() -> Any:
+    try:
+        import nilearn.glm
+        import nilearn.glm.first_level
+    except ImportError as error:
+        raise OptionError(
+            "events requires the package nilearn", remedy="install it, for example by: pip install nilearn"
+        ) from error
+    return nilearn.glm
+
+
+def _design(
+    times: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    events: Sequence[Event],
+    moved: NDArray[np.float64] | None,
+    hrf: str,
+) -> Any:
+    """Return the design matrix, a DataFrame."""
+    import pandas as pd
+    from nilearn.glm.first_level import make_first_level_design_matrix
+
+    columns: dict[str, NDArray[np.float64]] = {}
+    if moved is not None and np.ptp(np.nan_to_num(moved)) > 0:
+        columns["framewise_displacement"] = np.nan_to_num(moved)
+    for block in np.flatnonzero(is_bad):
+        columns[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
+    confounds = np.stack(list(columns.values()), axis=1) if columns else None
+    table = pd.DataFrame([vars(event) for event in events])
+    return make_first_level_design_matrix(
+        times,
+        table,
+        hrf_model=None if hrf == "boxcar" else hrf,
+        drift_model="cosine",
+        high_pass=_high_pass(events),
+        add_regs=confounds,
+        add_reg_names=list(columns) or None,
+    )
+
+
+def _high_pass(events: Sequence[Event]) -> float:
+    """Return the frequency in Hz below which cosines are drift."""
+    pauses = [
+        later.onset - earlier.onset
+        for earlier, later in zip(
+            sorted(events, key=lambda e: (e.trial_type, e.onset)),
+            sorted(events, key=lambda e: (e.trial_type, e.onset))[1:],
+            strict=False,
+        )
+        if later.trial_type == earlier.trial_type
+    ]
+    period = max(pauses, default=math.inf)
+    return min(SLOWEST_HZ, 1 / (PERIODS * period))
+
+
+def _autocorrelation(values: NDArray[np.float64], design: NDArray[np.float64]) -> float:
+    """Return the mean correlation of the noise of neighbouring blocks, without what the fit of the design adds to it."""
+    left = np.linalg.qr(design)[0]
+    rest = values - left @ (left.T @ values)
+    energies = np.sum(rest**2, axis=0)
+    is_known = energies > 1e-12 * np.sum(values**2, axis=0)
+    if not is_known.any():
+        return 0.0
+    found = np.sum(rest[1:] * rest[:-1], axis=0)[is_known] / energies[is_known]
+    residual = np.eye(len(left)) - left @ left.T
+    of_fit = np.trace(residual, offset=1) / np.trace(residual)
+    return float(np.clip(np.mean(found) - of_fit, 0.0, 0.9))
+
+
+def _whitened(values: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
+    """Return columns whose noise is autoregressive of order 1 as columns of white noise."""
+    return np.concatenate([np.sqrt(1 - rho**2) * values[:1], values[1:] - rho * values[:-1]])
+
+
+def _effects(glm: Any, labels: Any, fitted: Mapping[Any, Any], design: Any, name: str) -> Any:
+    weights = (design.columns == name).astype(float)
+    return glm.compute_contrast(labels, fitted, weights, stat_type="t")
+
+
+def _significant(p: NDArray[np.float64], tested: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the tested pixels that are significant at the false discovery rate."""
+    from scipy.stats import false_discovery_control
+
+    significant = np.zeros(len(p), bool)
+    if tested.any():
+        significant[tested] = false_discovery_control(p[tested]) <= FALSE_DISCOVERY_RATE
+    return significant
