@@ -60,7 +60,11 @@ def activation_picture(
     from matplotlib.colors import ListedColormap
 
     grey = np.clip(1 + decibels(blood_power, 10.0, None) / BLOOD_RANGE_DB, 0, 1 - 1 / _GREYS)
-    largest = float(np.abs(found.t[found.active]).max()) if found.active.any() else 1.0
+    spacing_mm = spacing_mm or {}
+    if not found.active.any():
+        greys = ColorScale("gray", 0.0, 1.0, "blood power", {0.0: f"-{BLOOD_RANGE_DB:.0f} dB", 1.0: "0 dB"})
+        return panel_picture(panels_of(grey, axes), greys, spacing_mm, title, kind)
+    largest = float(np.abs(found.t[found.active]).max())
     # One scale: greys from 0 to 1, colours of t from 1 to 2.
     shown = np.where(found.active, 1.5 + 0.499 * np.nan_to_num(found.t) / largest, grey)
     weight = np.where(found.active, 1 + np.abs(np.nan_to_num(found.t)), grey)
@@ -74,4 +78,4 @@ def activation_picture(
     }
     label = "grey: blood power; colour: t of active pixels"
     scale = ColorScale(ListedColormap(colours), 0.0, 2.0, label, ticks)
-    return panel_picture(panels_of(shown, axes, weight), scale, spacing_mm or {}, title, kind)
+    return panel_picture(panels_of(shown, axes, weight), scale, spacing_mm, title, kind)

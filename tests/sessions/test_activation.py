@@ -1,0 +1,190 @@
+"""The activation map: nilearn's statistics, nothing where nothing reacts, and events that are wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import nibabel
+import numpy as np
+import pandas as pd
+import pytest
+from nilearn.glm import compute_contrast
+from nilearn.glm.first_level import make_first_level_design_matrix, run_glm
+from numpy.typing import NDArray
+
+from tests.cli.shared import cli, refused
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.stacks import write_stack
+from usdenoise import session
+from usdenoise.errors import InputError
+from usdenoise.sessions.activation import ActivationMap, Event, activation_maps, check_events, smoothed_series
+
+N = 40
+TIMES = 0.3 + 0.6 * np.arange(N)
+DESIGN = np.arange(N) // 5 % 2 == 1
+EVENTS = [Event(0.6 * first, 3.0, "on") for first in range(5, N, 10)]
+NONE_BAD = np.zeros(N, bool)
+
+
+def noise(seed: int, shape: tuple[int, ...] = (16, 12), rho: float = 0.0) -> NDArray[np.float64]:
+    white = np.random.default_rng(seed).standard_normal((N, *shape))
+    values = white.copy()
+    for n in range(1, N):
+        values[n] = rho * values[n - 1] + np.sqrt(1 - rho**2) * white[n]
+    return 1 + 0.1 * values
+
+
+def found_in(series: NDArray[np.float64], **more: Any) -> ActivationMap:
+    everywhere = np.ones(series.shape[1:], bool)
+    return activation_maps(series, everywhere, TIMES, more.pop("bad", NONE_BAD), EVENTS, **more)["on"]
+
+
+def test_t_is_that_of_nilearn_for_white_noise() -> None:
+    series = noise(0)
+    series[DESIGN, :, :6] *= 1.1
+    found = found_in(series)
+    table = pd.DataFrame({"onset": [e.onset for e in EVENTS], "duration": 3.0, "trial_type": "on"})
+    design = make_first_level_design_matrix(
+        TIMES, table, hrf_model=None, drift_model="cosine", high_pass=0.01
+    )
+    labels, fitted = run_glm(series.reshape(N, -1), design.to_numpy(), noise_model="ols")
+    wanted = compute_contrast(labels, fitted, (design.columns == "on").astype(float), stat_type="t").stat()
+    assert np.corrcoef(found.t.ravel(), wanted)[0, 1] > 0.999
+    assert found.t.std() == pytest.approx(wanted.std(), rel=0.05)
+    assert ((found.t > 3) != (wanted.reshape(found.t.shape) > 3)).mean() < 0.02
+    # The expected response is the sampled boxcar.
+    np.testing.assert_array_equal(found.expected > 0.5, DESIGN)
+
+
+def test_a_response_reads_in_per_cent_of_the_rest() -> None:
+    series = noise(1)
+    series[DESIGN, :, :6] += 0.2
+    found = found_in(series)
+    assert found.change[:, :6].mean() == pytest.approx(20, abs=1)
+    assert found.change[:, 6:].mean() == pytest.approx(0, abs=1)
+    assert found.active[:, :6].mean() > 0.9
+    assert found.active[:, 6:].mean() < 0.06
+    assert found.threshold is not None
+    assert found.threshold > 2
+    assert found.course[DESIGN].mean() / found.course[~DESIGN].mean() == pytest.approx(1.2, abs=0.02)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.4])
+def test_nothing_is_active_where_nothing_reacts(rho: float) -> None:
+    found = [found_in(noise(seed, rho=rho)) for seed in range(40)]
+    assert np.mean([one.active.any() for one in found]) <= 0.1
+    assert np.std([one.t for one in found]) == pytest.approx(1, abs=0.08)
+
+
+def test_bad_blocks_and_blocks_without_data_do_not_count() -> None:
+    series = noise(2)
+    series[DESIGN, :, :6] += 0.2
+    wanted = found_in(series)
+    bad = NONE_BAD.copy()
+    bad[[7, 22]] = True
+    series[7], series[22] = 50.0, np.nan
+    found = found_in(series, bad=bad)
+    assert np.corrcoef(found.t.ravel(), wanted.t.ravel())[0, 1] > 0.97
+    assert found.change[:, :6].mean() == pytest.approx(20, abs=1.5)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_the_map_does_not_depend_on_the_scale(scale: float) -> None:
+    series = noise(3)
+    series[DESIGN, :4] += 0.2
+    np.testing.assert_allclose(found_in(scale * series).t, found_in(series).t, rtol=1e-4)
+
+
+def test_pixels_outside_the_vessels_have_no_change_and_those_without_a_series_no_t() -> None:
+    series = noise(4)
+    series[:, 0] = 3.0
+    vessels = np.ones(series.shape[1:], bool)
+    vessels[8:] = False
+    found = activation_maps(series, vessels, TIMES, NONE_BAD, EVENTS)["on"]
+    assert np.isnan(found.t[0]).all()
+    assert np.isfinite(found.t[1:]).all()
+    assert np.isnan(found.change[[0, *range(8, 16)]]).all()
+    assert not found.active[8:].any()
+
+
+def test_events_that_are_wrong_are_named() -> None:
+    with pytest.raises(InputError, match="no event is within the session"):
+        check_events([Event(100, 1, "on")], 24.0)
+    with pytest.raises(InputError, match="overlap"):
+        check_events([Event(0, 5, "on"), Event(3, 1, "other")], 24.0)
+    check_events([Event(0, 5, "on"), Event(5, 1, "other")], 24.0)
+
+
+def test_a_smoothed_series_keeps_its_mean_and_its_empty_pixels() -> None:
+    series = np.ones((3, 20, 20))
+    series[:, :5] = 0
+    series[1] = np.nan
+    found = smoothed_series(series, (1.0, 1.0))
+    np.testing.assert_allclose(found[[0, 2], 5:], 1, rtol=1e-6)
+    assert not found[[0, 2], :5].any()
+    assert np.isnan(found[1]).all()
+
+
+@pytest.fixture(scope="module")
+def made() -> Scan:
+    return scan(30, rise=0.6, blood=2.0, resolution=0.8)
+
+
+TABLE = [(LENGTH / RATE_HZ * first, 3 * LENGTH / RATE_HZ, "on") for first in range(3, 30, 6)]
+
+
+def test_a_session_has_the_activation_of_its_events(made: Scan) -> None:
+    found = session(made.stack, LENGTH, events=TABLE).activation["on"]
+    vessels = made.blood_power[0] > 0
+    right = np.zeros_like(vessels)
+    right[:, 12:] = True
+    assert found.active[vessels & right].mean() > 0.5
+    assert found.active[~right].mean() < 0.05
+    assert np.nanmedian(found.change[vessels & right]) == pytest.approx(60, abs=15)
+    smooth = session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.3).activation["on"]
+    assert smooth.t[vessels & right].mean() > 1.2 * found.t[vessels & right].mean()
+
+
+def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Path) -> None:
+    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+    path = write_stack(tmp_path / "s.h5", made.iq, **about)
+    events = tmp_path / "events.tsv"
+    rows = "\n".join(f"{onset}\t{duration}\t{kind} 1" for onset, duration, kind in TABLE)
+    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n")
+    out = tmp_path / "out"
+    report = json.loads(
+        cli("session", path, "--window", LENGTH, "-o", out, "--events", events, "--nifti", "--json").stdout
+    )
+    with h5py.File(report["output"]["sequence"]) as file:
+        t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
+        assert change.attrs["unit"] == "%"
+        assert t.shape == change.shape == made.iq.shape[1:]
+    wanted = session(path, LENGTH, events=events).activation["on 1"]
+    np.testing.assert_allclose(t, wanted.t, rtol=1e-4)
+    image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii.gz")
+    np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, t)
+    assert image.header.get_zooms()[:2] == pytest.approx((0.2, 0.1))
+    assert iio.imread(out / "s_activation_on-1.png").ndim == 3
+    page = Path(report["output"]["report_html"]).read_text()
+    assert "Activation: on 1" in page
+    assert f"{int(wanted.active.sum())} pixels with |t| of" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("onset\tlength\n0\t1\n", "has no column duration"),
+        ("onset\tduration\n", "has no events"),
+        ("onset\tduration\nx\t1\n", "line 2: onset and duration must be numbers"),
+        ("onset\tduration\n900\t1\n", "no event is within the session"),
+        ("onset\tduration\ttrial_type\n0\t2\ta\n1\t2\tb\n", "overlap"),
+    ],
+)
+def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan, tmp_path: Path) -> None:
+    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ}
+    path = write_stack(tmp_path / "s.h5", made.iq[:800], **about)
+    (tmp_path / "e.tsv").write_text(text)
+    arguments = ("session", path, "--window", LENGTH, "-o", tmp_path / "out", "--events", tmp_path / "e.tsv")
+    refused(cli(*arguments, "-q"), f".*{sentence}")
