@@ -1,11 +1,12 @@
 """Sessions against the SVD at one fixed cutoff in every block: hits, step, spread of t, mean map, bad blocks.
 
-    python -m benchmarks.sessions [--only 0,3]
+    python -m benchmarks.sessions [--only 0,3] [--moving]
 
 Each session is simulated, filtered by the session's model and by the SVD of each block at eight cutoffs, of which the best
 counts. The activation is a block design in the left half. Hits: share of activated vessel pixels with t > 3. Step: what a
-step of 10 % reads, from the series of the same session with and without the activation. None of these seeds was used
-to choose anything.
+step of 10 % reads, from the series of the same session with and without the activation. With --moving the sessions drift,
+jump, jitter or change their gain, and the images of the SVD are registered and scaled by the truth. None of these seeds
+was used to choose anything.
 """
 
 import time
@@ -22,7 +23,9 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.activation import blood_rise
+from usdenoise.phantom.activation import blood_rise, coupling
+from usdenoise.phantom.disturbances import block_motion
+from usdenoise.sessions.alignment import shifted
 from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.blocks import BlocksOfStack
 from usdenoise.sessions.measured_block import measure_block
@@ -65,6 +68,31 @@ SESSIONS = [
         noise_correlation_pixels=0.7, burst_blocks=(11, 58, 59, 103, 151, 188), jerk_pixels=1.0, seed=908, **COMMON,
     ),
 ]  # fmt: skip
+STILL: dict[str, Any] = {
+    **COMMON,
+    "session": 40,
+    "activation": 20,
+    "noise_gain_db": 10,
+    "noise_correlation_pixels": 1.0,
+}
+MOVING = [
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, drift_pixels=0.5, seed=921, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, drift_pixels=2.0, seed=922, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=45, blood_to_noise_db=3, drift_pixels=2.0, seed=923, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, jump_pixels=1.0, seed=924, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, jitter_pixels=0.3, seed=925, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=45, blood_to_noise_db=3, jitter_pixels=0.3, seed=926, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, gain_step_db=3.0, seed=927, **STILL),
+    PhantomSettings(SMALL, clutter_to_blood_db=45, blood_to_noise_db=3, gain_drift_db=1.0, seed=928, **STILL),
+    PhantomSettings(
+        SMALL, clutter_to_blood_db=50, blood_to_noise_db=6, drift_pixels=1.0, burst_blocks=(6, 13, 27, 34),
+        jerk_pixels=1.0, seed=929, **STILL,
+    ),
+    PhantomSettings(
+        (24, 20, 14, 200), clutter_to_blood_db=40, blood_to_noise_db=3, drift_pixels=1.0, seed=930,
+        **{**STILL, "session": 30},
+    ),
+]  # fmt: skip
 
 
 class Simulated:
@@ -90,7 +118,36 @@ class Simulated:
         )
         self.is_vessel, self.noise = phantom.mask.ravel(), phantom.noise_power.ravel()
         self.bursts = np.isin(np.arange(self.n_blocks), settings.burst_blocks or ())
+        self.shifts = np.stack([block_motion(settings, block) for block in range(self.n_blocks)])[
+            :, : len(shape)
+        ]
+        self.gain_db = np.array(
+            [20 * np.log10(coupling(settings, block * n + n // 2)) for block in range(self.n_blocks)]
+        )
+        self._own_rise = self.rise
+        self._to_the_median_place(shape)
         self.is_active, self.active = self.rise.max(axis=0) > 0, self.rise.max(axis=1) > 0
+
+    def _to_the_median_place(self, shape: tuple[int, ...]) -> None:
+        """Move the truth to where the median block is, and the shifts with it."""
+        calm = ~self.bursts
+        middle = np.median(self.shifts[calm], axis=0)
+        self.shifts -= middle
+        self.power = self.registered(self.power, shape) / 10 ** (self.gain_db[:, None] / 10)
+        for name in ("rise", "is_vessel"):
+            values = np.atleast_2d(getattr(self, name)).reshape(-1, *shape)
+            moved = [nearest(image, -middle).ravel() for image in values]
+            setattr(self, name, np.array(moved) if name == "rise" else moved[0])
+
+    def registered(self, images: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Images of the blocks, (n_blocks, n_pixels), moved to the median place by the true shifts."""
+        if not np.ptp(self.shifts, axis=0).any():
+            return images
+        moved = [
+            shifted(image.reshape(1, *shape), shift).ravel()
+            for image, shift in zip(images, self.shifts, strict=True)
+        ]
+        return np.array(moved)
 
     def frames(self, block: int) -> slice:
         return slice(block * self.length, (block + 1) * self.length)
@@ -98,10 +155,18 @@ class Simulated:
     def at_rest(self, block: int) -> NDArray[np.complex64]:
         """The frames of a block without the activation."""
         frames = self.frames(block)
-        rise = self.rise[block].reshape(self.iq.shape[1:])
+        rise = self._own_rise[block].reshape(self.iq.shape[1:])
         loss = (1 - 1 / np.sqrt(1 + rise)).astype(np.float32)
         rest: NDArray[np.complex64] = self.iq[frames] - self.blood[frames] * loss
         return rest
+
+
+def nearest(image: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
+    """An image at the places that are nearest to its pixels plus a shift."""
+    for axis, along in enumerate(shift):
+        n = image.shape[axis]
+        image = image.take(np.clip(np.rint(np.arange(n) + along).astype(int), 0, n - 1), axis=axis)
+    return image
 
 
 def t_values(series: NDArray[Any], active: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -138,7 +203,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     made, shape = Simulated(settings), settings.shape[:-1]
     options = DenoiseOptions(threads=2)
     blocks = BlocksOfStack(
-        Acquisition(made.iq, "tzx", frame_rate_hz=500.0), SessionOptions(window=made.length)
+        Acquisition(made.iq, "tzxy"[: made.iq.ndim], frame_rate_hz=500.0), SessionOptions(window=made.length)
     )
     began = time.perf_counter()
 
@@ -148,17 +213,22 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     with ThreadExecutor(2) as executor:
         clutter = estimate_session(blocks, options, executor, measured).clutter
     filtered = [filter_session_block(blocks.reader(b).read(), clutter, options) for b in range(made.n_blocks)]
+    filtered_shifts = np.array([block.alignment.shift for block in filtered if block.alignment is not None])
+    is_scaled = np.array([block.alignment is not None and block.alignment.is_scaled for block in filtered])
     motion = np.array([block.frames.movement.range_pixels for block in filtered])
     arrays = [{"lags": block.lags, "temporal": block.temporal} for block in filtered]
     del filtered
     powers = [own["lags"][:, 0].real.astype(np.float32) for own in arrays]
     bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
-    found = session_series(lambda b, name: arrays[b][name], bad, everywhere, clutter, ThreadExecutor(1))
+    one = ThreadExecutor(1)
+    found = session_series(
+        lambda b, name: arrays[b][name], bad, everywhere, clutter, one, is_scaled=is_scaled
+    )
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
     rest = [
-        filter_session_block(Acquisition(made.at_rest(b), "tzx"), clutter, own).lags
+        filter_session_block(Acquisition(made.at_rest(b), "tzxy"[: made.iq.ndim]), clutter, own).lags
         for b in range(made.n_blocks)
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
@@ -167,10 +237,14 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         bad,
         everywhere,
         clutter,
-        ThreadExecutor(1),
+        one,
+        is_scaled=is_scaled,
     ).blood_power
-    good, series = ~bad, found.blood_power
-    vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active
+    # Pixels that leave the image in some block are 0.
+    everywhere_of = clutter.grid.everywhere
+    series, at_rest = everywhere_of(found.blood_power.T).T, everywhere_of(at_rest.T).T
+    good = ~bad
+    vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active & (np.ptp(series, axis=0) > 0)
     t = t_values(series[good], made.active[good])
     truth = made.power[good].mean(axis=0)
     rise = float(made.rise.max())
@@ -182,11 +256,14 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         ratio = series[active][:, pixels].sum(dtype=float) / at_rest[active][:, pixels].sum(dtype=float)
         return (float(ratio) - 1) / rise * 10
 
+    powers_of_svd = [
+        made.registered(power, shape) / 10 ** (made.gain_db[:, None] / 10) for power in svd_powers(made)
+    ]
     # The SVD does not know which blocks are bad: with all blocks, and with the good ones, the better counts.
     svd, smooth_svd = (
         [
             (float((found_t[vessels] > 3).mean()), float(found_t[elsewhere].std()))
-            for power in svd_powers(made)
+            for power in powers_of_svd
             for kept in (everywhere, good)
             for found_t in [t_values(smoothed(power[kept], shape, sigma), made.active[kept])]
         ]
@@ -194,7 +271,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     )
     smooth_t = t_values(smoothed(series[good], shape, SMOOTHED), made.active[good])
     truth_t = t_values(made.power[good], made.active[good])
-    long = denoise(made.iq[:LONG], axes="tzx", frame_rate=500.0).blood_power
+    long = denoise(made.iq[:LONG], axes="tzxy"[: made.iq.ndim], frame_rate=500.0).blood_power
     long_truth = np.mean(made.power[: LONG // made.length], axis=0)
     strong = truth >= made.noise
     return {
@@ -210,8 +287,9 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "sd of t": float(t[elsewhere].std()),
         "svd sd": max(svd)[1],
         "truth sd": float(truth_t[elsewhere & made.is_vessel].std()),
-        "mean map": float(np.corrcoef(found.model.mean_blood_power, truth)[0, 1]),
+        "mean map": float(np.corrcoef(found.model.mean_blood_power, clutter.of_live(truth))[0, 1]),
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
+        "shift error": shift_error(made, filtered_shifts),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",
         "good marked": f"{int((bad & ~made.bursts).sum())} of {int((~made.bursts).sum())}",
         "spread, bursts": float(spread[made.bursts].min()) if made.bursts.any() else float("nan"),
@@ -220,11 +298,19 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     }
 
 
+def shift_error(made: Simulated, found: NDArray[np.float64]) -> float:
+    """Root mean square error of the shifts of the blocks without a burst, in pixels."""
+    error = (found - made.shifts)[~made.bursts]
+    return float(np.sqrt(np.mean((error - np.median(error, axis=0)) ** 2)))
+
+
 def main() -> None:
-    asked = command_line(__doc__, only=",".join(map(str, range(len(SESSIONS)))))
+    asked = command_line(__doc__, only="", moving=False)
+    sessions = MOVING if asked.moving else SESSIONS
+    numbers = map(int, asked.only.split(",")) if asked.only else range(len(sessions))
     rows = []
-    for number in map(int, asked.only.split(",")):
-        rows.append(measure(SESSIONS[number]))
+    for number in numbers:
+        rows.append(measure(sessions[number]))
         print(
             number, {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True
         )

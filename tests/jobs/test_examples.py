@@ -25,8 +25,8 @@ SCRIPTS = {
 }
 SMALLER = {
     "BLOCK_S = 30": "BLOCK_S = 20",
-    "36x32x100": "36x32x50",
-    "activation=30": "activation=90",
+    "40x36x100": "40x36x60",
+    "activation=40": "activation=90",
 }
 """An activation that is as clear in fewer blocks of fewer frames."""
 

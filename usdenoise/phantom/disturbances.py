@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.phantom.motion import session_drift
 from usdenoise.phantom.term_streams import Stream
 
 # The image moves along this direction (depth, lateral, elevation): mostly in depth, where a probe is pressed.
@@ -54,11 +55,17 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
 
 
 def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:
-    """Return the mean displacement (z, x, y) of the whole image in a block of a session, in pixels."""
+    """Return the mean displacement (z, x, y) of the whole image in a block of a session, in pixels.
+
+    The drift of the tissue that every session has is a part of it; heartbeat, breathing and bending are not.
+    """
     length = settings.frames_a_block
-    frames = range(block * length, (block + 1) * length)
-    moved: NDArray[np.float64] = np.mean([image_motion(settings, number) for number in frames], axis=0)
-    return moved
+    moved = [
+        image_motion(settings, number) + session_drift(settings.seconds(number))
+        for number in range(block * length, (block + 1) * length)
+    ]
+    mean: NDArray[np.float64] = np.mean(moved, axis=0)
+    return mean
 
 
 def interference_frames(settings: PhantomSettings) -> NDArray[np.int64]:

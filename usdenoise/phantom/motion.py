@@ -104,14 +104,20 @@ class TissueMotion:
         field += ((1.0 - CARDIAC_LOSS * self._depth) * _pulse(delayed, self._phases))[..., None] * CARDIAC
         breath = np.sin(2 * np.pi * BREATHING_RATE_HZ * seconds + self._breathing_phase)
         field += ((1.0 - BREATHING_LOSS * self._depth) * breath)[..., None] * BREATHING
-        cycle = 2 * np.pi / SESSION_DRIFT_PERIOD_S
-        field += DRIFT_A_SECOND * (np.sin(cycle * seconds) / cycle if self._returns else seconds)
+        field += session_drift(seconds) if self._returns else DRIFT_A_SECOND * seconds
         for wave, phase, rate, direction in zip(
             self._waves, self._wave_phases, self._wave_rates_hz, self._wave_directions, strict=True
         ):
             shape = np.sin(np.pi * (wave[0] * self._depth + wave[1] * self._lateral) + phase)
             field += (shape * np.sin(2 * np.pi * rate * seconds + phase))[..., None] * (direction * NON_RIGID)
         return DisplacementField(field + image_motion, self._origin, self._pitch)
+
+
+def session_drift(seconds: float) -> NDArray[np.float64]:
+    """Return the displacement (z, x, y) of all tissue by the drift of a session, back and forth, in wavelengths."""
+    cycle = 2 * np.pi / SESSION_DRIFT_PERIOD_S
+    drift: NDArray[np.float64] = DRIFT_A_SECOND * np.sin(cycle * seconds) / cycle
+    return drift
 
 
 def _pulse(seconds: NDArray[Any], phases: NDArray[Any]) -> NDArray[Any]:

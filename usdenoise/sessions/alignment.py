@@ -37,6 +37,9 @@ DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 SPECKLE_PIXELS = 8
 """Pixels of the image whose envelopes count as one independent value, for the standard error of a gain."""
 
+LEAST_PIXELS = 12
+"""Pixels along every axis of an image that is registered."""
+
 EDGE = 2
 """Pixels at the edge of the image that are masked if a block is shifted: there the interpolation has no data beyond the
 edge."""
@@ -182,6 +185,7 @@ def reference_of(
     if len(images) < 2 or not (registers or scales):
         return None
     values = np.stack(images)
+    registers = registers and min(values.shape[1:]) >= LEAST_PIXELS
     median = np.median(values, axis=0)
     image = (
         values[np.argmax(values.reshape(len(values), -1) @ median.ravel())]
