@@ -17,9 +17,16 @@ from numpy.typing import NDArray
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
-from usdenoise import session
+from usdenoise import Session, session
 from usdenoise.errors import InputError
-from usdenoise.sessions.activation import ActivationMap, Event, activation_maps, check_events, smoothed_series
+from usdenoise.sessions.activation import (
+    ActivationMap,
+    Event,
+    activation_maps,
+    check_events,
+    running_t,
+    smoothed_series,
+)
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -188,3 +195,58 @@ def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan,
     (tmp_path / "e.tsv").write_text(text)
     arguments = ("session", path, "--window", LENGTH, "-o", tmp_path / "out", "--events", tmp_path / "e.tsv")
     refused(cli(*arguments, "-q"), f".*{sentence}")
+
+
+def test_the_running_t_is_that_of_least_squares() -> None:
+    series = noise(5)
+    series[DESIGN, :, :6] += 0.2
+    bad = NONE_BAD.copy()
+    bad[3] = True
+    found = running_t(series[:17], TIMES[:17], bad[:17], EVENTS)["on"]
+    kept = np.delete(np.arange(17), 3)
+    design = np.stack([DESIGN[kept], np.ones(16), TIMES[kept]], axis=1).astype(float)
+    for pixel in ((0, 0), (9, 11)):
+        values = series[(kept, *pixel)]
+        effects, squares, *_ = np.linalg.lstsq(design, values)
+        wanted = effects[0] / np.sqrt(squares[0] / 13 * np.linalg.inv(design.T @ design)[0, 0])
+        assert found[pixel] == pytest.approx(wanted, rel=1e-4)
+    # Before the first event, and without degrees of freedom, there is nothing.
+    assert running_t(series[:5], TIMES[:5], bad[:5], EVENTS) == {}
+    assert running_t(series[:6], TIMES[:6], bad[:6], EVENTS) == {}
+
+
+def test_a_live_session_has_the_activation_so_far(made: Scan, tmp_path: Path) -> None:
+    """The table grows while the session runs."""
+    table = tmp_path / "events.tsv"
+    table.write_text("onset\tduration\ttrial_type\n")
+    live = Session(axes="tzx", frame_rate=RATE_HZ, events=table)
+    for number, block in enumerate(made.blocks):
+        for onset, duration, kind in TABLE:
+            if number == round(onset * RATE_HZ / LENGTH):
+                with table.open("a") as file:
+                    file.write(f"{onset}\t{duration}\t{kind}\n")
+        update = live.add(block)
+        if number < 3:
+            assert update.activation == {}
+    t = update.activation["on"]
+    vessels = made.blood_power[0] > 0
+    assert np.median(t[:, 12:][vessels[:, 12:]]) > 3
+    assert np.abs(t[:, :12]).mean() < 1.5
+
+
+def test_the_live_page_shows_the_activation(made: Scan, tmp_path: Path) -> None:
+    folder = tmp_path / "blocks"
+    folder.mkdir()
+    for number, block in enumerate(made.blocks[:14]):
+        about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+        write_stack(folder / f"b{number:02d}.h5", block, **about)
+    events = tmp_path / "events.tsv"
+    rows = "\n".join(f"{onset}\t{duration}\t{kind}" for onset, duration, kind in TABLE)
+    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n")
+    out = tmp_path / "out"
+    result = cli("session", folder, "-o", out, "--live", "--until-idle", 2, "--events", events, "-q")
+    assert result.exit_code == 0, result.stderr
+    assert iio.imread(out / "activation.png").ndim == 3
+    assert "Activation: on" in (out / "live.html").read_text()
+    with h5py.File(out / "blocks_sequence.h5") as file:
+        assert file["activation/on/t"].shape == made.iq.shape[1:]

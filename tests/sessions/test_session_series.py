@@ -380,3 +380,24 @@ def test_a_cutoff_above_the_tissue_takes_no_blood_for_leaked_tissue(cutoff: int)
     assert found.series.images["noise_power"].mean() == pytest.approx(1, abs=0.08)
     truth = made.blood_power.mean(axis=0)
     assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.96
+
+
+def test_unusual_blocks_do_not_spoil_the_clutter_of_the_others() -> None:
+    """White noise 17 dB under the tissue in more than a fifth of the blocks."""
+    made, rng = scan(24), np.random.default_rng(7)
+    calm = session(made.stack, LENGTH)
+    iq = made.iq.copy()
+    unusual = [2, 7, 11, 16, 21]
+    for block in unusual:
+        frames = iq[block * LENGTH : (block + 1) * LENGTH]
+        level = 10 ** (-17 / 20) * np.sqrt(np.mean(np.abs(frames) ** 2) / 2)
+        frames += level * (rng.standard_normal(frames.shape) + 1j * rng.standard_normal(frames.shape))
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == unusual
+    assert found.low_cutoff == calm.low_cutoff
+    assert found.mean_blood_power.sum() == pytest.approx(calm.mean_blood_power.sum(), rel=0.05)
+    assert np.corrcoef(found.mean_blood_power.ravel(), calm.mean_blood_power.ravel())[0, 1] > 0.99
+    good = ~found.bad
+    vessels = made.blood_power[0] > 0
+    own, wanted = (one.blood_power[good][:, vessels].sum(axis=1) for one in (found, calm))
+    np.testing.assert_allclose(own, wanted, rtol=0.05)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
@@ -15,6 +17,7 @@ from usdenoise.files.results import write_result
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
+from usdenoise.report.activation_picture import activation_picture
 from usdenoise.report.charts import Chart
 from usdenoise.report.doppler_pictures import power_doppler_picture
 from usdenoise.report.figures import load_libraries
@@ -25,8 +28,11 @@ from usdenoise.sessions.online_session import SessionUpdate
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 
-LATEST, PAGE = "latest.png", "live.html"
-"""Names of the picture of the last block, and of the page."""
+LATEST, ACTIVATION, PAGE = "latest.png", "activation.png", "live.html"
+"""Names of the picture of the last block, of the activation by the first type of event, and of the page."""
+
+SHOWN_T = 3.0
+"""Absolute t from which a pixel is shown as active while a session runs."""
 
 SERIES = "_live.h5"
 """End of the name of the file of the series so far."""
@@ -119,6 +125,13 @@ class LivePages:
                     "Mean", mean, f"Blood map of the mean of {n_good} blocks", "Blood map of the good blocks."
                 )
             )
+        drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
+        pictures += [
+            Picture(
+                f"Activation: {name}", png, f"t of {name} so far", "t by least squares over the blood map."
+            )
+            for name, png in drawn.items()
+        ]
         report = f"{self._stem}_report.html"
         page = live_page(
             self._stem,
@@ -131,6 +144,8 @@ class LivePages:
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(PAGE).write_text(page, encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
+            if drawn:
+                outputs.reserve(ACTIVATION).write_bytes(next(iter(drawn.values())))
             outputs.commit()
 
     def _draw(self, update: SessionUpdate) -> None:
@@ -138,6 +153,18 @@ class LivePages:
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(LATEST).write_bytes(self._latest)
             outputs.commit()
+
+    def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
+        in_vessels = blood_pixels(update.mean_blood_power, update.noise_power)
+        active = in_vessels & (np.abs(t) > SHOWN_T)
+        return activation_picture(
+            t,
+            active,
+            update.mean_blood_power,
+            update.geometry.spatial_axes,
+            spacing_mm=update.geometry.spacing_mm,
+            title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
+        )
 
     def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
         power = update.mean_blood_power if of_mean else update.blood_power

@@ -1,16 +1,21 @@
 """The session to which a Python program adds blocks."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.errors import InputError
+from usdenoise.files.events import read_events
 from usdenoise.files.regions import region
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
+from usdenoise.sessions.activation import Event
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.stack.geometry import Geometry
 
@@ -27,6 +32,9 @@ class Session(OnlineSession):
         One letter for each axis of the blocks, for example "tzx"; needed for arrays.
     frame_rate, spacing : float; float or sequence of float, optional
         Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`.
+    events : str, Path or sequence of (onset, duration, trial_type), optional
+        Events in s from the first frame, as for :func:`usdenoise.session`. A file may grow while the session runs. By
+        default there are none.
     preset, options, **given
         As for :func:`usdenoise.denoise`.
     block_interval_s : float, optional
@@ -65,6 +73,7 @@ class Session(OnlineSession):
         registration: bool = True,
         gain_correction: bool = True,
         regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
+        events: str | Path | Sequence[tuple[float, float, str]] | None = None,
         **given: Any,
     ) -> None:
         masks = {
@@ -82,7 +91,22 @@ class Session(OnlineSession):
                 registration=registration,
                 gain_correction=gain_correction,
             ),
+            events=None if events is None else _EventsSoFar(events),
         )
+
+
+class _EventsSoFar:
+    """The events of a session, of a file as it is now; while it cannot be read, those that were there before."""
+
+    def __init__(self, events: str | Path | Sequence[tuple[float, float, str]]) -> None:
+        self._source, self._known = events, list[Event]()
+
+    def __call__(self) -> list[Event]:
+        if not isinstance(self._source, str | Path):
+            return [Event(*one) for one in self._source]
+        with contextlib.suppress(InputError):
+            self._known = read_events(Path(self._source))
+        return self._known
 
 
 def _drawn(text: str, geometry: Geometry) -> NDArray[np.bool_]:

@@ -157,7 +157,8 @@ def _write_activation(series: Series, results: Results) -> None:
         name = _activation_name(trial_type)
         for kind in dict.fromkeys(("png", *job.display.figure_formats)):
             drawn = activation_picture(
-                found,
+                found.t,
+                found.active,
                 series.means["blood_power"],
                 stack.spatial_axes,
                 kind=kind,

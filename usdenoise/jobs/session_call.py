@@ -298,6 +298,7 @@ def session(  # noqa: PLR0913
             registration=registration,
             gain_correction=gain_correction,
             regions=regions,
+            events=events,
         )
         return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
     blocks_options = SessionOptions(
@@ -447,7 +448,14 @@ def run_session(  # noqa: PLR0913
             outputs.reserve(f"{job.stem}_report.json")
         blocks = LiveBlocks(
             place,
-            Session(options=options, block_interval_s=asked.block_interval_s, regions=regions),
+            Session(
+                options=options,
+                block_interval_s=asked.block_interval_s,
+                registration=asked.registration,
+                gain_correction=asked.gain_correction,
+                regions=regions,
+                events=asked.events,
+            ),
             reading or {},
             options.precision,
             patterns,

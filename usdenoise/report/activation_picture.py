@@ -29,7 +29,8 @@ def activation_title(trial_type: str, found: ActivationMap) -> str:
 
 
 def activation_picture(
-    found: ActivationMap,
+    t: NDArray[Any],
+    active: NDArray[np.bool_],
     blood_power: NDArray[Any],
     axes: str,
     *,
@@ -41,12 +42,14 @@ def activation_picture(
 
     Parameters
     ----------
-    found : ActivationMap
-        The map. A projection of a volume shows the most active voxel.
+    t : 2-D or 3-D array
+        t of the response. A projection of a volume shows the most active voxel.
+    active : boolean array of the same shape
+        Pixels that are shown as active.
     blood_power : 2-D or 3-D array
         Mean blood power.
     axes : str
-        Axis letters of both.
+        Axis letters of all three.
     kind, spacing_mm, title
         Format, pixel pitch and text above the picture, as for
         :func:`usdenoise.report.doppler_pictures.power_doppler_picture`.
@@ -61,13 +64,13 @@ def activation_picture(
 
     grey = np.clip(1 + decibels(blood_power, 10.0, None) / BLOOD_RANGE_DB, 0, 1 - 1 / _GREYS)
     spacing_mm = spacing_mm or {}
-    if not found.active.any():
+    if not active.any():
         greys = ColorScale("gray", 0.0, 1.0, "blood power", {0.0: f"-{BLOOD_RANGE_DB:.0f} dB", 1.0: "0 dB"})
         return panel_picture(panels_of(grey, axes), greys, spacing_mm, title, kind)
-    largest = float(np.abs(found.t[found.active]).max())
+    largest = float(np.abs(t[active]).max())
     # One scale: greys from 0 to 1, colours of t from 1 to 2.
-    shown = np.where(found.active, 1.5 + 0.499 * np.nan_to_num(found.t) / largest, grey)
-    weight = np.where(found.active, 1 + np.abs(np.nan_to_num(found.t)), grey)
+    shown = np.where(active, 1.5 + 0.499 * np.nan_to_num(t) / largest, grey)
+    weight = np.where(active, 1 + np.abs(np.nan_to_num(t)), grey)
     part = np.linspace(0, 1, _GREYS)
     colours = np.concatenate([colormaps["gray"](0.8 * part), colormaps["coolwarm"](part)])
     ticks = {

@@ -13,6 +13,9 @@ from usdenoise.errors import InputError, OptionError
 
 FALSE_DISCOVERY_RATE = 0.05
 
+LEAST_FREE = 4
+"""Degrees of freedom from which a running t is shown."""
+
 SLOWEST_HZ, PERIODS = 0.01, 2.0
 """Cosines below the first frequency are drift. A design with long pauses keeps so many of its periods."""
 
@@ -169,6 +172,49 @@ def activation_maps(
             course=100 * course / course[~is_bad].mean() if active.any() else course,
         )
     return maps
+
+
+def running_t(
+    series: NDArray[np.floating],
+    times: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    events: Sequence[Event],
+) -> dict[str, NDArray[np.float32]]:
+    """Return t of the response to each type of event so far, by least squares on boxcars and a line.
+
+    Parameters
+    ----------
+    series : (n_blocks, spatial) array
+        Blood power of the blocks so far.
+    times, is_bad, events
+        As for :func:`activation_maps`.
+
+    Returns
+    -------
+    dict
+        Type -> t; without the types that have not changed yet, and empty while there are too few blocks.
+    """
+    good = np.flatnonzero(~is_bad)
+    at = times[good]
+    courses: dict[str, NDArray[np.float64]] = {}
+    for event in events:
+        during = ((at >= event.onset) & (at < event.onset + event.duration)).astype(float)
+        courses[event.trial_type] = np.maximum(courses.get(event.trial_type, 0.0), during)
+    courses = {name: course for name, course in courses.items() if np.ptp(course) > 0} if len(at) else {}
+    design = np.stack([*courses.values(), np.ones(len(at)), at], axis=1)
+    n_free = len(at) - design.shape[1]
+    if not courses or n_free < LEAST_FREE:
+        return {}
+    values = series[good].reshape(len(good), -1).astype(np.float64)
+    effects = np.linalg.lstsq(design, values)[0]
+    variance = np.sum((values - design @ effects) ** 2, axis=0) / n_free
+    of_effects = np.diag(np.linalg.pinv(design.T @ design))
+    found = {}
+    for row, name in enumerate(courses):
+        spread = np.sqrt(of_effects[row] * variance)
+        t = np.divide(effects[row], spread, out=np.zeros(values.shape[1]), where=spread > 0)
+        found[name] = t.reshape(series.shape[1:]).astype(np.float32)
+    return found
 
 
 def smoothed_series(series: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:

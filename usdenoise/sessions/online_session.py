@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from usdenoise.frames.bad_frames import Treatment
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition
+from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_times, time_unit
 from usdenoise.sessions.filter_session import LOST, MOTION
@@ -82,6 +83,8 @@ class SessionUpdate:
         Number of components that were removed from the block.
     geometry : Geometry
         Axes and scales of all blocks, and the number of frames of the first one.
+    activation : mapping
+        Type of event -> t of the response so far, by least squares; empty without events, and while there are few blocks.
     """
 
     name: str
@@ -98,6 +101,7 @@ class SessionUpdate:
     blood_to_noise_db: float | None
     low_cutoff: int
     geometry: Geometry
+    activation: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -207,6 +211,8 @@ class OnlineSession:
     session : SessionOptions, optional
         The interval of the blocks, and whether they are aligned; by default intervals come from the blocks, which are
         aligned.
+    events : callable, optional
+        Returns the events so far, of which each update has the running activation; by default there are none.
     """
 
     def __init__(
@@ -218,7 +224,9 @@ class OnlineSession:
         frame_rate: float | None = None,
         spacing: float | Sequence[float] | None = None,
         session: SessionOptions | None = None,
+        events: Callable[[], Sequence[Event]] | None = None,
     ) -> None:
+        self._events, self._images = events, list[NDArray[np.float32]]()
         self._options, self._session = options, session or SessionOptions()
         self._scales = (axes, frame_rate, spacing)
         self._interval, self._regions = self._session.block_interval_s, dict(regions)
@@ -358,13 +366,18 @@ class OnlineSession:
             self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
         frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
         starts = start_times(self._starts, self._lengths, frame_time, self._interval)
+        times = starts + (np.array(self._lengths) - 1) / 2 * frame_time
+        activation = {}
+        if self._events is not None and self._geometry.frame_rate_hz is not None:
+            self._images.append(np.nan_to_num(blood))
+            activation = running_t(np.stack(self._images), times, np.array(self._bad), self._events())
         return SessionUpdate(
             name,
             blood,
             missing if power is None else power,
             missing if model is None or clutter is None else clutter.image_of(model.mean_blood_power),
             missing if model is None or clutter is None else clutter.image_of(model.noise_power),
-            starts + (np.array(self._lengths) - 1) / 2 * frame_time,
+            times,
             time_unit(self._geometry),
             {region_name: np.array(values) for region_name, values in self._series.items()},
             np.array(self._motion),
@@ -373,6 +386,7 @@ class OnlineSession:
             None if model is None else model.quality.blood_to_noise_db,
             0 if clutter is None else clutter.cutoff,
             self._geometry,
+            activation,
         )
 
     def _take_over(self, clutter: SessionClutter) -> None:
