@@ -132,7 +132,7 @@ def test_the_components_alone_are_kept_on_request():
 
 @pytest.mark.parametrize(("low", "n_temporal", "n_removed"), [(3, 2, 2), (3, 5, 3), (0, 2, 0), (3, 0, 0)])
 def test_pixels_without_a_signal_become_zero_and_temporal_components_are_removed(low, n_temporal, n_removed):
-    """They are the leading left singular vectors of the coefficients of the clutter, and no more than its rank."""
+    """The temporal components are the leading left singular vectors of the coefficients; the rank limits their number."""
     matrix = low_rank_and_noise(np.complex64)
     has_signal = np.arange(len(matrix)) % 3 > 0
     u = np.linalg.qr(basis(matrix, 4) * has_signal[:, None])[0]

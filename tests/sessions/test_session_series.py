@@ -37,7 +37,7 @@ THREADS = ThreadExecutor(2)
 
 @dataclass(frozen=True)
 class Blocks:
-    """Lagged products and temporal components of blocks."""
+    """Lagged products and temporal components, one of each for every block."""
 
     lags: list[Any]
     temporal: list[Any]

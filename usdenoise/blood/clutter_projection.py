@@ -84,7 +84,7 @@ class ClutterProjection:
         both = 1 - (1 - self.removed) * (1 - removed)
         return _projection(self.n_frames, both, both, _gaps(self.n_frames, None), self.n_lags)
 
-    def white_before(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
+    def white_followed_by(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Return `white` of :meth:`followed_by` alone."""
         return np.fft.ifft((1 - self.removed) * (1 - removed))[: self.n_lags]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.registration import TINY, image_spectra, shifts
+from usdenoise.frames.registration import TINY, hann_window, image_spectra, shifts
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
 
@@ -41,9 +41,7 @@ def displacements(
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
     n_frames, *size = envelopes.shape
-    window = np.ones(size, np.float32)
-    for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
-        window = window * axis.astype(np.float32)
+    window = hann_window(tuple(size), np.float32)
     window[~counted] = 0
 
     def spectra(values: NDArray[np.float32]) -> NDArray[Any]:

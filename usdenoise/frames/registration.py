@@ -17,6 +17,14 @@ GAUSS_NEWTON_STEPS = 3
 TINY = float(np.finfo(np.float32).tiny)
 
 
+def hann_window(size: tuple[int, ...], dtype: type[np.floating]) -> NDArray[Any]:
+    """Return a Hann window, (pixels along each axis...), which is 0 one pixel outside the image."""
+    window = np.ones(size, dtype)
+    for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
+        window = window * axis.astype(dtype)
+    return window
+
+
 def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
     """Return the Fourier transforms of real images, (n_images, pixels along each axis...), along all axes but the first."""
     return np.fft.rfftn(images, axes=_axes(images)).astype(np.complex64, copy=False)
@@ -105,9 +113,7 @@ class Registration:
     @classmethod
     def of(cls, reference: NDArray[np.floating]) -> "Registration":
         """Return what is needed of a reference image, (pixels along each axis...)."""
-        window = np.ones(reference.shape)
-        for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in reference.shape)):
-            window = window * axis
+        window = hann_window(reference.shape, np.float64)
         image = _normalised(reference, window)
         spectrum = np.fft.fftn(image)
         gradients = np.stack(
@@ -155,7 +161,7 @@ class Registration:
         return found, self._likeness(back())
 
     def _likeness(self, spectrum: NDArray[Any]) -> float:
-        """Return the correlation of the gradients of an image, given by its spectrum, with those of the reference."""
+        """Return the correlation of the gradients of an image, given by its spectrum, and of the reference."""
         own = np.stack([np.fft.ifftn(2j * np.pi * f * spectrum).real for f in _frequencies(spectrum.shape)])
         weighted = self.window * own
         energies = np.sum(weighted * own) * np.trace(self.hessian)

@@ -19,6 +19,9 @@ from usdenoise.sessions.activation import Event
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.stack.geometry import Geometry
 
+EventSource = str | Path | Sequence[tuple[float, float, str]]
+"""A BIDS table of events, or (onset, duration, trial_type) of each."""
+
 
 class Session(OnlineSession):
     """A session to which blocks are added one after the other, as they are acquired.
@@ -73,15 +76,11 @@ class Session(OnlineSession):
         registration: bool = True,
         gain_correction: bool = True,
         regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
-        events: str | Path | Sequence[tuple[float, float, str]] | None = None,
+        events: EventSource | None = None,
         **given: Any,
     ) -> None:
-        masks = {
-            name: partial(_drawn, about) if isinstance(about, str) else about
-            for name, about in (regions or {}).items()
-        }
         super().__init__(
-            masks,
+            _masks(regions),
             chosen_options(preset, options, given),
             axes=axes,
             frame_rate=frame_rate,
@@ -95,18 +94,49 @@ class Session(OnlineSession):
         )
 
 
+def live_session(
+    options: DenoiseOptions,
+    session: SessionOptions,
+    regions: Mapping[str, NDArray[np.bool_] | str] | None,
+    events: EventSource | None,
+) -> OnlineSession:
+    """Return a session with the regions and events of :class:`Session`, and the options of a finished session."""
+    return OnlineSession(
+        _masks(regions), options, session=session, events=None if events is None else _EventsSoFar(events)
+    )
+
+
 class _EventsSoFar:
     """The events of a session, of a file as it is now; while it cannot be read, those that were there before."""
 
-    def __init__(self, events: str | Path | Sequence[tuple[float, float, str]]) -> None:
+    def __init__(self, events: EventSource) -> None:
         self._source, self._known = events, list[Event]()
 
     def __call__(self) -> list[Event]:
-        if not isinstance(self._source, str | Path):
-            return [Event(*one) for one in self._source]
         with contextlib.suppress(InputError):
-            self._known = read_events(Path(self._source))
+            self._known = events_of(self._source)
         return self._known
+
+
+def events_of(source: EventSource) -> list[Event]:
+    """Return the events of a table, or of tuples.
+
+    Raises
+    ------
+    InputError
+        As for :func:`usdenoise.files.events.read_events`.
+    """
+    return (
+        read_events(Path(source)) if isinstance(source, str | Path) else [Event(*event) for event in source]
+    )
+
+
+def _masks(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Any]:
+    """Return the regions, those in words as functions that draw them."""
+    return {
+        name: partial(_drawn, about) if isinstance(about, str) else about
+        for name, about in (regions or {}).items()
+    }
 
 
 def _drawn(text: str, geometry: Geometry) -> NDArray[np.bool_]:

@@ -14,14 +14,13 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
-from usdenoise.files.events import read_events
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
-from usdenoise.jobs.live_session import Session
+from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
@@ -36,7 +35,7 @@ from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
 from usdenoise.report.series import Series, series_of_session, with_activation
 from usdenoise.report.tables import block_table
-from usdenoise.sessions.activation import ActivationMap, Event
+from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import BlocksOfStack
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.online_session import SessionUpdate
@@ -207,7 +206,7 @@ def session(  # noqa: PLR0913
     skip_bad_files: bool = False,
     registration: bool = True,
     gain_correction: bool = True,
-    events: str | Path | Sequence[tuple[float, float, str]] | None = None,
+    events: EventSource | None = None,
     hrf: str = "boxcar",
     smoothing_mm: float = 0.0,
     live: bool = False,
@@ -291,16 +290,6 @@ def session(  # noqa: PLR0913
     chosen = chosen_options(preset, options, given)
     named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
     how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
-    if live:
-        follower = Session(
-            options=chosen,
-            block_interval_s=block_interval_s,
-            registration=registration,
-            gain_correction=gain_correction,
-            regions=regions,
-            events=events,
-        )
-        return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
     blocks_options = SessionOptions(
         window=window,
         stride=stride,
@@ -311,9 +300,10 @@ def session(  # noqa: PLR0913
         hrf=hrf,
         smoothing_mm=smoothing_mm,
     )
-    known = (
-        read_events(Path(events)) if isinstance(events, str | Path) else [Event(*one) for one in events or ()]
-    )
+    if live:
+        follower = live_session(chosen, blocks_options, regions, events)
+        return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
+    known = events_of(events or ())
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
@@ -448,14 +438,7 @@ def run_session(  # noqa: PLR0913
             outputs.reserve(f"{job.stem}_report.json")
         blocks = LiveBlocks(
             place,
-            Session(
-                options=options,
-                block_interval_s=asked.block_interval_s,
-                registration=asked.registration,
-                gain_correction=asked.gain_correction,
-                regions=regions,
-                events=asked.events,
-            ),
+            live_session(options, asked, regions, asked.events),
             reading or {},
             options.precision,
             patterns,

@@ -49,8 +49,8 @@ class BlocksOfFiles:
     precision : str or None
         Of the values that are read.
     options : SessionOptions
-        The options of the session. Without a window each file is a block. Without an interval the times are those of the
-        files, if they have any, and otherwise blocks follow each other.
+        The options of the session. Without a window each file is a block. Without an interval the times come from the
+        files. If a file has no time, blocks follow each other.
 
     Raises
     ------

@@ -145,9 +145,9 @@ class BlockRecord:
     kept_share : float
         Share of its entries that were observed and in no frame that was left out.
     shift_pixels : tuple of float or None
-        Displacement of its image along z, x and y against the session, before it was compensated; None if it is not known.
+        Displacement of its image along z, x and y against the session, before the correction; None if unknown.
     gain_db : float or None
-        Power of its tissue over that of the session, before it was divided out; None if it is not known.
+        Ratio of its tissue power to the tissue power of the session, before the division; None if unknown.
     is_shifted, is_scaled : bool
         Whether the displacement was compensated, and the gain divided out.
     is_gain_uneven : bool

@@ -74,7 +74,10 @@ _BLOCK_COLUMNS = {
         "Sum over the axes of the absolute change of the displacement from the block before",
         None,
     ),
-    "gain": ("Power of the tissue over that of the session, before it was divided out", "dB"),
+    "gain": (
+        "Ratio of the tissue power of the block to the tissue power of the session, before the division",
+        "dB",
+    ),
     "bad": ("1 where the block does not count in means and weights", None),
     "why": ("Why the block is bad, in words", None),
     "file": ("Name of the file", None),

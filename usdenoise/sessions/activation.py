@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 
 FALSE_DISCOVERY_RATE = 0.05
+"""Expected share of pixels without a response among the active pixels (Benjamini and Hochberg)."""
 
 LEAST_FREE = 4
 """Degrees of freedom from which a running t is shown."""
 
 SLOWEST_HZ, PERIODS = 0.01, 2.0
-"""Cosines below the first frequency are drift. A design with long pauses keeps so many of its periods."""
+"""Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
 
 
 @dataclass(frozen=True)
@@ -279,13 +280,10 @@ def _design(
 
 def _high_pass(events: Sequence[Event]) -> float:
     """Return the frequency in Hz below which cosines are drift."""
+    in_order = sorted(events, key=lambda event: (event.trial_type, event.onset))
     pauses = [
         later.onset - earlier.onset
-        for earlier, later in zip(
-            sorted(events, key=lambda e: (e.trial_type, e.onset)),
-            sorted(events, key=lambda e: (e.trial_type, e.onset))[1:],
-            strict=False,
-        )
+        for earlier, later in pairwise(in_order)
         if later.trial_type == earlier.trial_type
     ]
     period = max(pauses, default=math.inf)

@@ -23,17 +23,17 @@ ENVELOPE_FRAMES = 32
 """Frames of a block, evenly spread, whose mean envelope is registered."""
 
 LEAST_SHIFT, MOST_SHIFT = 0.05, 0.25
-"""Shifts that are applied, along any axis: from so many pixels to this part of the image."""
+"""Smallest shift that is corrected, in pixels along any axis, and largest one, as a part of the image."""
 
 LEAST_LIKENESS = 0.6
-"""Correlation of the gradients of an image with those of the reference from which a block is aligned. Images of noise alone
-have about 0, and 0.7 with the mean of two of which they are one, against which their shift is 0."""
+"""Correlation of the gradients of an image and of the reference from which a block is aligned. It is about 0 for images of
+noise alone, and 0.7 between one of two such images and their mean, against which the shift is 0."""
 
 LEAST_GAIN_DB, MOST_GAIN_DB, GAIN_ERRORS = 0.05, 10.0, 4.0
-"""Gains that are divided out: from the first to the second, in dB, and from so many standard errors."""
+"""Smallest and largest gain that is divided out, in dB, and its least ratio to its standard error."""
 
 DEPTH_BANDS, UNEVEN_DB = 4, 0.5
-"""A gain is uneven if it differs by more than this, and by more than its error, in one of so many bands of the depth."""
+"""Number of bands of the depth, and difference of the gain of one of them, in dB, from which the gain is uneven."""
 
 SPECKLE_PIXELS = 8
 """Pixels of the image whose envelopes count as one independent value, for the standard error of a gain."""
@@ -61,7 +61,7 @@ class Alignment:
     shift : tuple of float
         Displacement along z, x and y in pixels, positive towards larger indices.
     gain_db : float
-        Power of the tissue over that of the reference, in dB.
+        Ratio of the tissue power to the tissue power of the reference, in dB.
     likeness : float
         How alike the image and the reference are, from :meth:`usdenoise.frames.registration.Registration.shift`.
     is_shifted : bool

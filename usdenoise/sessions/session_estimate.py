@@ -144,7 +144,7 @@ def estimate_sample(
     none = [np.zeros(0, np.intp)] * len(parts)
     with ThreadExecutor(options.threads) as threads:
         sample, reference = _aligned_sample(
-            _Sample(range(len(parts)), none, parts), threads, session or SessionOptions(), before
+            _Sample(list(range(len(parts))), none, list(parts)), threads, session or SessionOptions(), before
         )
         fit = _SampleFit(sample, geometry, options, threads)
         found = fit.estimate(None)
@@ -158,19 +158,19 @@ class _Sample:
 
     Attributes
     ----------
-    numbers : sequence of int
+    numbers : list of int
         The blocks.
-    frames : sequence of arrays
+    frames : list of arrays
         Numbers of the frames in each block.
-    parts : sequence of (n, pixels along each axis...) arrays
+    parts : list of (n, pixels along each axis...) arrays
         The frames of each block, in the order t, z, x, y.
     is_shifted : bool
         Whether some were shifted back; by default not.
     """
 
-    numbers: Sequence[int]
-    frames: Sequence[NDArray[np.intp]]
-    parts: Sequence[NDArray[Any]]
+    numbers: list[int]
+    frames: list[NDArray[np.intp]]
+    parts: list[NDArray[Any]]
     is_shifted: bool = False
 
     @property
@@ -291,18 +291,15 @@ def _sample(blocks: Blocks, options: DenoiseOptions, executor: Executor) -> _Sam
         if len(good):
             wanted.append((number, good, reader))
     read = executor.map(_frames_of, [(reader, good) for _, good, reader in wanted])
-    sampled = []
-
-    def parts() -> Iterator[NDArray[Any]]:
-        for (number, good, _), values in zip(wanted, read, strict=True):
-            if isinstance(values, InputError):
-                make_gap(blocks, number, values)
-            else:
-                sampled.append((number, good))
-                yield values
-
-    frames_of_blocks = list(parts())
-    return _Sample([number for number, _ in sampled], [good for _, good in sampled], frames_of_blocks)
+    sample = _Sample([], [], [])
+    for (number, good, _), values in zip(wanted, read, strict=True):
+        if isinstance(values, InputError):
+            make_gap(blocks, number, values)
+            continue
+        sample.numbers.append(number)
+        sample.frames.append(good)
+        sample.parts.append(values)
+    return sample
 
 
 def joined_frames(parts: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:

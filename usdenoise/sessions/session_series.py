@@ -176,7 +176,7 @@ class Spectra:
         bands = np.arange(2 * n_lags) / (2 * n_lags)
         self._transform = (np.exp(-2j * np.pi * np.outer(bands, lags)) * taper).T
         self._share = clutter.kept_share
-        white = clutter.projection.white if removed is None else clutter.projection.white_before(removed)
+        white = clutter.projection.white if removed is None else clutter.projection.white_followed_by(removed)
         self.white_lags = white if clutter.is_complex else white.real
         """Lagged products of white noise of unit power."""
         self._divisor = np.maximum((self.white_lags @ self._transform).real, LEAST_KEPT)
