@@ -26,12 +26,13 @@ from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.activation import blood_rise, coupling
 from usdenoise.phantom.disturbances import block_motion
 from usdenoise.sessions.alignment import shifted
+from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.blocks import BlocksOfStack
 from usdenoise.sessions.measured_block import measure_block
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.sessions.session_estimate import estimate_session
-from usdenoise.sessions.session_series import find_bad_blocks, session_series
+from usdenoise.sessions.session_series import session_series
 
 CUTOFFS = (8, 12, 16, 20, 24, 28, 34, 40)
 SMOOTHED = 0.8
@@ -215,11 +216,12 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     filtered = [filter_session_block(blocks.reader(b).read(), clutter, options) for b in range(made.n_blocks)]
     filtered_shifts = np.array([block.alignment.shift for block in filtered if block.alignment is not None])
     is_scaled = np.array([block.alignment is not None and block.alignment.is_scaled for block in filtered])
-    motion = np.array([block.frames.movement.range_pixels for block in filtered])
-    arrays = [{"lags": block.lags, "temporal": block.temporal} for block in filtered]
+    why, spread = find_bad_blocks([block.level for block in filtered])
+    bad = np.array([bool(reason) for reason in why], bool)
+    arrays = [
+        {"lags": block.lags, "temporal": block.temporal, "observed": block.observed} for block in filtered
+    ]
     del filtered
-    powers = [own["lags"][:, 0].real.astype(np.float32) for own in arrays]
-    bad, spread = find_bad_blocks(powers, np.zeros(made.n_blocks, bool), motion)
     everywhere = np.ones(made.n_blocks, bool)
     one = ThreadExecutor(1)
     found = session_series(
@@ -233,7 +235,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     ]
     n_good, calls = int((~bad).sum()), iter(range(10**9))
     at_rest = session_series(
-        lambda b, name: arrays[b][name] if name == "temporal" or next(calls) < n_good else rest[b],
+        lambda b, name: arrays[b][name] if name != "lags" or next(calls) < n_good else rest[b],
         bad,
         everywhere,
         clutter,

@@ -1,9 +1,13 @@
 """What is doubtful about results: in sentences for the terminal and the page, in a few words for a batch."""
 
 import math
+from collections.abc import Sequence
 
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
-from usdenoise.report.record import Report
+from usdenoise.report.record import BlockRecord, Report
+
+MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
+"""Displacement and gain of a block, against most blocks, from which it is said that they were not corrected."""
 
 
 def cautions(report: Report) -> list[str]:
@@ -30,11 +34,8 @@ def cautions(report: Report) -> list[str]:
         sentences.append(report.frames.sentence)
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")
-    uneven = 0 if report.sequence is None else sum(block.is_gain_uneven for block in report.sequence.blocks)
-    if uneven:
-        sentences.append(
-            f"in {uneven} blocks the tissue is brighter or darker at some depths than in most blocks; this was not corrected"
-        )
+    if report.sequence is not None:
+        sentences += _uncorrected([block for block in report.sequence.blocks if not block.is_bad])
     if not report.is_good_fit:
         sentences.append(report.estimate)
     if report.start_caution:
@@ -44,6 +45,23 @@ def cautions(report: Report) -> list[str]:
             f"the low cutoff {report.low_cutoff} is unsure; look at the picture, or set the low cutoff"
         )
     return [*sentences, *report.notes]
+
+
+def _uncorrected(blocks: Sequence[BlockRecord]) -> list[str]:
+    """Return sentences on the displacements and gains of good blocks that were not corrected."""
+    uneven = [block for block in blocks if block.is_gain_uneven]
+    shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in blocks if not block.is_shifted]
+    gains = [abs(block.gain_db or 0.0) for block in blocks if not (block.is_scaled or block.is_gain_uneven)]
+    moved = [shift for shift in shifts if shift > MOVED_PIXELS]
+    changed = [gain for gain in gains if gain > CHANGED_DB]
+    said = []
+    if uneven:
+        said.append(f"in {len(uneven)} blocks the tissue is brighter or darker at some depths than in most")
+    if moved:
+        said.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
+    if changed:
+        said.append(f"the gain of {len(changed)} blocks is different, by up to {max(changed):.1f} dB")
+    return [f"{sentence}; this was not corrected" for sentence in said]
 
 
 def remark(report: Report) -> str:

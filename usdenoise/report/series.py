@@ -247,7 +247,7 @@ def _block_record(found: FilteredSession, number: int) -> BlockRecord:
         complete=window.complete,
         low_cutoff=int(found.fit.options.low_cutoff),
         is_bad=bool(found.is_bad[number]),
-        why=found.why(number),
+        why=found.why[number],
         file=block.name,
         first_frame=window.start,
         leftover=None if np.isnan(leftover) else float(leftover),

@@ -137,7 +137,7 @@ def activation_maps(
     glm = _import_nilearn()
     design = _design(times, is_bad, events, moved, hrf)
     shape = series.shape[1:]
-    values = np.nan_to_num(series.reshape(len(series), -1).astype(np.float64))
+    values = _filled(series.reshape(len(series), -1), is_bad)
     good = values[~is_bad]
     known = np.ptp(good, axis=0) > 0
     tested = known & in_vessels.ravel()
@@ -206,7 +206,7 @@ def running_t(
     n_free = len(at) - design.shape[1]
     if not courses or n_free < LEAST_FREE:
         return {}
-    values = series[good].reshape(len(good), -1).astype(np.float64)
+    values = _filled(series[good].reshape(len(good), -1), np.zeros(len(good), bool))
     effects = np.linalg.lstsq(design, values)[0]
     variance = np.sum((values - design @ effects) ** 2, axis=0) / n_free
     of_effects = np.diag(np.linalg.pinv(design.T @ design))
@@ -276,6 +276,14 @@ def _design(
         add_regs=confounds,
         add_reg_names=list(columns) or None,
     )
+
+
+def _filled(values: NDArray[np.floating], is_bad: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return a series, (n_blocks, n_pixels), with the mean of the good blocks where a pixel has no value, 0 without any."""
+    is_known = np.isfinite(values)
+    filled = np.where(is_known, values, 0).astype(np.float64)
+    n_known = is_known[~is_bad].sum(axis=0)
+    return np.where(is_known, filled, filled[~is_bad].sum(axis=0) / np.maximum(n_known, 1))
 
 
 def _high_pass(events: Sequence[Event]) -> float:

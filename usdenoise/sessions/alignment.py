@@ -59,7 +59,7 @@ class Alignment:
     Attributes
     ----------
     shift : tuple of float
-        Displacement along z, x and y in pixels, positive towards larger indices.
+        Displacement along z, x and y in pixels, positive towards larger indices; NaN if the images are not alike.
     gain_db : float
         Ratio of the tissue power to the tissue power of the reference, in dB.
     likeness : float
@@ -124,15 +124,18 @@ class Reference:
         shift, likeness = self._registration.shift(image)
         is_like = likeness >= LEAST_LIKENESS
         is_near = bool((np.abs(shift) <= MOST_SHIFT * np.array(image.shape)).all())
-        is_shifted = self.registers and is_like and is_near and bool(_matter(shift[None])[0])
-        if is_shifted:
+        # Interpolation would spread pixels without data over the others.
+        is_whole = not (self.mask & (image == 0) & (self.image > 0)).any()
+        is_displaced = is_like and is_near and is_whole and bool(_matter(shift[None])[0])
+        if is_displaced:
             image = shifted(image[None], shift)[0]
         gain = _gain(image, self.image, self.mask & (image > 0))
+        # Where nothing is alike the displacement is not known.
         return Alignment(
-            tuple(float(along) for along in shift),
+            tuple(float(along) if is_like else math.nan for along in shift),
             gain.db,
             likeness,
-            is_shifted=is_shifted,
+            is_shifted=self.registers and is_displaced,
             is_scaled=self.scales and is_like and gain.is_known and not gain.is_uneven,
             is_uneven=is_like and gain.is_uneven,
         )
@@ -185,9 +188,9 @@ def reference_of(
     Returns
     -------
     Reference or None
-        None for a single block, or if nothing is compensated.
+        None for a single block.
     """
-    if len(images) < 2 or not (registers or scales):
+    if len(images) < 2:
         return None
     values = np.stack(images)
     registers = registers and min(values.shape[1:]) >= LEAST_PIXELS
@@ -311,15 +314,15 @@ def _matter(shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the pixels that are inside the image, and not 0, in all blocks but those that are displaced unusually far."""
+    """Return the pixels that are inside the image in all blocks but those that are displaced unusually far.
+
+    A pixel that has a signal in one block is inside the image in the others.
+    """
     distance = np.abs(shifts)
     middle = np.median(distance, axis=0)
     usual = distance <= np.maximum(6 * middle, MOST_SHIFT * np.array(images.shape[1:]) / 4)
-    is_counted = usual.all(axis=1)
-    inside = [
-        _nearest(image[None], shift, EDGE)[0] > 0
-        for image, shift in zip(images[is_counted], shifts[is_counted], strict=True)
-    ]
+    has_signal = np.any(images > 0, axis=0, keepdims=True)
+    inside = [_nearest(has_signal, shift, EDGE)[0] for shift in shifts[usual.all(axis=1)]]
     common: NDArray[np.bool_] = np.all(inside, axis=0)
     return common
 

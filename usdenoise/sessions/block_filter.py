@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
+from usdenoise.frames.bad_frames import FrameSearch, Treatment, find_bad_frames
 from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
@@ -26,6 +26,8 @@ from usdenoise.pipeline.inspection import check_block
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import n_unused
 from usdenoise.sessions.alignment import Alignment
+from usdenoise.sessions.bad_blocks import MOSTLY_BAD, BlockLevel
+from usdenoise.sessions.blocks import in_order
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
@@ -59,7 +61,9 @@ class FilteredBlock:
     halves : LagSums
         Their sums; all frames are in the first half without `usual`.
     power : (n_signal,) float64 array
-        Power Doppler of what is kept.
+        Power Doppler of what is kept; NaN in pixels that were not observed.
+    observed : (n_signal,) float64 array
+        Number of frames in which each pixel was observed, without the frames that were left out.
     frames : FrameSearch
         Bad frames and movement.
     n_unobserved : int
@@ -76,11 +80,22 @@ class FilteredBlock:
     lags: NDArray[np.inexact]
     halves: LagSums
     power: NDArray[np.float64]
+    observed: NDArray[np.float64]
     frames: FrameSearch
     n_unobserved: int
     temporal: NDArray[Any]
     alignment: Alignment | None
     strongest: float
+
+    @property
+    def level(self) -> BlockLevel:
+        """What is compared of the block with others."""
+        return BlockLevel(
+            self.power,
+            MOSTLY_BAD if self.frames.treatment is Treatment.TOO_MANY else "",
+            self.frames.movement.range_pixels,
+            0.0 if self.alignment is None else self.alignment.gain_db,
+        )
 
 
 def filter_session_block(
@@ -116,7 +131,7 @@ def filter_session_block(
     InputError
         If the block is zero or unobserved everywhere.
     """
-    alignment = None
+    stack, alignment = _without_dead_pixels(stack, clutter), None
     if clutter.reference is not None:
         stack, alignment = clutter.reference.align(stack)
     source = ArrayFrames(stack, working_type(stack, options.precision), in_place=False)
@@ -153,19 +168,43 @@ def filter_session_block(
     lag_sums = lag_sums_of(measures, replace(plan, n_frames=stack.n_frames)).rows(signal_pixels)
     lags = lag_sums.mean(slice(None), stack.n_frames)
     n_used = stack.n_frames - (0 if search.left_out is None else int(np.count_nonzero(search.left_out)))
+    observed = np.broadcast_to(lag_sums.counts[:, :, 0].sum(axis=0), len(signal_pixels))
+    power = lags[:, 0].real if plan.keeps_residual else measures.kept_power[signal_pixels] / n_used
     return FilteredBlock(
         stack=replace(stack, iq=frames_as_stack(source.target, stack, source.pixel_axes))
         if is_kept
         else None,
         lags=lags,
         halves=lag_sums,
-        power=lags[:, 0].real if plan.keeps_residual else measures.kept_power[signal_pixels] / n_used,
+        power=np.where(observed > 0, power, np.nan),
+        observed=observed,
         frames=search,
         n_unobserved=n_unused(measures, search.left_out),
         temporal=measures.temporal,
         alignment=alignment,
         strongest=strongest,
     )
+
+
+def dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+    """Return the pixels that are 0 in all frames, (n, pixels along each axis...), among some or all pixels."""
+    is_dead: NDArray[np.bool_] = frames[0] == 0
+    if among is not None:
+        is_dead &= among
+    is_dead[is_dead] = ~frames[:, is_dead].any(axis=0)
+    return is_dead
+
+
+def _without_dead_pixels(stack: Acquisition, clutter: SessionClutter) -> Acquisition:
+    """Return a block whose pixels that are 0 in all frames, and have a signal in the session, are NaN: unobserved."""
+    order = [stack.axes.index(letter) for letter in in_order(stack)]
+    frames = stack.iq.transpose(order)
+    is_dead = dead_pixels(frames, clutter.grid.mask)
+    # A block without any data is found to be empty later.
+    if not is_dead.any() or is_dead.all():
+        return stack
+    frames = np.where(is_dead, np.array(np.nan, frames.dtype), frames)
+    return replace(stack, iq=frames.transpose(np.argsort(order)))
 
 
 def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions) -> FrameSearch:

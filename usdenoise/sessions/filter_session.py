@@ -18,6 +18,7 @@ from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.denoise import denoise_frames
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import Block, Blocks, make_gap
 from usdenoise.sessions.measured_block import (
     BlockFindings,
@@ -28,14 +29,10 @@ from usdenoise.sessions.measured_block import (
 )
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session
-from usdenoise.sessions.session_series import BlockMap, find_bad_blocks, session_series
+from usdenoise.sessions.session_series import BlockMap, session_series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.blas_threads import available_threads
-
-MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
-LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
-"""Why a block is bad, in words."""
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 
@@ -71,8 +68,8 @@ class FilteredSession:
         The blocks.
     findings : sequence of BlockFindings
         What is known of each.
-    is_bad : (n_blocks,) boolean array
-        Which blocks are bad.
+    why : list of str
+        Why each block is bad, in words; empty if it is good.
     leftover : (n_blocks,) float64 array
         How much more power is left than usual, in robust standard deviations; NaN without data.
     images : mapping
@@ -90,18 +87,16 @@ class FilteredSession:
     frame_time: float
     blocks: Sequence[Block]
     findings: Sequence[BlockFindings]
-    is_bad: NDArray[np.bool_]
+    why: list[str]
     leftover: NDArray[np.float64]
     images: Mapping[str, NDArray[np.float32]]
     means: Mapping[str, NDArray[np.float32]]
     attributes: Mapping[str, Mapping[str, str]]
 
-    def why(self, number: int) -> str:
-        """Return why a block is bad, in words; empty if it is good."""
-        problem = self.findings[number].problem
-        if problem or not self.is_bad[number]:
-            return problem
-        return MOTION if self.leftover[number] > 0 else LOST
+    @property
+    def is_bad(self) -> NDArray[np.bool_]:
+        """Which blocks are bad, (n_blocks,)."""
+        return np.array([bool(reason) for reason in self.why], bool)
 
     def kept_share(self, number: int) -> float:
         """Return the share of the entries of a block that were observed and in no frame that was left out."""
@@ -225,10 +220,12 @@ def _series(
     findings = [store.findings(number) for number in numbers]
     has_data = np.array([found.frames is not None for found in findings], bool)
     powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
-    motion = np.array([found.moves_pixels for found in findings])
-    is_bad, leftover = find_bad_blocks(powers, np.array([bool(found.problem) for found in findings]), motion)
+    why, leftover = find_bad_blocks(
+        [found.level(power) for found, power in zip(findings, powers, strict=True)]
+    )
+    is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
-        raise InputError(f"no block of the session is good: {findings[0].problem or 'too much motion'}")
+        raise InputError(f"no block of the session is good: {why[0]}")
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
@@ -246,13 +243,11 @@ def _series(
             store.array(number, name) if has_data[number] else clutter.image_of(missing) for number in numbers
         ]
     series = {name: np.stack(values) for name, values in images.items()}
-    good = ~is_bad
-    means = {
-        name: values[good].mean(axis=0, dtype=np.float64).astype(np.float32)
-        for name, values in series.items()
-    }
+    good = np.flatnonzero(~is_bad).tolist()
+    observed = np.stack([clutter.image_of(store.array(number, "observed")) for number in good])
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in series.items()}
     means["blood_power"] = clutter.image_of(found.model.mean_blood_power)
-    means["tsnr"] = _tsnr(series["blood_power"][good])
+    means["tsnr"] = _tsnr(series["blood_power"][good], observed)
     return FilteredSession(
         fit=estimate.fit,
         picture_quality=found.model.quality,
@@ -260,7 +255,7 @@ def _series(
         frame_time=blocks.frame_time,
         blocks=blocks.blocks,
         findings=findings,
-        is_bad=is_bad,
+        why=why,
         leftover=leftover,
         images=series,
         means=means,
@@ -281,9 +276,18 @@ def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, num
     )
 
 
-def _tsnr(series: NDArray[np.float32]) -> NDArray[np.float32]:
+def _mean(series: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the mean of a series over time, weighted by the frames in which a pixel was observed; 0 without any."""
+    total = observed.sum(axis=0, dtype=np.float64)
+    weighted = np.where(observed > 0, series, 0) * observed
+    mean: NDArray[np.float64] = weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1)
+    return mean
+
+
+def _tsnr(series: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
-    mean, spread = series.mean(axis=0, dtype=np.float64), series.std(axis=0, dtype=np.float64)
+    mean = _mean(series, observed)
+    spread = np.sqrt(_mean((series - mean) ** 2, observed))
     ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
     tsnr: NDArray[np.float32] = ratio.astype(np.float32)
     return tsnr

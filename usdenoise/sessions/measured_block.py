@@ -9,16 +9,14 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
-from usdenoise.frames.bad_frames import FrameSearch, Treatment
+from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.sessions.alignment import Alignment
+from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.block_filter import filter_session_block
 from usdenoise.sessions.blocks import BlockReader
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
-
-MOSTLY_BAD = "more than a fifth of its frames are bad"
-"""Why a block is bad, in words."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,14 @@ class BlockFindings:
     alignment: Alignment | None = None
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    @property
-    def moves_pixels(self) -> float:
-        """How far the image moves; 0 without data."""
-        return 0.0 if self.frames is None else self.frames.movement.range_pixels
+    def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
+        """Return what is compared of the block with others."""
+        return BlockLevel(
+            power,
+            self.problem,
+            0.0 if self.frames is None else self.frames.movement.range_pixels,
+            0.0 if self.alignment is None else self.alignment.gain_db,
+        )
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class MeasuredBlock:
     findings : BlockFindings
         What is known of it.
     arrays : mapping
-        "lags", "power" and "temporal", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in single
-        precision, and the flow images; empty without data.
+        "lags", "power", "observed" and "temporal", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in
+        single precision, and the flow images; empty without data.
     stack : Acquisition or None
         The filtered block, if it is kept.
     """
@@ -129,10 +131,11 @@ def measure_block(
     arrays = {
         "lags": block.lags.astype(single),
         "power": block.power.astype(np.float32),
+        "observed": block.observed.astype(np.float32),
         "temporal": block.temporal.astype(single),
     }
     findings = BlockFindings(
-        problem=MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else "",
+        problem=block.level.problem,
         frames=block.frames,
         n_unobserved=block.n_unobserved,
         alignment=block.alignment,

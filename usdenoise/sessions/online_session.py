@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.frames.bad_frames import Treatment
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition
 from usdenoise.sessions.activation import Event, running_t
+from usdenoise.sessions.bad_blocks import BlockLevel, find_bad_blocks
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_times, time_unit
-from usdenoise.sessions.filter_session import LOST, MOTION
-from usdenoise.sessions.measured_block import MOSTLY_BAD
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
 from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
-from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, find_bad_blocks, series_model
+from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.random_streams import RandomStream
@@ -244,7 +242,7 @@ class OnlineSession:
         self._lengths: list[int] = []
         self._motion: list[float] = []
         self._bad: list[bool] = []
-        self._recent: list[tuple[NDArray[np.float64], bool, float, float]] = []
+        self._recent: list[tuple[BlockLevel, float]] = []
         self._clutter: SessionClutter | None = None
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._series: dict[str, list[float]] = {}
@@ -310,7 +308,7 @@ class OnlineSession:
             failed.set_exception(error)
             return BlockAtWork(name, own_start(stack), sample, failed)
         own = replace(self._options, threads=1)
-        usual = float(np.median([strongest for *_, strongest in self._recent])) if self._recent else np.inf
+        usual = float(np.median([strongest for _, strongest in self._recent])) if self._recent else np.inf
         filtered = self._pool.submit(
             lambda: (filter_session_block(stack, clutter, own, usual, is_kept=False), clutter)
         )
@@ -326,17 +324,12 @@ class OnlineSession:
             self._motion.append(0.0)
             return self._update(begun.name, error.cause)
         self._take_over(clutter)
-        motion = block.frames.movement.range_pixels
-        why = MOSTLY_BAD if block.frames.treatment is Treatment.TOO_MANY else ""
-        own = (block.power, bool(why), motion, block.strongest)
-        powers, known_bad, motions, _ = zip(*self._recent, own, strict=True)
-        is_bad, spread = find_bad_blocks(powers, np.array(known_bad), np.array(motions))
-        if not why and is_bad[-1]:
-            why = MOTION if spread[-1] > 0 else LOST
-        self._motion.append(motion)
-        self._recent = [*self._recent[1 - REMEMBERED :], (block.power, bool(why), motion, block.strongest)]
+        level = block.level
+        why = find_bad_blocks([*(before for before, _ in self._recent), level])[0][-1]
+        self._motion.append(level.moves_pixels)
+        self._recent = [*self._recent[1 - REMEMBERED :], (replace(level, problem=why), block.strongest)]
         if not why:
-            self._sums.add(block.lags, clutter, block.temporal)
+            self._sums.add(block.lags, clutter, block.temporal, block.observed)
         self._remember(begun.sample)
         blood = None
         if self._sums.n_blocks:
@@ -345,8 +338,9 @@ class OnlineSession:
             alone = BlockMap.of_halves(block.halves, sums.filtered(clutter), length) if is_first else None
             model = self._models.current(sums.n_blocks, lambda: series_model(sums, clutter, alone))
             is_scaled = block.alignment is not None and block.alignment.is_scaled
-            level = model.noise_level(block.lags) if is_scaled else 1.0
-            blood = clutter.image_of(model.blood_power(block.lags, level))
+            noise_level = model.noise_level(block.lags, block.observed) if is_scaled else 1.0
+            power = model.blood_power(block.lags, noise_level)
+            blood = clutter.image_of(np.where(block.observed > 0, power, np.nan))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
 
     def _update(
@@ -363,13 +357,14 @@ class OnlineSession:
         model, clutter = self._models.found, self._clutter
         self._bad.append(bool(why))
         for region_name, mask in self._masks.items():
-            self._series[region_name].append(float(blood[mask].mean(dtype=np.float64)))
+            inside = blood[mask & np.isfinite(blood)]
+            self._series[region_name].append(float(inside.mean(dtype=np.float64)) if len(inside) else np.nan)
         frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
         starts = start_times(self._starts, self._lengths, frame_time, self._interval)
         times = starts + (np.array(self._lengths) - 1) / 2 * frame_time
         activation = {}
         if self._events is not None and self._geometry.frame_rate_hz is not None:
-            self._images.append(np.nan_to_num(blood))
+            self._images.append(blood)
             activation = running_t(np.stack(self._images), times, np.array(self._bad), self._events())
         return SessionUpdate(
             name,
@@ -401,10 +396,10 @@ class OnlineSession:
                 is_known = isinstance(values, np.ndarray)
                 return clutter.of_live(before.grid.everywhere(values)) if is_known else values
 
-            halves = (moved(self._sums.halves[0]), moved(self._sums.halves[1]))
-            squares, last = moved(self._sums.squares), moved(self._sums.last)
-            self._sums = replace(self._sums, halves=halves, squares=squares, last=last)
-            self._recent = [(moved(power), *others) for power, *others in self._recent]
+            self._sums = self._sums.moved(moved)
+            self._recent = [
+                (replace(level, power=moved(level.power)), strongest) for level, strongest in self._recent
+            ]
             self._models = _FoundAgain()
 
     def _remember(self, sample: SampledFrames) -> None:

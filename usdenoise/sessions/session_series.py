@@ -5,7 +5,7 @@ variance from block to block; blood is the sum over the bands with the weights t
 block, so that a step of the blood reads as that step, and the noise of the series is that of the data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -55,20 +55,6 @@ QUIET_SHARE = 0.2
 MOST_RESCALED = 1.5
 """Most by which the weights are scaled up so that their sum is the blood map. In noise the map is smaller than their sum."""
 
-BAD_SPREADS, BAD_PERCENT, SPREAD_FLOOR = 6.0, 90.0, 0.02
-"""A block is bad from so many robust standard deviations, with this floor, of the logarithm of the 90th percentile of its
-power over the usual power of each pixel. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at
-most."""
-
-LOST_POWER = 0.5
-"""Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
-halves the power of nine pixels in ten."""
-
-MOVED_SPREADS, MOVED_RATIO = 3.0, 2.5
-"""Where few pixels or few blocks hide a burst, the motion shows it: a block that moved by so many times the usual is bad
-from so many standard deviations. Of 20 blocks of 48 x 48 x 120 those that moved by a pixel had 5.2 to 5.8 and a ratio of 4,
-others 1.2 and 1.3 at most."""
-
 
 @dataclass(frozen=True)
 class BlockMap:
@@ -111,8 +97,9 @@ class SeriesModel:
     of_noise : (n_signal,) float64 array
         What the noise of the mean adds to the weighted sum.
     quiet : (n_signal, L) array
-        Weights of the lagged products that sum up the bands in which nearly all is noise; the sum is 1 for the mean of the
-        blocks.
+        Weights of the lagged products that sum up the bands in which nearly all is noise.
+    of_quiet : (n_signal,) array
+        What the mean of the blocks adds to this sum.
     """
 
     weights: NDArray[np.inexact]
@@ -122,6 +109,7 @@ class SeriesModel:
     quality: PictureQuality
     of_noise: NDArray[np.float64]
     quiet: NDArray[np.inexact]
+    of_quiet: NDArray[np.float64]
 
     def blood_power(self, lags: NDArray[np.inexact], noise_level: float = 1.0) -> NDArray[np.float64]:
         """Return the blood power of a block without the noise, (n_signal,), from its lagged products, (n_signal, L).
@@ -131,9 +119,11 @@ class SeriesModel:
         power: NDArray[np.float64] = np.vecdot(self.weights, lags).real + self.offset
         return power + (1 - noise_level) * self.of_noise
 
-    def noise_level(self, lags: NDArray[np.inexact]) -> float:
-        """Return the noise power of a block over that of the mean of the blocks."""
-        return float(np.vecdot(self.quiet, lags).real.sum()) or 1.0
+    def noise_level(self, lags: NDArray[np.inexact], observed: NDArray[np.floating]) -> float:
+        """Return the noise power of a block over that of the mean of the blocks, from the pixels that were observed."""
+        is_known = observed > 0
+        usual = float(self.of_quiet[is_known].sum())
+        return float(np.vecdot(self.quiet, lags).real[is_known].sum()) / usual if usual > TINY else 1.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +133,7 @@ class SessionSeries:
     Attributes
     ----------
     blood_power : (n_blocks, n_signal) float32 array
-        Blood power of each block; NaN in blocks without data.
+        Blood power of each block; NaN without data.
     model : SeriesModel
         Its weights, and the mean.
     noise_levels : (n_blocks,) float64 array
@@ -202,56 +192,8 @@ class Spectra:
         return found if np.iscomplexobj(self.white_lags) else found.real
 
 
-def find_bad_blocks(
-    powers: Sequence[NDArray[np.float32] | None],
-    is_known_bad: NDArray[np.bool_],
-    motion: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Find the blocks with more power than usual, in which tissue moved as in no other one, or with far less.
-
-    Parameters
-    ----------
-    powers : sequence of (n_signal,) arrays or None
-        Power of each filtered block; None for one without data.
-    is_known_bad : (n_blocks,) boolean array
-        Blocks that are bad for another reason.
-    motion : (n_blocks,) float64 array, optional
-        Largest displacement of the image in each block, in pixels; by default not known.
-
-    Returns
-    -------
-    is_bad, spread
-        As :class:`SessionSeries` has them. Of fewer than five good blocks none is bad by its power.
-    """
-    spread = np.full(len(powers), np.nan)
-    has_power = np.array([power is not None for power in powers], bool)
-    good = np.flatnonzero(~is_known_bad & has_power)
-    if len(good) == 0:
-        return is_known_bad | True, spread
-    usual = np.median(
-        [power for power, is_good in zip(powers, has_power & ~is_known_bad, strict=True) if is_good],
-        axis=0,
-    )
-
-    def level(power: NDArray[np.float32]) -> float:
-        # Pixels that are silent in most blocks have no usual power.
-        relative = np.divide(power, usual, out=np.ones_like(power), where=usual > 0)
-        return float(np.log(max(float(np.percentile(relative, BAD_PERCENT)), TINY)))
-
-    levels = np.array([np.nan if power is None else level(power) for power in powers])
-    middle = np.median(levels[good])
-    deviation = 1.4826 * np.median(np.abs(levels[good] - middle)) + SPREAD_FLOOR
-    spread = (levels - middle) / deviation
-    limits = np.full(len(powers), BAD_SPREADS)
-    if motion is not None:
-        limits[motion > MOVED_RATIO * np.median(motion[good])] = MOVED_SPREADS
-    is_unusual = (spread > limits) | (levels < middle + np.log(LOST_POWER))
-    found = is_unusual if len(good) >= 5 else np.zeros(len(powers), bool)
-    return is_known_bad | found | np.isnan(spread), spread
-
-
 def session_series(
-    array_of: Callable[[int, str], NDArray[np.inexact]],
+    array_of: Callable[[int, str], NDArray[Any]],
     left_out: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
@@ -271,9 +213,10 @@ def session_series(
     Parameters
     ----------
     array_of : callable
-        Returns an array of a block by its number and name: "lags", (n_signal, L), twice for each block, or "temporal".
+        Returns an array of a block by its number and name: "lags", (n_signal, L), twice for each block, "temporal", or
+        "observed", (n_signal,).
     left_out : (n_blocks,) boolean array
-        Blocks that do not count in means and variances: bad ones (see :func:`find_bad_blocks`), and those that have frames
+        Blocks that do not count in means and variances: bad ones, and those that have frames
         in common with one that counts.
     has_data : (n_blocks,) boolean array
         Blocks that have lagged products.
@@ -289,7 +232,9 @@ def session_series(
     sums = BlockSums()
     counting, known = (np.flatnonzero(which).tolist() for which in (~left_out, has_data))
     for found in executor.map(
-        lambda number: BlockSpectrum.of(array_of(number, "lags"), clutter, array_of(number, "temporal")),
+        lambda number: BlockSpectrum.of(
+            array_of(number, "lags"), clutter, array_of(number, "temporal"), array_of(number, "observed")
+        ),
         counting,
     ):
         sums.add_spectrum(found)
@@ -298,9 +243,9 @@ def session_series(
     levels = np.ones(len(left_out))
 
     def mapped(number: int) -> tuple[NDArray[np.float64], float]:
-        lags = array_of(number, "lags")
-        level = model.noise_level(lags) if is_scaled is not None and is_scaled[number] else 1.0
-        return model.blood_power(lags, level), level
+        lags, observed = array_of(number, "lags"), array_of(number, "observed")
+        level = model.noise_level(lags, observed) if is_scaled is not None and is_scaled[number] else 1.0
+        return np.where(observed > 0, model.blood_power(lags, level), np.nan), level
 
     for number, (power, level) in zip(known, executor.map(mapped, known), strict=True):
         series[number], levels[number] = power, level
@@ -313,6 +258,8 @@ class BlockSpectrum:
 
     Attributes
     ----------
+    observed : (n_signal, 1) float64 array
+        Number of frames in which each pixel was observed: the weight of the block there.
     lags : (n_signal, L) array
         Corrected lagged products.
     bands : (n_signal, 2 L) array
@@ -321,22 +268,39 @@ class BlockSpectrum:
         Share of white noise that the temporal components of this block remove.
     """
 
+    observed: NDArray[np.float64]
     lags: NDArray[np.inexact]
     bands: NDArray[np.float64]
     removed: NDArray[np.float64]
 
     @classmethod
-    def of(cls, lags: NDArray[np.inexact], clutter: SessionClutter, temporal: NDArray[np.inexact]) -> Self:
-        """Return the spectrum of a block from its lagged products, (n_signal, L), and its temporal components."""
+    def of(
+        cls,
+        lags: NDArray[np.inexact],
+        clutter: SessionClutter,
+        temporal: NDArray[np.inexact],
+        observed: NDArray[np.floating],
+    ) -> Self:
+        """Return the spectrum of a block.
+
+        Parameters
+        ----------
+        lags, temporal, observed
+            As :class:`usdenoise.sessions.block_filter.FilteredBlock` has them.
+        clutter : SessionClutter
+            What was filtered.
+        """
         removed = removed_by(temporal, clutter.projection.n_frames)
         spectra = Spectra(clutter, removed)
         corrected = spectra.corrected(lags)
-        return cls(corrected, spectra.of(corrected), removed)
+        return cls(observed.astype(np.float64)[:, None], corrected, spectra.of(corrected), removed)
 
 
 @dataclass
 class BlockSums:
     """Sums over the good blocks so far, from which the weights of a series come. Blocks are added in the order of time.
+
+    A block counts as the number of its frames, in each pixel of those in which it was observed.
 
     Attributes
     ----------
@@ -344,9 +308,14 @@ class BlockSums:
         Number of blocks.
     halves : tuple of (n_signal, L) arrays
         Sums of the corrected lagged products over every second block, and over the others; 0 without any.
+    frames : tuple of (n_signal, 1) arrays
+        Number of frames in each of the halves.
     squares : (n_signal, 2 L) array
-        Sum over neighbouring blocks of half the squared difference of their spectra; 0 without any.
-    last : (n_signal, 2 L) array or None
+        Sum over neighbouring blocks of the squared difference of their spectra, over the variance that it has if that of
+        one frame is 1; 0 without any.
+    pairs : (n_signal, 1) array
+        Number of these differences.
+    last : BlockSpectrum or None
         Spectrum of the last block.
     removed : (4 n,) array
         Sum of the shares of white noise that the temporal components of the blocks remove; 0 without any.
@@ -354,28 +323,66 @@ class BlockSums:
 
     n_blocks: int = 0
     halves: tuple[Any, Any] = (0.0, 0.0)
+    frames: tuple[Any, Any] = (0.0, 0.0)
     squares: Any = 0.0
-    last: NDArray[np.float64] | None = None
+    pairs: Any = 0.0
+    last: BlockSpectrum | None = None
     removed: Any = 0.0
 
     @property
-    def numbers(self) -> tuple[int, int]:
-        """Number of blocks in each of the halves."""
-        return -(-self.n_blocks // 2), self.n_blocks // 2
+    def frames_a_block(self) -> float:
+        """Mean number of frames of a block, over the pixels."""
+        return float(np.mean(self.frames[0] + self.frames[1])) / self.n_blocks
 
-    def add(self, lags: NDArray[np.inexact], clutter: SessionClutter, temporal: NDArray[np.inexact]) -> None:
-        """Add a block: its lagged products, (n_signal, L), after the filter by the clutter and its temporal components."""
-        self.add_spectrum(BlockSpectrum.of(lags, clutter, temporal))
+    def add(
+        self,
+        lags: NDArray[np.inexact],
+        clutter: SessionClutter,
+        temporal: NDArray[np.inexact],
+        observed: NDArray[np.floating],
+    ) -> None:
+        """Add a block, as :meth:`BlockSpectrum.of` takes it."""
+        self.add_spectrum(BlockSpectrum.of(lags, clutter, temporal, observed))
 
     def add_spectrum(self, block: BlockSpectrum) -> None:
         """Add the spectrum of a block."""
-        even, odd = self.halves
-        self.halves = (even, odd + block.lags) if self.n_blocks % 2 else (even + block.lags, odd)
+        weighted = block.observed * block.lags
+        if self.n_blocks % 2:
+            self.halves = (self.halves[0], self.halves[1] + weighted)
+            self.frames = (self.frames[0], self.frames[1] + block.observed)
+        else:
+            self.halves = (self.halves[0] + weighted, self.halves[1])
+            self.frames = (self.frames[0] + block.observed, self.frames[1])
         if self.last is not None:
-            self.squares = self.squares + (block.bands - self.last) ** 2 / 2
-        self.last = block.bands
+            both = self.last.observed + block.observed
+            weight = self.last.observed * block.observed / np.maximum(both, 1)
+            self.squares = self.squares + weight * (block.bands - self.last.bands) ** 2
+            self.pairs = self.pairs + (weight > 0)
+        self.last = block
         self.removed = self.removed + block.removed
         self.n_blocks += 1
+
+    def moved(self, move: Callable[[Any], Any]) -> "BlockSums":
+        """Return the sums in other pixels; `move` returns values of these from values here, 0 where there are none."""
+        last = self.last
+        if last is not None:
+            last = replace(last, observed=move(last.observed), lags=move(last.lags), bands=move(last.bands))
+        return replace(
+            self,
+            halves=(move(self.halves[0]), move(self.halves[1])),
+            frames=(move(self.frames[0]), move(self.frames[1])),
+            squares=move(self.squares),
+            pairs=move(self.pairs),
+            last=last,
+        )
+
+    def means(self) -> list[NDArray[Any]]:
+        """Return the mean lagged products of the halves; a pixel that was observed in one of them has those in both."""
+        whole = sum(self.halves) / np.maximum(sum(self.frames), 1)
+        return [
+            np.where(frames > 0, half / np.maximum(frames, 1), whole)
+            for half, frames in zip(self.halves, self.frames, strict=True)
+        ]
 
     def filtered(self, clutter: SessionClutter) -> SessionClutter:
         """Return the clutter with the mean effect of the temporal components too."""
@@ -396,8 +403,6 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     """
     clutter = sums.filtered(clutter)
     spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
-    n_good, halves = sums.n_blocks, sums.halves
-    numbers = sums.numbers
     mean_lags, noise, leak = _mean_noise_leak(sums, clutter, alone)
     leaked = spectra.of(leak)
     mean = spectra.of(mean_lags)
@@ -407,29 +412,28 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     if alone is not None:
         mean_power, quality = alone.blood_power, alone.quality
     else:
-        measured = grid.average(sums.squares / (n_good - 1), SMOOTHING)
+        pairs = grid.average(sums.pairs, SMOOTHING)
+        measured = grid.average(sums.squares, SMOOTHING) / (np.maximum(pairs, TINY) * sums.frames_a_block)
         # Blocks that are the same, copies of a file perhaps, have no variance.
         usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
-        variance = (n_good - 1) * measured + MODEL_BLOCKS * usual * variance
-        variance /= n_good - 1 + MODEL_BLOCKS
-        pairs = projection.n_frames - np.arange(projection.n_lags)
+        variance = (pairs * measured + MODEL_BLOCKS * usual * variance) / (pairs + MODEL_BLOCKS)
+        fade = 1 - np.arange(projection.n_lags) / projection.n_frames
         lag_sums = LagSums(
-            np.stack(
-                [(half - n * leak) * projection.n_frames for half, n in zip(halves, numbers, strict=True)]
-            ),
-            np.array(numbers, np.float64)[:, None, None] * pairs,
+            np.stack([half - frames * leak for half, frames in zip(sums.halves, sums.frames, strict=True)]),
+            np.stack([frames * fade for frames in sums.frames]),
         )
         with ThreadExecutor(1) as executor:
             blood_map = map_blood(lag_sums, projection, grid, executor)
         mean_power, noise = blood_map.blood_power, blood_map.noise_power
-        quality = judge_picture(blood_map, projection.n_frames * n_good, clutter.power)
+        n_frames = round(sums.frames_a_block * sums.n_blocks)
+        quality = judge_picture(blood_map, n_frames, clutter.power)
     weights = band_weights(blood, variance, leaked)
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
     weights *= np.clip(shown / np.maximum(known, TINY), 1, MOST_RESCALED)
     of_lags = spectra.weights_of_lags(weights)
     noise_lags = (noise * clutter.kept_share)[:, None] * spectra.white_lags
-    quiet = _quiet_bands(blood + leaked, mean, noise)
+    quiet = _quiet_bands(blood + leaked, noise)
     return SeriesModel(
         weights=of_lags,
         offset=mean_power - np.vecdot(weights, mean),
@@ -438,17 +442,14 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
         quality=quality,
         of_noise=np.vecdot(of_lags, noise_lags).real,
         quiet=spectra.weights_of_lags(quiet),
+        of_quiet=np.vecdot(quiet, mean),
     )
 
 
-def _quiet_bands(
-    signal: NDArray[np.float64], mean: NDArray[np.float64], noise: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return weights, (n_signal, 2 L), of the bands of noise alone, whose sum over the mean is 1; 0 without any."""
+def _quiet_bands(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights, (n_signal, 2 L), of the bands of noise alone: one over the noise, 0 in the other bands."""
     floor = max(1e-3 * float(noise.max()), TINY)
-    weights = np.where(signal < QUIET_SHARE * noise[:, None], 1 / np.maximum(noise, floor)[:, None], 0)
-    total = float(np.vecdot(weights, mean).sum())
-    return weights / total if total > TINY else 0 * weights
+    return np.where(signal < QUIET_SHARE * noise[:, None], 1 / np.maximum(noise, floor)[:, None], 0)
 
 
 def band_weights(
@@ -500,12 +501,9 @@ def _mean_noise_leak(
 
     The noise is that of a block alone, if it is the only one.
     """
-    if alone is not None:
-        noise = alone.noise_power
-    else:
-        means = [half / n for half, n in zip(sums.halves, sums.numbers, strict=True)]
-        noise = noise_map(np.stack(means), clutter.projection, clutter.grid)
-    mean_lags = (sums.halves[0] + sums.halves[1]) / sums.n_blocks
+    own = None if alone is None else alone.noise_power
+    noise = noise_map(np.stack(sums.means()), clutter.projection, clutter.grid) if own is None else own
+    mean_lags = sum(sums.halves) / np.maximum(sum(sums.frames), 1)
     blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
     return mean_lags, noise, _leak(blood_and_leak, clutter)
 

@@ -1,0 +1,106 @@
+"""Blocks that are not like the others are found, and no others."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.sessions.bad_blocks import ARTEFACT, LOST, MOTION, WEAK, BlockLevel, find_bad_blocks
+
+
+def powers_of(n_blocks: int, shape: float = 50, size: int = 300, seed: int = 0) -> list[Any]:
+    """The power of blocks of speckle."""
+    rng = np.random.default_rng(seed)
+    return [rng.gamma(shape, size=size).astype(np.float32) for _ in range(n_blocks)]
+
+
+def bad_among(
+    powers: list[Any], known: Any = None, motion: Any = None
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The numbers of the bad blocks, and how much more power is left in each."""
+    known = np.zeros(len(powers), bool) if known is None else known
+    motion = np.zeros(len(powers)) if motion is None else motion
+    levels = [
+        BlockLevel(power, "known" if is_known else "", float(moves))
+        for power, is_known, moves in zip(powers, known, motion, strict=True)
+    ]
+    why, spread = find_bad_blocks(levels)
+    return [number for number, reason in enumerate(why) if reason], spread
+
+
+def test_few_blocks_and_gaps_are_judged_with_care() -> None:
+    powers = powers_of(6)
+    powers[2] *= 3
+    bad, spread = bad_among(powers)
+    assert bad == [2]
+    assert spread[2] > 10
+    # One that was recorded with a fifth of the amplitude.
+    bad, spread = bad_among([*powers, powers[0] / 25])
+    assert bad == [2, 6]
+    assert spread[6] < -10
+    # Of four good ones nobody knows which is unusual.
+    assert bad_among(powers[:4])[0] == []
+    # A block without data is bad, and one that is known to be bad does not say what is usual.
+    bad, spread = bad_among([*powers, None], [True, *[False] * 6])
+    assert bad == [0, 2, 6]
+    assert np.isnan(spread[6])
+    assert np.isfinite(spread[:6]).all()
+    assert bad_among([None, None])[0] == [0, 1]
+
+
+def test_the_reason_is_told() -> None:
+    powers = powers_of(9)
+    powers[1] *= 3
+    powers[3] /= 4
+    powers[4][:3] *= 20
+    # A tissue that is 11 dB weaker, with the power of the others after the filter.
+    levels = [BlockLevel(power, gain_db=-11.0 if number == 6 else 0.0) for number, power in enumerate(powers)]
+    why, _ = find_bad_blocks(levels)
+    wanted = {1: MOTION, 3: LOST, 4: ARTEFACT.format(n=3), 6: WEAK}
+    assert {number: reason for number, reason in enumerate(why) if reason} == wanted
+
+
+def test_pixels_that_are_silent_in_most_blocks_make_no_block_bad() -> None:
+    powers = powers_of(7, seed=5)
+    powers[5] *= 3
+    wanted = bad_among(powers)[1]
+    for power in powers[1:]:
+        power[7] = 0
+    bad, spread = bad_among(powers)
+    assert bad == [5]
+    np.testing.assert_allclose(spread, wanted, atol=0.3)
+
+
+def test_pixels_without_data_do_not_count() -> None:
+    powers = powers_of(7, seed=6)
+    powers[5] *= 3
+    for number, power in enumerate(powers):
+        power[:40] = np.nan
+        power[40 * number : 40 * number + 40] = np.nan
+    assert bad_among(powers)[0] == [5]
+
+
+def test_bubbles_that_pass_in_all_blocks_are_no_artefact() -> None:
+    rng = np.random.default_rng(7)
+    powers = powers_of(20, size=1000)
+    for power in powers:
+        power[rng.choice(1000, 8, replace=False)] *= 50
+    assert bad_among(powers)[0] == []
+    powers[3][:60] *= 50
+    assert bad_among(powers)[0] == [3]
+
+
+def test_motion_tells_a_burst_from_a_block_of_more_power() -> None:
+    powers = powers_of(20, 200, 400, seed=4)
+    powers[5] *= 1.11
+    powers[9] *= 1.11
+    motion = np.random.default_rng(5).uniform(0.1, 0.17, 20)
+    # Only one of the two moved, as did a third one, whose tissue was removed.
+    motion[[5, 12]] = 0.55
+    bad, spread = bad_among(powers, motion=motion)
+    assert 3 < spread[[5, 9]].min() < spread[[5, 9]].max() < 6
+    assert bad == [5]
+    assert bad_among(powers)[0] == []
+    # Where nothing is known to move, the power decides.
+    powers[9] *= 1.2
+    assert bad_among(powers)[0] == [9]

@@ -1,0 +1,119 @@
+"""Faults in some blocks of a session leave the others as they are, and are found."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.sessions.scans import LENGTH, Scan, scan
+from usdenoise import SessionResult, session
+
+N_BLOCKS = 16
+
+
+@pytest.fixture(scope="module")
+def sound() -> tuple[Scan, SessionResult]:
+    """A session without a fault."""
+    made = scan(N_BLOCKS, seed=4)
+    return made, session(made.stack, LENGTH)
+
+
+def noise(rng: np.random.Generator, shape: tuple[int, ...], rms: float) -> NDArray[np.complex64]:
+    """Complex white noise."""
+    values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return (values * rms / np.sqrt(2)).astype(np.complex64)
+
+
+def clipped(values: NDArray[Any], level: Any) -> NDArray[Any]:
+    """Values whose real and imaginary parts are limited."""
+    limited: NDArray[Any] = np.clip(values.real, -level, level) + 1j * np.clip(values.imag, -level, level)
+    return limited
+
+
+def with_fault(made: Scan, kind: str, blocks: list[int], share: float) -> NDArray[np.complex64]:
+    """The frames of a session with a fault in some of its blocks, or in some of their pixels."""
+    iq, rng = made.iq.copy(), np.random.default_rng(1)
+    rms = float(np.sqrt(np.mean(np.abs(iq) ** 2)))
+    pixels = rng.permutation(iq[0].size)[: max(1, round(share * iq[0].size))]
+    for block in blocks:
+        frames = iq[block * LENGTH : (block + 1) * LENGTH].reshape(LENGTH, -1)
+        some = frames[:, pixels]
+        if kind == "white noise":
+            frames += noise(rng, frames.shape, rms * 10 ** (-17 / 20))
+        elif kind == "no contact":
+            frames[:] = noise(rng, frames.shape, 1.0)
+        elif kind == "artefact":
+            frames[:, pixels] += noise(rng, some.shape, rms * 10 ** (-17 / 20))
+        elif kind == "clipping":
+            frames[:, pixels] = clipped(some, 0.6 * np.median(np.abs(some), axis=0))
+        else:
+            frames[:, pixels] = {"missing": np.nan, "zero": 0}[kind]
+    return iq
+
+
+BAD = {
+    "white noise": ([1, 5, 8, 12], 1.0),
+    "no contact": ([0, 4, 5, 9, 14], 1.0),
+    "artefact": ([3], 0.05),
+    "clipping": ([6, 11], 0.02),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_blocks_with_a_fault_are_bad_and_leave_the_others(
+    kind: str, sound: tuple[Scan, SessionResult]
+) -> None:
+    made, wanted = sound
+    blocks, share = BAD[kind]
+    found = session(replace(made.stack, iq=with_fault(made, kind, blocks, share)), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == blocks
+    compare(found, wanted, made, np.setdiff1d(np.arange(N_BLOCKS), blocks))
+
+
+@pytest.mark.parametrize("kind", ["missing", "zero"])
+def test_pixels_without_data_in_half_of_the_blocks_do_not_count(
+    kind: str, sound: tuple[Scan, SessionResult]
+) -> None:
+    made, wanted = sound
+    blocks = list(range(1, N_BLOCKS, 2))
+    iq = with_fault(made, kind, blocks, 0.1)
+    missing = ~np.isfinite(iq[LENGTH]) | (iq[LENGTH] == 0)
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert not found.bad.any()
+    for series in (found.blood_power, found.power_doppler):
+        assert np.isnan(series[1::2, missing]).all()
+        assert np.isfinite(series[::2]).all()
+        assert np.isfinite(series[:, ~missing]).all()
+    compare(found, wanted, made, np.arange(N_BLOCKS))
+    power = found.series.means["power_doppler"]
+    assert power[missing] == pytest.approx(wanted.series.means["power_doppler"][missing], rel=0.35)
+    assert found.tsnr[missing].mean() == pytest.approx(wanted.tsnr[missing].mean(), rel=0.4)
+
+
+def compare(found: SessionResult, wanted: SessionResult, made: Scan, good: NDArray[Any]) -> None:
+    """The mean map is that of a sound session, and the blood of each good block too."""
+    maps = found.mean_blood_power, wanted.mean_blood_power
+    assert np.corrcoef(*(image.ravel() for image in maps))[0, 1] > 0.98
+    vessels = made.blood_power[0] > 0
+    known = np.isfinite(found.blood_power[good]) & vessels
+    blood, before = (
+        np.sum(np.where(known, own.blood_power[good], 0), axis=(1, 2)) for own in (found, wanted)
+    )
+    np.testing.assert_allclose(blood, before, rtol=0.1)
+
+
+def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResult]) -> None:
+    made, wanted = sound
+    iq, rng = made.iq.copy(), np.random.default_rng(2)
+    for block in (2, 7, 13):
+        iq[block * LENGTH + rng.permutation(LENGTH)[: LENGTH * 9 // 10]] = np.nan
+    found = session(replace(made.stack, iq=iq), LENGTH, bad_frames="keep")
+    power, alone = found.power_doppler.astype(float), found.series.means["power_doppler"]
+    frames = np.full(N_BLOCKS, LENGTH)
+    frames[[2, 7, 13]] = LENGTH - LENGTH * 9 // 10
+    good = ~found.bad
+    weighted = np.tensordot(frames[good], power[good], 1) / frames[good].sum()
+    np.testing.assert_allclose(alone, weighted, rtol=1e-4)
+    assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98

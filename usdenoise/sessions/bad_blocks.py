@@ -1,0 +1,137 @@
+"""Blocks of a session that are not like the others: tissue that moved, artefacts, a gain that changed, no contact."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.blood_background import TINY
+
+FEWEST_BLOCKS = 5
+"""Good blocks from which one can be unlike the others."""
+
+SPREAD_FLOOR = 0.02
+"""Least robust standard deviation of the logarithm of a power from block to block."""
+
+BAD_SPREADS, BAD_PERCENT = 6.0, 90.0
+"""A block is bad from so many robust standard deviations of the logarithm of the 90th percentile of its power over the
+usual power of each pixel. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at most."""
+
+LOST_POWER = 0.5
+"""Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
+halves the power of nine pixels in ten."""
+
+MOVED_SPREADS, MOVED_RATIO = 3.0, 2.5
+"""Where few pixels or few blocks hide a burst, the motion shows it: a block that moved by so many times the usual is bad
+from so many standard deviations. Of 20 blocks of 48 x 48 x 120 those that moved by a pixel had 5.2 to 5.8 and a ratio of 4,
+others 1.2 and 1.3 at most."""
+
+WEAK_DB = -10.0
+"""Gain of the tissue before the filter below which a block is bad."""
+
+PIXEL_RATIO, PIXEL_SPREADS, PIXEL_FLOOR = 10.0, 6.0, 0.1
+"""A pixel of a block has an artefact if its power is so many times the usual one, and so many robust standard deviations of
+its logarithm above it, with this floor. In 30 sessions of 24 blocks of 32 x 32 pixels the largest ratio in a good block was
+7.8; clipping in 6 pixels had 20 to 60, noise 17 dB below the tissue 140 to 700."""
+
+FEW_PIXELS, USUAL_TIMES = 2, 3
+"""A block is bad with more such pixels than this and this many times their usual number: where bubbles pass, all blocks have
+some."""
+
+MOSTLY_BAD = "more than a fifth of its frames are bad"
+MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
+LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
+WEAK = "the image is 10 dB weaker than usual: the probe had no contact, or the gain was lower"
+ARTEFACT = "{n} pixels have 10 times their usual power or more: an artefact, or the signal was clipped"
+NOTHING = "it has no data"
+"""Why a block is bad, in words."""
+
+
+@dataclass(frozen=True)
+class BlockLevel:
+    """What is compared of a block with other blocks.
+
+    Attributes
+    ----------
+    power : (n_signal,) array or None
+        Power of the filtered block, NaN in pixels that were not observed; None for one without data.
+    problem : str
+        Why it is bad for another reason, in words; empty (the default) if it is not.
+    moves_pixels : float
+        Largest displacement of the image in it, in pixels; by default 0.
+    gain_db : float
+        Power of the tissue before the filter over the usual power, in dB; by default 0.
+    """
+
+    power: NDArray[np.floating] | None
+    problem: str = ""
+    moves_pixels: float = 0.0
+    gain_db: float = 0.0
+
+
+def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
+    """Find the blocks that are not like the others.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockLevel
+        The blocks.
+
+    Returns
+    -------
+    why : list of str
+        Why each block is bad, in words; empty if it is good. Of fewer than five blocks none is unlike the others.
+    spread : (n_blocks,) float64 array
+        How much more power is left than usual, in robust standard deviations; NaN without data.
+    """
+    why = [block.problem or (NOTHING if block.power is None else "") for block in blocks]
+    good = np.array([not reason for reason in why], bool)
+    spread = np.full(len(blocks), np.nan)
+    known = [number for number, block in enumerate(blocks) if block.power is not None]
+    if not good.any():
+        return why, spread
+    powers = np.stack([np.asarray(blocks[number].power, np.float32) for number in known])
+    relative = _relative(powers, good[known])
+    levels = np.full(len(blocks), np.nan)
+    levels[known] = np.log(np.maximum(np.percentile(relative, BAD_PERCENT, axis=1), TINY))
+    middle = np.median(levels[good])
+    spread = (levels - middle) / (1.4826 * np.median(np.abs(levels[good] - middle)) + SPREAD_FLOOR)
+    if good.sum() < FEWEST_BLOCKS:
+        return why, spread
+    artefacts = np.zeros(len(blocks), int)
+    artefacts[known] = _pixels_with_artefacts(relative, good[known])
+    most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[good])
+    usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[good]))
+    for number in np.flatnonzero(good).tolist():
+        block = blocks[number]
+        moved = block.moves_pixels > MOVED_RATIO * usual_motion
+        if block.gain_db < WEAK_DB:
+            why[number] = WEAK
+        elif spread[number] > (MOVED_SPREADS if moved else BAD_SPREADS):
+            why[number] = MOTION
+        elif levels[number] < middle + np.log(LOST_POWER):
+            why[number] = LOST
+        elif artefacts[number] > most:
+            why[number] = ARTEFACT.format(n=artefacts[number])
+    return why, spread
+
+
+def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return powers, (n_blocks, n_signal), over the median of the good blocks; 1 where one of them is not known or 0."""
+    known = powers[good]
+    known[:, np.isnan(known).all(axis=0)] = 0
+    usual = np.nanmedian(known, axis=0)
+    # Pixels that are silent in most blocks have no usual power.
+    is_known = (usual > 0) & (powers >= 0)
+    relative: NDArray[np.float32] = np.divide(powers, usual, out=np.ones_like(powers), where=is_known)
+    return relative
+
+
+def _pixels_with_artefacts(relative: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the number of pixels of each block that have far more power than usual."""
+    logs = np.log(np.maximum(relative, np.float32(TINY)))
+    spreads = 1.4826 * np.median(np.abs(logs[good]), axis=0) + PIXEL_FLOOR
+    limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads)
+    n_above: NDArray[np.intp] = np.count_nonzero(logs > limits, axis=1)
+    return n_above
