@@ -282,6 +282,18 @@ def test_a_file_that_changes_while_it_is_filtered_is_read_again(
 
 
 @pytest.mark.usefixtures("fast")
+def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
+    for number in range(3):
+        drop(tmp_path, number, made.blocks[number])
+    selected = {"frames": slice(10, 60)}
+    live = session(tmp_path, live=True, until_idle_s=0.4, reading=selected)
+    *_, last = live
+    wanted = session(tmp_path, reading=selected, low_cutoff=3).time
+    np.testing.assert_allclose(last.times, wanted)
+    np.testing.assert_allclose(last.times, (np.arange(3) * LENGTH + 10 + 24.5) / RATE_HZ)
+
+
+@pytest.mark.usefixtures("fast")
 def test_a_clock_that_jumps_loses_no_block(made: Scan, tmp_path: Path) -> None:
     for number, seconds in enumerate((2e9, 1e9, 4e9)):
         os.utime(drop(tmp_path, number, made.blocks[number]), (seconds, seconds))

@@ -39,6 +39,10 @@ def starts(blocks: BlocksOfFiles) -> list[float]:
     return [found.start for found in blocks.blocks]
 
 
+def note_of(blocks: BlocksOfFiles) -> str:
+    return " ".join(blocks.geometry.assumptions)
+
+
 # ---------------------------------------------------------------- which files
 
 
@@ -110,9 +114,49 @@ def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
 def test_a_time_that_is_the_same_in_all_files_is_none(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=0.0) for n in range(3)]
     assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.4])
-    # Nor is one that some files have.
-    mixed = [block(tmp_path / f"{n}.h5", start_s=None if n == 1 else 0.5 * n) for n in range(3)]
-    assert starts(opened(mixed)) == pytest.approx([0, 0.2, 0.4])
+    assert "without gaps" in note_of(opened(paths))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, "12:30"])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_start_that_is_missing_is_interpolated_and_said(number: int, missing: Any, tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=missing if n == number else 3 + 0.5 * n) for n in range(4)]
+    found = opened(paths)
+    assert starts(found) == pytest.approx([0, 0.5, 1, 1.5])
+    assert "1 of 4 files" in note_of(found)
+
+
+def test_starts_in_s_are_not_added_to_frames(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=0.5 * n, frame_rate_hz=None) for n in range(3)]
+    found = opened(paths)
+    assert starts(found) == [0, 20, 40]
+    assert "frame rate" in note_of(found)
+    assert starts(opened(paths, reading={"frame_rate_hz": RATE})) == pytest.approx([0, 0.5, 1])
+
+
+@pytest.mark.parametrize("frames", [slice(4, 12), slice(5, None, 2)])
+def test_selected_frames_keep_the_interval_of_their_files(frames: slice, tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", 19 + n) for n in range(3)]
+    paths[1].write_text("nothing")
+    found = opened(paths, reading={"frames": frames}, skip_bad_files=True)
+    first = frames.start / RATE
+    assert [found.blocks[n].start for n in (0, 2)] == pytest.approx([first, 0.39 + first])
+    assert not note_of(found)
+    every = opened(paths, reading={"frames": frames}, skip_bad_files=True, block_interval_s=0.5)
+    assert [every.blocks[n].start for n in (0, 2)] == pytest.approx([first, 1 + first])
+
+
+@pytest.mark.parametrize("times", [[0, 0.1, 0.4], [0, 0.5, 0.5]])
+def test_files_that_overlap_are_refused(times: list[float], tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=time) for n, time in enumerate(times)]
+    with pytest.raises(InputError, match=r"begins .* s after .*which takes 0\.2 s.*block_interval_s"):
+        opened(paths)
+    assert starts(opened(paths, block_interval_s=0.2)) == pytest.approx([0, 0.2, 0.4])
+
+
+def test_starts_may_be_rounded_by_a_frame(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5", start_s=time) for n, time in enumerate((0, 0.195, 0.39))]
+    assert starts(opened(paths)) == pytest.approx([0, 0.195, 0.39])
 
 
 @pytest.mark.parametrize("broken", [0, 2, 5])

@@ -218,6 +218,11 @@ class Input:
         return float(self.frames.start / self.frames.step)
 
     @property
+    def duration(self) -> float:
+        """Time of all frames of the file, selected or not, in units of the frame step."""
+        return float(self.stack.array.shape[self._time] / self.frames.step)
+
+    @property
     def is_read_whole(self) -> bool:
         """Whether the container lets arrays only be read whole."""
         return self.container in READ_WHOLE

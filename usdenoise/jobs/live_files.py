@@ -14,6 +14,7 @@ from usdenoise.files.acquisition_files import is_wanted, natural_key
 from usdenoise.files.file_state import file_state
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.open_input import open_input
+from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.online_session import BlockAtWork, OnlineSession, SessionUpdate
 from usdenoise.system.blas_threads import available_threads
 
@@ -180,7 +181,9 @@ class LiveBlocks:
             candidate.tried, path = now, candidate.path
             try:
                 with open_input(path, self._reading, self._precision) as source:
-                    block = self._session.begin(source.read(0, source.n_frames), path.name)
+                    stack = source.read(0, source.n_frames)
+                    file_time = FileTime.of(stack, source.time_of_first_frame, source.duration)
+                    block = self._session.begin(stack, path.name, file_time)
             except (UsdenoiseError, OSError) as error:
                 candidate.why = cause_of(error)
                 if now - candidate.since > GIVE_UP_S:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.file_state import check_unchanged
@@ -18,9 +20,10 @@ from usdenoise.sessions.blocks import (
     NEAR,
     OR_SKIP,
     Block,
+    FileTime,
     check_alike,
-    own_start,
     start_times,
+    time_notes,
     windows_of,
 )
 from usdenoise.stack.geometry import Geometry
@@ -28,11 +31,12 @@ from usdenoise.stack.geometry import Geometry
 
 @dataclass(frozen=True)
 class _BlockFile:
-    """A file of blocks: its frames, the time of the first one, and its windows; or why it cannot be read."""
+    """A file of blocks: its place, frames, time and windows; or why it cannot be read."""
 
+    path: Path
+    place: FilePlace | None = None
     n_frames: int = 0
-    own_start: float | None = None
-    offset: float = 0.0
+    time: FileTime | None = None
     windows: Sequence[Window] = (Window(0, 0, False),)
     problem: str = ""
 
@@ -72,32 +76,38 @@ class BlocksOfFiles:
     ) -> None:
         self._reading, self._precision, self.options = reading, precision, options
         self._window, self._stride = options.window, options.stride
-        self._paths = list(paths)
-        self._places: dict[int, FilePlace] = {}
+        self._n_paths = len(paths)
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
         with ExitStack() as opened:
             opened.callback(last_file.close)
-            files = [self._look_into(number) for number in range(len(paths))]
-            for number, (path, file) in enumerate(zip(paths, files, strict=True)):
+            files = [self._look_into(path) for path in paths]
+            if self._known is None:
+                raise InputError(f"none of {len(paths)} files can be read; {files[0].problem}")
+            self._files = files
+            for number, file in enumerate(self._files):
+                offset = 0.0 if file.time is None else file.time.offset
                 self.blocks += [
-                    Block(path.name, number, part, file.offset + part.start, file.problem)
+                    Block(file.path.name, number, part, offset + part.start, file.problem)
                     for part in file.windows
                 ]
-            if self._known is None:
-                raise InputError(f"none of {len(paths)} files can be read; {self.blocks[0].problem}")
-            self.geometry: Geometry = self._known
             self.n_frames: int = sum(file.n_frames for file in files)
-            self._set_times(files, options.block_interval_s)
+            self.geometry: Geometry = self._known
+            starts = self._set_times(options.block_interval_s)
             self._check_order()
+            if options.block_interval_s is None:
+                self._check_apart(starts)
+            notes: tuple[str, ...] = ()
+            if options.block_interval_s is None:
+                notes = time_notes([file.time for file in files if file.time is not None], self._known)
+            self.geometry = replace(self._known, assumptions=(*self._known.assumptions, *notes))
             if len(paths) == 1:
                 # It stays open for its blocks.
                 opened.pop_all()
 
-    def _look_into(self, number: int) -> _BlockFile:
+    def _look_into(self, path: Path) -> _BlockFile:
         """Return what is known of a file from its header; of one that cannot be read and is a gap, why."""
-        path = self._paths[number]
         try:
             place = FilePlace.at(path, self._reading, self._precision)
             with last_file.opened(place) as source:
@@ -110,33 +120,35 @@ class BlocksOfFiles:
                 windows = (
                     whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
                 )
-                self._places[number] = place
                 self.states[str(path)] = source.state
                 return _BlockFile(
-                    n_frames=source.n_frames,
-                    own_start=own_start(geometry),
-                    offset=source.time_of_first_frame,
-                    windows=windows,
+                    path,
+                    place,
+                    source.n_frames,
+                    FileTime.of(geometry, source.time_of_first_frame, source.duration),
+                    windows,
                 )
         except (InputError, OptionError) as error:
-            if len(self._paths) == 1:
+            if self._n_paths == 1:
                 raise
             located = error.at(path.name, OR_SKIP)
             if not self.options.skip_bad_files:
                 raise located from error
-            return _BlockFile(problem=located.cause)
+            return _BlockFile(path, problem=located.cause)
 
-    def _set_times(self, files: Sequence[_BlockFile], interval: float | None) -> None:
-        """Set the time of the first frame of each block."""
+    def _set_times(self, interval: float | None) -> NDArray[np.float64]:
+        """Set the time of the first frame of each block, and return that of each file."""
         if interval is not None and self.geometry.frame_rate_hz is None:
             raise OptionError(
                 "is in s, and the frame rate is not known",
                 option="block_interval_s",
                 remedy="give {frame_rate_hz}",
             )
-        lengths, is_one_file = [file.n_frames for file in files], len(files) == 1
-        starts = start_times([file.own_start for file in files], lengths, self.frame_time, interval)
-        usual = float(np.median([n for n in lengths if n]))
+        times, is_one_file = [file.time for file in self._files], len(self._files) == 1
+        starts = start_times(times, self.frame_time, interval)
+        # A gap has no frames, and its time is the middle of those that it would have.
+        middle = np.median([file.time.offset + file.n_frames / 2 for file in self._files if file.time])
+        usual = float(np.median([time.duration for time in times if time]))
         step = (self._stride or self._window or usual) if is_one_file else usual
         seconds = step * self.frame_time
         if interval is not None and interval < (1 - NEAR) * seconds:
@@ -145,11 +157,11 @@ class BlocksOfFiles:
                 remedy="raise {block_interval_s}",
             )
         for place, block in enumerate(self.blocks):
-            # A gap has no frames, and its time is the middle of those that it would have.
-            begin = starts[block.file] + (usual / 2 if block.problem else block.start) * self.frame_time
+            begin = starts[block.file] + (middle if block.problem else block.start) * self.frame_time
             if interval is not None and is_one_file:
                 begin = place * interval
             self.blocks[place] = replace(block, start=float(begin))
+        return starts
 
     def _check_order(self) -> None:
         times = [block.start for block in self.blocks]
@@ -160,6 +172,18 @@ class BlocksOfFiles:
                 remedy="name the files in the order of time, or give {block_interval_s}",
             )
 
+    def _check_apart(self, starts: NDArray[np.float64]) -> None:
+        """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
+        read = [(file, start) for file, start in zip(self._files, starts, strict=True) if file.time]
+        for (before, begin), (later, start) in pairwise(read):
+            assert before.time is not None
+            duration = before.time.duration * self.frame_time
+            if start - begin < duration - self.frame_time:
+                raise InputError(
+                    f"{later.path.name} begins {start - begin:g} s after {before.path.name}, which takes {duration:g} s",
+                    remedy="correct the times in the files, or give {block_interval_s}",
+                )
+
     def __enter__(self) -> Self:
         return self
 
@@ -169,16 +193,18 @@ class BlocksOfFiles:
     def reader(self, number: int) -> FileWindow:
         """Return the reader of a block."""
         block = self.blocks[number]
-        return FileWindow(self._places[block.file], block.window)
+        place = self._files[block.file].place
+        assert place is not None
+        return FileWindow(place, block.window)
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
-        return self._paths[self.blocks[number].file]
+        return self._files[self.blocks[number].file].path
 
     @property
     def passes(self) -> float | None:
         """Passes over the frames of the only file so far, one for the digest."""
-        with last_file.opened(self._places[0]) as source:
+        with last_file.opened(self.reader(0).place) as source:
             return source.passes
 
     def check_unchanged(self) -> None:

@@ -1,5 +1,6 @@
 """The blocks of a session: which there are, when they begin, and how their frames are read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -157,23 +158,49 @@ def in_order(stack: GriddedStack) -> str:
     return "t" + canonical_axes(stack.spatial_axes)
 
 
+@dataclass(frozen=True)
+class FileTime:
+    """The time that a file takes.
+
+    Attributes
+    ----------
+    start_s : float or None
+        Time of its first frame, if it gives one that can be used.
+    offset : float
+        Frames before the first selected one, in units of the frame step.
+    duration : float
+        All of its frames, selected or not, in units of the frame step.
+    """
+
+    start_s: float | None
+    offset: float
+    duration: float
+
+    @classmethod
+    def of(cls, stack: GriddedStack, offset: float = 0.0, duration: float | None = None) -> "FileTime":
+        """Return the time of a file of which a stack was read; without a frame rate its start in s cannot be used."""
+        start = None if stack.frame_rate_hz is None else own_start(stack)
+        return cls(start, offset, stack.n_frames if duration is None else duration)
+
+
 def start_times(
-    owns: list[float | None], n_frames: list[int], frame_time: float, interval: float | None
+    files: Sequence[FileTime | None], frame_time: float, interval: float | None
 ) -> NDArray[np.float64]:
     """Return the times at which files begin, in s or frames, the first at 0.
 
-    Files that cannot be read are as long as others, and begin as much later than without gaps as those around them do.
+    Files that cannot be read, here None, are as long as others. Files without a start begin as much later than without gaps
+    as those around them do.
     """
-    numbers, lengths = np.arange(len(owns), dtype=np.float64), np.array(n_frames, np.float64)
+    numbers = np.arange(len(files), dtype=np.float64)
     if interval is not None:
         return numbers * interval
-    is_read = lengths > 0
-    lengths[~is_read] = np.median(lengths[is_read])
+    usual = np.median([file.duration for file in files if file is not None])
+    lengths = np.array([usual if file is None else file.duration for file in files])
     without_gaps: NDArray[np.float64] = (np.cumsum(lengths) - lengths) * frame_time
-    known = np.array([n for n, own in enumerate(owns) if own is not None], int)
-    times = np.array([owns[n] for n in known], np.float64)
+    own = {n: file.start_s for n, file in enumerate(files) if file is not None and file.start_s is not None}
+    known, times = np.array(list(own), int), np.array(list(own.values()))
     # A time that is the same in all files counts from the beginning of each.
-    if len(known) < is_read.sum() or len(np.unique(times)) == 1:
+    if len(np.unique(times)) < 2:
         return without_gaps
     later = times - without_gaps[known]
     slope = (later[-1] - later[0]) / (known[-1] - known[0])
@@ -186,15 +213,37 @@ def start_times(
 
 
 def own_start(stack: GriddedStack) -> float | None:
-    """Return the time of the first frame that a file gives, in s; None where it gives none."""
+    """Return the time of the first frame that a file gives, in s; None if it gives no finite number."""
     times = stack.coordinates.get("t")
-    given = stack.attributes.get("start_s") if times is None else times.values[0]
-    return None if given is None else float(np.ravel(given)[0])
+    given: Any = stack.attributes.get("start_s") if times is None else times.values[0]
+    try:
+        start = float(np.ravel(given)[0])
+    except (TypeError, ValueError, IndexError):
+        return None
+    return start if np.isfinite(start) else None
+
+
+def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
+    """Return a sentence if starts that the files give are not used as they are."""
+    starts = [file.start_s for file in files if file.start_s is not None]
+    n_without = len(files) - len(starts)
+    if len(files) == 1:
+        return ()
+    if first.frame_rate_hz is None and own_start(first) is not None:
+        return (
+            "the files give their starts in s, and the frame rate is not known, so blocks follow each other without gaps; "
+            "set the frame rate",
+        )
+    if len(set(starts)) == 1:
+        return ("the starts that the files give do not differ, so blocks follow each other without gaps",)
+    if starts and n_without:
+        return (f"{n_without} of {len(files)} files do not give a valid start; it is interpolated",)
+    return ()
 
 
 def check_alike(stack: GriddedStack, first: Geometry, path: Path) -> None:
     """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
-    about = {
+    about: dict[str, tuple[Any, ...]] = {
         "axes": (stack.axes, first.axes),
         "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
         "type": (stack.is_complex, first.is_complex),

@@ -17,7 +17,7 @@ from usdenoise.pipeline.denoise import as_acquisition
 from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.bad_blocks import BlockLevel, find_bad_blocks
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
-from usdenoise.sessions.blocks import check_alike, in_order, own_start, start_times, time_unit
+from usdenoise.sessions.blocks import FileTime, check_alike, in_order, start_times, time_unit
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
 from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
 from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, series_model
@@ -154,8 +154,8 @@ class BlockAtWork:
     ----------
     name : str
         Name of the block.
-    start_s : float or None
-        Time of its first frame, if the file gives it.
+    file_time : FileTime
+        The time that its file takes.
     sample : SampledFrames
         Frames of it.
     filtered : Future
@@ -163,7 +163,7 @@ class BlockAtWork:
     """
 
     name: str
-    start_s: float | None
+    file_time: FileTime
     sample: SampledFrames
     filtered: Future[tuple[FilteredBlock, SessionClutter]]
 
@@ -238,7 +238,7 @@ class OnlineSession:
         self._sums = BlockSums()
         self._estimates = _FoundAgain[SessionEstimate]()
         self._models = _FoundAgain[SeriesModel]()
-        self._starts: list[float | None] = []
+        self._file_times: list[FileTime] = []
         self._lengths: list[int] = []
         self._motion: list[float] = []
         self._bad: list[bool] = []
@@ -265,7 +265,7 @@ class OnlineSession:
         stack = as_acquisition(block, *self._scales)
         return self.finish(self.begin(replace(stack, labels=None), name))
 
-    def begin(self, stack: Acquisition, name: str = "") -> BlockAtWork:
+    def begin(self, stack: Acquisition, name: str = "", file_time: FileTime | None = None) -> BlockAtWork:
         """Begin to filter a block in the background. It counts when it is finished, and must not change until then.
 
         Parameters
@@ -274,6 +274,8 @@ class OnlineSession:
             The block.
         name : str
             Its name; none by default.
+        file_time : FileTime, optional
+            The time that its file takes; by default the time of these frames.
 
         Raises
         ------
@@ -296,6 +298,7 @@ class OnlineSession:
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
         frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
+        file_time = file_time or FileTime.of(stack)
         share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
         sample = SampledFrames(numbers, frames[numbers], stack.n_frames)
@@ -306,17 +309,17 @@ class OnlineSession:
             # It is zero everywhere, perhaps.
             failed: Future[tuple[FilteredBlock, SessionClutter]] = Future()
             failed.set_exception(error)
-            return BlockAtWork(name, own_start(stack), sample, failed)
+            return BlockAtWork(name, file_time, sample, failed)
         own = replace(self._options, threads=1)
         usual = float(np.median([strongest for _, strongest in self._recent])) if self._recent else np.inf
         filtered = self._pool.submit(
             lambda: (filter_session_block(stack, clutter, own, usual, is_kept=False), clutter)
         )
-        return BlockAtWork(name, own_start(stack), sample, filtered)
+        return BlockAtWork(name, file_time, sample, filtered)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return what is known after it."""
-        self._starts.append(begun.start_s)
+        self._file_times.append(begun.file_time)
         self._lengths.append(begun.sample.length)
         try:
             block, clutter = begun.filtered.result()
@@ -360,8 +363,9 @@ class OnlineSession:
             inside = blood[mask & np.isfinite(blood)]
             self._series[region_name].append(float(inside.mean(dtype=np.float64)) if len(inside) else np.nan)
         frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
-        starts = start_times(self._starts, self._lengths, frame_time, self._interval)
-        times = starts + (np.array(self._lengths) - 1) / 2 * frame_time
+        starts = start_times(self._file_times, frame_time, self._interval)
+        offsets = np.array([file.offset for file in self._file_times])
+        times = starts + (offsets + (np.array(self._lengths) - 1) / 2) * frame_time
         activation = {}
         if self._events is not None and self._geometry.frame_rate_hz is not None:
             self._images.append(blood)
