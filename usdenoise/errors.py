@@ -76,6 +76,10 @@ class InputError(UsdenoiseError):
     """The acquisition, or the file that holds it, cannot be used as it is."""
 
 
+class NoStackError(InputError):
+    """The file holds no stack: no array that could be one."""
+
+
 class UnreadableError(InputError):
     """The operating system, or a package that is missing, does not let the acquisition be read now."""
 

@@ -159,6 +159,19 @@ def test_starts_may_be_rounded_by_a_frame(tmp_path: Path) -> None:
     assert starts(opened(paths)) == pytest.approx([0, 0.195, 0.39])
 
 
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_a_file_without_a_stack_takes_no_time(place: int, tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5") for n in range(4)]
+    paths.insert(place, write_stack(tmp_path / "stimuli.h5", np.zeros((5, 2)), "events"))
+    with pytest.raises(InputError, match=r"stimuli\.h5 holds no stack.*or ignore it with skip_bad_files"):
+        opened(paths)
+    found = opened(paths, skip_bad_files=True)
+    assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6])
+    assert [found.path_of(number).name for number in range(4)] == [f"{n}.h5" for n in range(4)]
+    assert not any(part.problem for part in found.blocks)
+    assert "stimuli.h5 holds no stack" in note_of(found)
+
+
 @pytest.mark.parametrize("broken", [0, 2, 5])
 @pytest.mark.parametrize("how", ["times", "interval", "contiguous"])
 def test_a_gap_keeps_its_time(broken: int, how: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, NoStackError
 from usdenoise.files.contents import Contents, Stack
 from usdenoise.files.stored import shape_text
 
@@ -31,8 +31,10 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
 
     Raises
     ------
+    NoStackError
+        If there is no candidate.
     InputError
-        If there is no stack of the name `wanted`, if there is no candidate, or if several remain.
+        If there is no stack of the name `wanted`, or if several candidates remain.
     """
     every = contents.every
     unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
@@ -50,12 +52,14 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
                 remedy="pick another one with {dataset}",
             )
         listing = ", ".join(stack.name for stack in unasked) or "none"
-        raise InputError(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
+        error = InputError if unasked else NoStackError
+        raise error(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
     if not unasked:
         found = ", ".join(f"{name} ({what})" for name, what in list(every.items())[:8]) or "nothing"
-        raise InputError(
+        raise NoStackError(
             f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
-            f"and the file holds {found}; check that this is the right file"
+            f"and the file holds {found}",
+            remedy="check that this is the right file",
         )
     called_iq = [stack for stack in unasked if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
     is_complex = [stack for stack in unasked if stack.array.dtype.kind == "c"]

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError, NoStackError, OptionError
 from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.file_window import FileWindow
 from usdenoise.files.frame_source import FilePlace, last_file
@@ -18,6 +18,7 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.windows import Window
 from usdenoise.sessions.blocks import (
     NEAR,
+    OR_IGNORE,
     OR_SKIP,
     Block,
     FileTime,
@@ -31,7 +32,7 @@ from usdenoise.stack.geometry import Geometry
 
 @dataclass(frozen=True)
 class _BlockFile:
-    """A file of blocks: its place, frames, time and windows; or why it cannot be read."""
+    """A file of blocks: its place, frames, time and windows; or why it cannot be read, and whether it takes time."""
 
     path: Path
     place: FilePlace | None = None
@@ -39,6 +40,7 @@ class _BlockFile:
     time: FileTime | None = None
     windows: Sequence[Window] = (Window(0, 0, False),)
     problem: str = ""
+    takes_time: bool = True
 
 
 class BlocksOfFiles:
@@ -85,7 +87,7 @@ class BlocksOfFiles:
             files = [self._look_into(path) for path in paths]
             if self._known is None:
                 raise InputError(f"none of {len(paths)} files can be read; {files[0].problem}")
-            self._files = files
+            self._files = [file for file in files if file.takes_time]
             for number, file in enumerate(self._files):
                 offset = 0.0 if file.time is None else file.time.offset
                 self.blocks += [
@@ -98,9 +100,9 @@ class BlocksOfFiles:
             self._check_order()
             if options.block_interval_s is None:
                 self._check_apart(starts)
-            notes: tuple[str, ...] = ()
+            notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
             if options.block_interval_s is None:
-                notes = time_notes([file.time for file in files if file.time is not None], self._known)
+                notes += time_notes([file.time for file in files if file.time is not None], self._known)
             self.geometry = replace(self._known, assumptions=(*self._known.assumptions, *notes))
             if len(paths) == 1:
                 # It stays open for its blocks.
@@ -131,10 +133,11 @@ class BlocksOfFiles:
         except (InputError, OptionError) as error:
             if self._n_paths == 1:
                 raise
-            located = error.at(path.name, OR_SKIP)
+            takes_time = not isinstance(error, NoStackError)
+            located = error.at(path.name, OR_SKIP if takes_time else OR_IGNORE)
             if not self.options.skip_bad_files:
                 raise located from error
-            return _BlockFile(path, problem=located.cause)
+            return _BlockFile(path, problem=located.cause, takes_time=takes_time)
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
         """Set the time of the first frame of each block, and return that of each file."""

@@ -17,8 +17,8 @@ from usdenoise.stack.geometry import Geometry, GriddedStack
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the window before."""
 
-OR_SKIP = "or make it a gap with {skip_bad_files}"
-"""What may be done with a file that cannot be read."""
+OR_SKIP, OR_IGNORE = "or make it a gap with {skip_bad_files}", "or ignore it with {skip_bad_files}"
+"""What may be done with a file that cannot be read, and with one that has no stack."""
 
 NEAR = 1e-6
 """Relative difference of frame rates and pixel pitches up to which they are the same."""
