@@ -77,7 +77,7 @@ class InputError(UsdenoiseError):
 
 
 class NoStackError(InputError):
-    """The file holds no stack: no array that could be one."""
+    """The file holds no stack of its own: no array that could be one, or a file that is read under another name."""
 
 
 class UnreadableError(InputError):

@@ -238,6 +238,18 @@ def test_real_files_are_not_mixed_with_complex_ones(tmp_path: Path) -> None:
         opened(paths)
 
 
+def test_a_file_that_is_named_twice_is_refused_or_ignored(tmp_path: Path) -> None:
+    paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
+    (tmp_path / "latest.h5").symlink_to(paths[2])
+    (tmp_path / "copy.h5").hardlink_to(paths[0])
+    for again, first in (("1.h5", "1.h5"), ("latest.h5", "2.h5"), ("copy.h5", "0.h5")):
+        with pytest.raises(InputError, match=rf"{again} is the same file as .*{first}"):
+            opened([*paths, tmp_path / again])
+        found = opened([*paths, tmp_path / again], skip_bad_files=True)
+        assert [part.name for part in found.blocks] == ["0.h5", "1.h5", "2.h5"]
+        assert "is the same file as" in note_of(found)
+
+
 @pytest.mark.parametrize("kind", ["missing", "text", "cut short", "too short for a window"])
 def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5") for n in range(3)]

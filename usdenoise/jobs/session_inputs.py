@@ -79,6 +79,7 @@ class BlocksOfFiles:
         self._reading, self._precision, self.options = reading, precision, options
         self._window, self._stride = options.window, options.stride
         self._n_paths = len(paths)
+        self._known_files: dict[tuple[int, int], Path] = {}
         self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
         """Size and modification time of the files of each path."""
@@ -111,6 +112,7 @@ class BlocksOfFiles:
     def _look_into(self, path: Path) -> _BlockFile:
         """Return what is known of a file from its header; of one that cannot be read and is a gap, why."""
         try:
+            self._check_new(path)
             place = FilePlace.at(path, self._reading, self._precision)
             with last_file.opened(place) as source:
                 geometry = source.geometry
@@ -138,6 +140,20 @@ class BlocksOfFiles:
             if not self.options.skip_bad_files:
                 raise located from error
             return _BlockFile(path, problem=located.cause, takes_time=takes_time)
+
+    def _check_new(self, path: Path) -> None:
+        """Check that no file before is the same one, under this name or another."""
+        try:
+            status = path.stat()
+        except OSError:
+            # It is reported when it is opened.
+            return
+        identity = (status.st_dev, status.st_ino)
+        if identity in self._known_files:
+            raise NoStackError(
+                f"{path} is the same file as {self._known_files[identity]}", remedy="leave it out"
+            )
+        self._known_files[identity] = path
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
         """Set the time of the first frame of each block, and return that of each file."""
