@@ -234,8 +234,10 @@ def test_a_file_unlike_the_first_is_refused_or_a_gap(name: str, tmp_path: Path) 
 def test_real_files_are_not_mixed_with_complex_ones(tmp_path: Path) -> None:
     paths = [block(tmp_path / "0.h5"), tmp_path / "1.h5"]
     write_stack(paths[1], low_rank((N, 6, 5)).real, axes="tzx", frame_rate_hz=RATE, spacing_mm=[0.1, 0.2])
-    with pytest.raises(InputError, match=r"1\.h5 has other type than the first file"):
+    with pytest.raises(InputError, match=r"1\.h5 has other type than the first file: real, not complex"):
         opened(paths)
+    with pytest.raises(InputError, match=r"0\.h5 has other type than the first file: complex, not real"):
+        opened(paths[::-1])
 
 
 def test_a_file_that_is_named_twice_is_refused_or_ignored(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def check_alike(stack: GriddedStack, first: Geometry, path: Path) -> None:
     about: dict[str, tuple[Any, ...]] = {
         "axes": (stack.axes, first.axes),
         "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
-        "type": (stack.is_complex, first.is_complex),
+        "type": tuple("complex" if each.is_complex else "real" for each in (stack, first)),
     }
     for what, (own, wanted) in about.items():
         if own != wanted:
