@@ -38,7 +38,7 @@ def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
     Parameters
     ----------
     columns : mapping
-        Name -> (n,) array of numbers or of texts, which are escaped as in :func:`csv_text`.
+        Name -> (n,) array of numbers or of texts, in which control characters are escaped as in :func:`csv_text`.
     """
     cells = [[_tsv_cell(value) for value in values.tolist()] for values in columns.values()]
     lines = ["\t".join(columns), *("\t".join(row) for row in zip(*cells, strict=True))]
@@ -46,14 +46,20 @@ def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _tsv_cell(value: Any) -> str:
-    return (_cell(value) or "n/a") if isinstance(value, str) else "n/a" if value != value else f"{value:.8g}"
+    return (
+        (_escaped(value) or "n/a") if isinstance(value, str) else "n/a" if value != value else f"{value:.8g}"
+    )
 
 
 def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    text = "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in ("Cc", "Cs") else letter
-        for letter in value
-    )
+    text = _escaped(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in ("Cc", "Cs") else letter
+        for letter in text
+    )
