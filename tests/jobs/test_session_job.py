@@ -140,13 +140,15 @@ def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None
     assert described["motion"]["Units"] == "pixels"
 
 
-@pytest.mark.parametrize("nothing", ["text", "zeros", "unlike", "damaged"])
+@pytest.mark.parametrize("nothing", ["text", "zeros", "unlike", "damaged", "huge"])
 def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan, tmp_path: Path) -> None:
     path = copied / "block 8.h5"
     if nothing == "text":
         path.write_text("nothing")
     elif nothing == "zeros":
         write_stack(path, np.zeros((LENGTH, *SHAPE), np.complex64), start_s=4.0, **ABOUT)
+    elif nothing == "huge":
+        write_stack(path, 1e25 * made.blocks[2], start_s=4.0, **ABOUT)
     elif nothing == "unlike":
         write_stack(path, made.blocks[2][:, :-1], start_s=4.0, **ABOUT)
     else:
