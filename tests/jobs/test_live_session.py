@@ -325,11 +325,34 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
         run_session([tmp_path], tmp_path, session_options=asked)
     with pytest.raises(OptionError, match="a file is a block in a live session"):
         run_session([tmp_path], tmp_path / "out", session_options=SessionOptions(live=True, window=30))
+    for text in ("cortex", "rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3"):
+        live = cli("session", tmp_path, "-o", tmp_path / "out", "--live", "--region", f"a={text}")
+        assert live.exit_code == 1
+        assert f"region '{text}'" in live.stderr.splitlines()[-1]
+        with pytest.raises(OptionError, match=f"region '{text}'"):
+            Session(axes="tzx", regions={"a": text})
+    assert not (tmp_path / "out").exists()
     late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
     refused(late, "give --live too")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
     assert named.exit_code == 2
     assert "'cortex' is not NAME=REGION" in named.stderr
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("how", ["outside", "mask", "volume"])
+def test_a_region_that_does_not_fit_the_image_is_an_error_also_after_a_short_wait(
+    how: str, made: Scan, tmp_path: Path
+) -> None:
+    folder, mask = tmp_path / "mouse", tmp_path / "mask.npy"
+    drop(folder, 0, made.blocks[0])
+    np.save(mask, np.ones((5, 5)))
+    text = {"outside": "circle:90,90,2", "mask": str(mask), "volume": "rect:0,0,0,9,9,9"}[how]
+    done = cli(
+        "session", folder, "-o", tmp_path / "out", "--live", "--until-idle", 0.1, "--region", f"a={text}"
+    )
+    assert done.exit_code == 1
+    assert text in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("fast", "no_pictures")

@@ -44,13 +44,8 @@ def region(
     InputError
         If a mask image cannot be read or has another shape.
     """
-    kind, colon, rest = text.partition(":")
-    if not colon or kind not in ("rect", "circle"):
-        if not Path(text).exists():
-            raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
-        mask = read_mask(text, shape)
-    else:
-        mask = _drawn(text, kind, rest, shape, axes, spacing_mm)
+    kind = _kind(text)
+    mask = _drawn(text, kind, shape, axes, spacing_mm) if kind else read_mask(text, shape)
     if not mask.any():
         raise OptionError(
             f"region '{text}' holds no pixel of the {shape_text(shape)} image; check its numbers"
@@ -58,16 +53,47 @@ def region(
     return mask
 
 
-def _drawn(
-    text: str, kind: str, rest: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
-) -> NDArray[np.bool_]:
-    metric = rest.endswith("mm")
+def check_region(text: str) -> None:
+    """Check the form of a region before its image is known.
+
+    Raises
+    ------
+    OptionError
+        If the text is neither a region of an image or a volume, nor the path of a file.
+    """
+    kind = _kind(text)
+    if kind and len(_numbers(text)) not in [_n_numbers(kind, n_axes) for n_axes in (2, 3)]:
+        raise OptionError(f"region '{text}' does not have the numbers of a region; give {FORMS}")
+
+
+def _kind(text: str) -> str:
+    """Return "rect" or "circle", or nothing for a mask image."""
+    kind, colon, _ = text.partition(":")
+    if colon and kind in ("rect", "circle"):
+        return kind
+    if not Path(text).exists():
+        raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
+    return ""
+
+
+def _numbers(text: str) -> list[float]:
+    """Return the numbers of a region; none if one is not a finite number."""
     try:
-        numbers = [float(part) for part in rest.removesuffix("mm").split(",")]
+        numbers = [float(part) for part in text.partition(":")[2].removesuffix("mm").split(",")]
     except ValueError:
-        numbers = []
-    wanted = 2 * len(shape) if kind == "rect" else len(shape) + 1
-    if len(numbers) != wanted or not all(math.isfinite(number) for number in numbers):
+        return []
+    return numbers if all(map(math.isfinite, numbers)) else []
+
+
+def _n_numbers(kind: str, n_axes: int) -> int:
+    return 2 * n_axes if kind == "rect" else n_axes + 1
+
+
+def _drawn(
+    text: str, kind: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+) -> NDArray[np.bool_]:
+    metric, numbers, wanted = text.endswith("mm"), _numbers(text), _n_numbers(kind, len(shape))
+    if len(numbers) != wanted:
         raise OptionError(f"region '{text}' needs {wanted} numbers for {axes} images; give {FORMS}")
     if metric and any(letter not in spacing_mm for letter in axes):
         raise OptionError(

@@ -42,7 +42,8 @@ class _Candidate:
     state: Mapping[str, Any] | None
     since: float
     tried: float = -1e9
-    why: str = ""
+    error: UsdenoiseError | OSError | None = None
+    """Why it could not be read so far."""
 
     def steady_s(self, usual_bytes: int) -> float:
         """Return the seconds for which the file must not change; `usual_bytes` is the size of the block before it, or 0."""
@@ -135,12 +136,15 @@ class LiveBlocks:
                 last = time.monotonic()
                 yield update
             elif not self._at_work:
-                tried = [candidate for candidate in self._candidates.values() if candidate.why]
+                errors = {path: each.error for path, each in self._candidates.items() if each.error}
                 is_idle = self._idle_s is not None and time.monotonic() - last > self._idle_s
                 if os.path.lexists(self._folder / END_FILE) or (
-                    is_idle and len(tried) == len(self._candidates)
+                    is_idle and len(errors) == len(self._candidates)
                 ):
-                    self.passed_over |= {candidate.path: candidate.why for candidate in tried}
+                    wrong = [error for error in errors.values() if isinstance(error, OptionError)]
+                    if wrong and not self._n_done:
+                        raise wrong[0]
+                    self.passed_over |= {path: cause_of(error) for path, error in errors.items()}
                     return
                 # A folder of many files, or on a network, is not looked at all the time.
                 time.sleep(max(POLL_S, 4 * (time.monotonic() - began)))
@@ -185,11 +189,11 @@ class LiveBlocks:
                     file_time = FileTime.of(stack, source.time_of_first_frame, source.duration)
                     block = self._session.begin(stack, path.name, file_time)
             except (UsdenoiseError, OSError) as error:
-                candidate.why = cause_of(error)
+                candidate.error = error
                 if now - candidate.since > GIVE_UP_S:
                     if isinstance(error, OptionError) and not self._n_done:
                         raise
-                    self.passed_over[path] = candidate.why
+                    self.passed_over[path] = cause_of(error)
                 continue
             del self._candidates[path]
             self._at_work.append((candidate, block))

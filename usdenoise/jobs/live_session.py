@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.files.events import read_events
-from usdenoise.files.regions import region
+from usdenoise.files.regions import check_region, region
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
@@ -132,7 +132,10 @@ def events_of(source: EventSource) -> list[Event]:
 
 
 def _masks(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Any]:
-    """Return the regions, those in words as functions that draw them."""
+    """Return the regions, those in words as functions that draw them; check the form of these."""
+    for about in (regions or {}).values():
+        if isinstance(about, str):
+            check_region(about)
     return {
         name: partial(_drawn, about) if isinstance(about, str) else about
         for name, about in (regions or {}).items()
@@ -141,4 +144,8 @@ def _masks(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, A
 
 def _drawn(text: str, geometry: Geometry) -> NDArray[np.bool_]:
     axes = geometry.spatial_axes
-    return region(text, geometry.shape_in(axes), axes, geometry.spacing_mm)
+    try:
+        return region(text, geometry.shape_in(axes), axes, geometry.spacing_mm)
+    except InputError as error:
+        # The mask is wrong, and not the block.
+        raise OptionError(error.problem, remedy=error.remedy) from error

@@ -429,6 +429,7 @@ def run_session(  # noqa: PLR0913
             raise OptionError("a file is a block in a live session", remedy="leave out {window}")
         # What would stop the session at its end stops it now.
         _check_apart(place, root)
+        follower = live_session(options, asked, regions, asked.events)
         name = None if bids in (None, "auto") else bids_name(bids, place)
         job = Job(
             Path(f"{stem}.h5"), root, options, display, output, reading or {}, command, name, session=asked
@@ -438,7 +439,7 @@ def run_session(  # noqa: PLR0913
             outputs.reserve(f"{job.stem}_report.json")
         blocks = LiveBlocks(
             place,
-            live_session(options, asked, regions, asked.events),
+            follower,
             reading or {},
             options.precision,
             patterns,
