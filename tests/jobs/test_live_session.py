@@ -22,7 +22,7 @@ from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import live_files, live_job
 from usdenoise.jobs.progress import Silence
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_call import block_files, run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
@@ -291,6 +291,34 @@ def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_pa
     wanted = session(tmp_path, reading=selected, low_cutoff=3).time
     np.testing.assert_allclose(last.times, wanted)
     np.testing.assert_allclose(last.times, (np.arange(3) * LENGTH + 10 + 24.5) / RATE_HZ)
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_files_of_a_live_session_are_those_of_a_finished_one(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "mouse", tmp_path / "mouse/out"
+    for name in (
+        "run 10/b1.h5",
+        "run 2/b1.h5",
+        "b2.h5",
+        "b10.h5",
+        ".hidden/b3.h5",
+        "out/b4.h5",
+        "notes.npy.txt",
+    ):
+        write_stack(folder / name, made.blocks[0], **ABOUT)
+    wanted = block_files(folder, out)
+    assert len(wanted) == 4
+    with Writer(
+        lambda: time.sleep(0.5), lambda: write_stack(folder / "run 11/b1.h5", made.blocks[1], **ABOUT)
+    ):
+        found, blocks = follow(folder, idle=1.0, output=out)
+    assert [update.name for update in found] == [*[path.name for path in wanted], "b1.h5"]
+    assert not blocks.remarks
+    monkeypatch.chdir(folder)
+    only, _ = follow(Path(), output=out, patterns=["run 1*/*.h5"])
+    assert len(only) == 2
 
 
 @pytest.mark.usefixtures("fast")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
@@ -20,7 +20,9 @@ def _natural(part: str) -> tuple[str | int, ...]:
     return tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces))
 
 
-def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> Iterator[Path]:
+def acquisition_files(
+    folder: Path, output: Path, patterns: Sequence[str], known: Container[str] = ()
+) -> Iterator[Path]:
     """Yield the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
 
     Parameters
@@ -32,6 +34,8 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
     patterns : sequence of str
         Shell patterns for the names of files, or for their paths below the folder where a pattern has a slash. By default,
         files are chosen by the suffixes of the known formats.
+    known : container of str
+        Paths to leave out, by default none.
     """
     unreadable: list[Path] = []
     results = os.path.realpath(output)
@@ -39,7 +43,9 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
         folders[:] = [
             name
             for name in folders
-            if not name.startswith(".") and os.path.realpath(os.path.join(place, name)) != results
+            if not name.startswith(".")
+            and os.path.join(place, name) not in known
+            and os.path.realpath(os.path.join(place, name)) != results
         ]
         whole = [name for name in folders if is_zarr(Path(place, name))]
         folders[:] = [name for name in folders if name not in whole]
@@ -47,11 +53,10 @@ def acquisition_files(folder: Path, output: Path, patterns: Sequence[str]) -> It
             if is_wanted(path, folder, patterns, is_folder=True):
                 yield path
         for name in files:
-            path = Path(place, name)
-            if is_wanted(path, folder, patterns):
-                yield path
+            if os.path.join(place, name) not in known and is_wanted(Path(place, name), folder, patterns):
+                yield Path(place, name)
     # An unreadable folder is yielded itself, so that it fails with its reason.
-    yield from unreadable
+    yield from (path for path in unreadable if str(path) not in known)
 
 
 def is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:

@@ -1,6 +1,5 @@
 """The block files of a folder as they become whole, and the session that grows with them."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
-from usdenoise.files.acquisition_files import is_wanted, natural_key
+from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.file_state import file_state
-from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.open_input import open_input
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.online_session import BlockAtWork, OnlineSession, SessionUpdate
@@ -62,7 +60,7 @@ class LiveBlocks:
     Parameters
     ----------
     folder : Path
-        The folder of the blocks. It may be empty.
+        The folder of the blocks, which may be in subfolders. It may be empty.
     session : OnlineSession
         Gets the blocks.
     reading : mapping
@@ -73,6 +71,8 @@ class LiveBlocks:
         Shell patterns that the names of files must match; by default the suffixes of the known formats.
     until_idle_s : float, optional
         Seconds without a new file after which it ends; by default it does not.
+    output : Path, optional
+        A folder to leave out; by default none.
 
     Attributes
     ----------
@@ -99,15 +99,20 @@ class LiveBlocks:
         precision: str | None,
         patterns: Sequence[str] = (),
         until_idle_s: float | None = None,
+        output: Path | None = None,
     ) -> None:
         if not folder.is_dir():
             raise InputError(
                 f"{folder} is no folder; a live session needs the one into which the blocks come"
             )
+        # Paths below "." have two spellings.
+        folder = folder.absolute()
         self._folder, self._session = folder, session
         self._reading, self._precision = reading, precision
         self._patterns, self._idle_s = patterns, until_idle_s
-        self._seen, self._old_end = {END_FILE}, file_state(folder / END_FILE)
+        self._output, self._old_end = output or folder, file_state(folder / END_FILE)
+        # Any pattern may match it.
+        self._seen = {str(folder / END_FILE)}
         self._candidates: dict[Path, _Candidate] = {}
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._n_done, self._usual_bytes = 0, 0
@@ -158,20 +163,14 @@ class LiveBlocks:
     def _look(self, now: float) -> bool:
         """Look for files that came, changed or went; return whether any did."""
         changed = False
-        for name in set(os.listdir(self._folder)) - self._seen:
-            path = self._folder / name
-            is_folder = path.is_dir()
-            if is_folder and not is_zarr(path):
-                # It may become one.
-                continue
-            self._seen.add(name)
-            if is_wanted(path, self._folder, self._patterns, is_folder):
-                self._candidates[path] = _Candidate(path, None, now)
+        for path in acquisition_files(self._folder, self._output, self._patterns, self._seen):
+            self._seen.add(str(path))
+            self._candidates[path] = _Candidate(path, None, now)
         for path, known in list(self._candidates.items()):
             state = file_state(path)
             if state is None:
                 del self._candidates[path]
-                self._seen.discard(path.name)
+                self._seen.discard(str(path))
                 self.passed_over[path] = REMOVED
             elif known.state != state:
                 self._candidates[path] = _Candidate(path, state, now)
@@ -183,7 +182,7 @@ class LiveBlocks:
         """Read files that may be whole, in natural order, and begin to filter them."""
         ready = sorted(
             (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
-            key=lambda candidate: natural_key(candidate.path.name),
+            key=lambda candidate: natural_key(str(candidate.path)),
         )
         # What the first one looks like decides about the others.
         most = available_threads() if self._n_done else 1

@@ -444,6 +444,7 @@ def run_session(  # noqa: PLR0913
             options.precision,
             patterns,
             asked.until_idle_s,
+            root,
         )
         with locked(job.folder):
             remarks = follow(blocks, stem, root, display, watcher)
