@@ -282,6 +282,30 @@ def test_a_file_that_changes_while_it_is_filtered_is_read_again(
 
 
 @pytest.mark.usefixtures("fast")
+def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_path: Path) -> None:
+    folder, out = tmp_path / "mouse", tmp_path / "out"
+    for number in range(3):
+        drop(folder, number, made.blocks[number])
+    changed: list[Path] = []
+
+    class Watch(Silence):
+        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
+            if update.number == 1:
+                changed.append(drop(folder, 1, made.blocks[9]))
+
+    live = SessionOptions(live=True, until_idle_s=0.4)
+    report = run_session([folder], out, session_options=live, options=SVD, output=BARE, watcher=Watch())
+    assert len(changed) == 1
+    (note,) = [note for note in report["notes"] if "changed after it was filtered" in note]
+    assert note.startswith("block 1.h5 ")
+    assert note in (out / "live.html").read_text()
+    plain = SessionOptions(skip_bad_files=True)
+    run_session([folder], tmp_path / "plain", session_options=plain, options=SVD, output=BARE)
+    series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
+    assert series[0] == series[1]
+
+
+@pytest.mark.usefixtures("fast")
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
     for number in range(3):
         drop(tmp_path, number, made.blocks[number])

@@ -27,7 +27,8 @@ STEADY_S, SMALL_STEADY_S, USUAL_SHARE = 0.2, 1.0, 0.98
 smaller than this share of the block before it."""
 
 AGAIN_S, GIVE_UP_S = 0.5, 10.0
-"""Seconds until a file that cannot be read is tried again, and after which it is passed over unless it changes."""
+"""Seconds until a file that cannot be read is tried again, and after which it is passed over unless it changes. A block is
+also watched for changes until it has been the same for the latter."""
 
 REMOVED = "it was removed before it was read"
 
@@ -115,6 +116,8 @@ class LiveBlocks:
         self._seen = {str(folder / END_FILE)}
         self._candidates: dict[Path, _Candidate] = {}
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
+        self._done: dict[Path, _Candidate] = {}
+        self._changed: set[Path] = set()
         self._n_done, self._usual_bytes = 0, 0
         self.passed_over: dict[Path, str] = {}
         self.seconds = 0.0
@@ -126,8 +129,13 @@ class LiveBlocks:
 
     @property
     def remarks(self) -> list[str]:
-        """A sentence on each file that is no block so far, and on one that did not end the session."""
+        """A sentence on each file that is no block so far, changed later, or did not end the session."""
         remarks = [f"{path.name} is passed over: {why}" for path, why in self.passed_over.items()]
+        remarks += [
+            f"{path.name} changed after it was filtered: the live pictures have its former content, and the series of the "
+            "finished session has its present one"
+            for path in sorted(self._changed)
+        ]
         if self._old_end is not None and not self._is_ended():
             remarks.append(f"{END_FILE} is older than this session and did not end it; remove it")
         return remarks
@@ -176,6 +184,18 @@ class LiveBlocks:
                 self._candidates[path] = _Candidate(path, state, now)
                 self.passed_over.pop(path, None)
                 changed = True
+        return self._look_again(now) or changed
+
+    def _look_again(self, now: float) -> bool:
+        """Look for blocks that changed after they were filtered; return whether any did."""
+        changed = False
+        for path, known in list(self._done.items()):
+            state = file_state(path)
+            if state is None or now - known.since > GIVE_UP_S:
+                del self._done[path]
+            if state is not None and state != known.state:
+                self._done[path], changed = _Candidate(path, state, now), True
+                self._changed.add(path)
         return changed
 
     def _begin(self, now: float) -> None:
@@ -229,6 +249,7 @@ class LiveBlocks:
             return None
         assert candidate.state is not None
         self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
+        self._done[candidate.path] = candidate
         update = self._session.finish(block)
         self.seconds = time.monotonic() - candidate.since
         return update
