@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.shared import cli
+from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
 from usdenoise import session
@@ -30,6 +30,15 @@ def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_pat
     done = cli("session", folder / "0.h5", "-o", tmp_path, "--low-cutoff", "3")
     assert "the session is a single block; " in done.stderr
     assert "components 0.00 s" not in done.stdout
+
+
+def test_a_session_of_one_pixel_is_an_error_or_has_a_result(tmp_path: Path) -> None:
+    for number, block in enumerate(scan(3).blocks):
+        write_stack(tmp_path / f"in/{number}.h5", block[:, :1, :1], axes="tzx", frame_rate_hz=RATE_HZ)
+    done = cli("session", tmp_path / "in", "-o", tmp_path / "out")
+    refused(done, "give a stack of several pixels$")
+    found = session(tmp_path / "in", method="svd", low_cutoff=0)
+    assert np.isfinite(found.blood_power).all()
 
 
 def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:

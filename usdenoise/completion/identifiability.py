@@ -46,12 +46,16 @@ def check_rank(shape: tuple[int, int], rank: int, n_fitted: int) -> None:
     n_pixels, n_frames = shape
     check_rank_fits(shape, rank)
     if not determines(shape, rank, n_fitted):
-        possible = highest_rank(shape, n_fitted)
+        if possible := highest_rank(shape, n_fitted):
+            remedy = f"lower {{rank}} to {possible} or raise {{sampling}}"
+        elif n_pixels == 1:
+            # All of its entries are as many as the unknowns, and some are held out.
+            remedy = "give a stack of several pixels"
+        else:
+            remedy = "raise {sampling}, no rank is determined by so few"
         raise OptionError(
             f"{n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}",
-            remedy=f"lower {{rank}} to {possible} or raise {{sampling}}"
-            if possible
-            else "raise {sampling}, no rank is determined by so few",
+            remedy=remedy,
         )
 
 
