@@ -181,6 +181,8 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     assert [row["why"] != "n/a" for row in table] == [n == 2 for n in range(N_BLOCKS)]
     assert table[2]["kept_share"] == "0"
     assert "block 2 (block 8.h5) is bad: " in report["frames"]["sentence"]
+    # It is a gap already.
+    assert "make it a gap" not in report["frames"]["sentence"] + table[2]["why"]
     # The others are those of a session without it.
     path.unlink()
     alone = datasets(run(copied, out=tmp_path / "alone")["output"]["sequence"])

@@ -50,16 +50,16 @@ def acquisition_files(
         whole = [name for name in folders if is_zarr(Path(place, name))]
         folders[:] = [name for name in folders if name not in whole]
         for path in (Path(place, name) for name in whole):
-            if is_wanted(path, folder, patterns, is_folder=True):
+            if _is_wanted(path, folder, patterns, is_folder=True):
                 yield path
         for name in files:
-            if os.path.join(place, name) not in known and is_wanted(Path(place, name), folder, patterns):
+            if os.path.join(place, name) not in known and _is_wanted(Path(place, name), folder, patterns):
                 yield Path(place, name)
     # An unreadable folder is yielded itself, so that it fails with its reason.
     yield from (path for path in unreadable if str(path) not in known)
 
 
-def is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
+def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
     """Return whether a file, or an acquisition folder, is one of :func:`acquisition_files`, with the same parameters."""
     if path.name.startswith(".") or _is_result(path):
         return False

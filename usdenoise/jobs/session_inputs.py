@@ -100,7 +100,7 @@ class BlocksOfFiles:
             starts = self._set_times(options.block_interval_s)
             self._check_order()
             if options.block_interval_s is None:
-                self._check_apart(starts)
+                self._check_no_overlap(starts)
             notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
             if options.block_interval_s is None:
                 notes += time_notes([file.time for file in files if file.time is not None], self._known)
@@ -191,7 +191,7 @@ class BlocksOfFiles:
                 remedy="name the files in the order of time, or give {block_interval_s}",
             )
 
-    def _check_apart(self, starts: NDArray[np.float64]) -> None:
+    def _check_no_overlap(self, starts: NDArray[np.float64]) -> None:
         """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
         read = [(file, start) for file, start in zip(self._files, starts, strict=True) if file.time]
         for (before, begin), (later, start) in pairwise(read):
