@@ -243,7 +243,8 @@ def session(  # noqa: PLR0913
     block_interval_s : float, optional
         Seconds from the beginning of a file to that of the next; by default from the files, or without gaps.
     skip_bad_files : bool
-        Whether a file that cannot be read, or is unlike the others, is a gap in the series; by default an error.
+        Whether a file that cannot be read, or is unlike the others, is a gap in the series, and one without a stack is
+        ignored; by default an error.
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
