@@ -431,7 +431,40 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     with pytest.raises(TypeError):
         store.put(4, MeasuredBlock(BlockFindings(), {"lags": np.zeros(2), "power": object()}))
     assert not store.has(4)
+    assert len(list(store.folder.iterdir())) == 3
     assert not SpectraStore(tmp_path / "s", "other key").has(3)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from usdenoise.errors import OutputError
+from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
+
+store = SpectraStore(Path(sys.argv[1]), "key")
+block = MeasuredBlock(BlockFindings(), {"lags": np.ones((24 * 24, 13), np.complex64)})
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+for kib in (0, 1, 4, 16, 56):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, most))
+    try:
+        store.put(0, block)
+    except OutputError:
+        pass
+    else:
+        sys.exit("a file that is too large was written")
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+names = sorted(path.name for path in store.folder.iterdir())
+store.put(0, block)
+print(*names, store.array(0, "lags").sum().real)
+"""
+
+
+def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> None:
+    """The limit on the size of a file fails as a full disk does, also when HDF5 closes the file."""
+    done = python(FULL, tmp_path / "spectra")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "session.json 7488.0\n", "")
 
 
 CHILD = """

@@ -9,7 +9,8 @@ import h5py
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
-from usdenoise.files.output_folder import remove
+from usdenoise.files.hdf5.hdf5_writing import create_file
+from usdenoise.files.output_folder import OutputFolder, remove
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 from usdenoise.system.plain_records import from_plain, plain
 from usdenoise.system.provenance import to_json
@@ -35,12 +36,8 @@ class SpectraStore:
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder
-        place = folder / _KEY
-        try:
-            is_same = place.read_text() == key
-        except (OSError, ValueError):
-            is_same = False
-        if is_same:
+        self._key = key
+        if self._is_own():
             return
         is_empty = folder.is_dir() and not any(folder.iterdir())
         if os.path.lexists(folder) and not self.is_in(folder) and not is_empty:
@@ -50,19 +47,23 @@ class SpectraStore:
             )
         remove(folder)
         folder.mkdir(parents=True)
-        waiting = place.with_suffix(".partial")
-        waiting.write_text(key)
-        os.replace(waiting, place)
+        # A truncated key is the key of no session, and the folder is emptied.
+        (folder / _KEY).write_text(key)
 
     def put(self, number: int, block: MeasuredBlock) -> None:
-        """Store the findings and the arrays of a block, whole or not at all."""
-        place = self._place(number)
-        waiting = place.with_suffix(".partial")
-        with h5py.File(waiting, "w") as file:
-            for name, values in block.arrays.items():
-                file[name] = values
-            file.attrs["findings"] = to_json(plain(block.findings))
-        os.replace(waiting, place)
+        """Store the findings and the arrays of a block, whole or not at all.
+
+        Raises
+        ------
+        OutputError
+            If the block cannot be written.
+        """
+        with OutputFolder(self.folder, overwrite=True) as outputs:
+            with create_file(outputs.reserve(self._place(number).name)) as file:
+                for name, values in block.arrays.items():
+                    file[name] = values
+                file.attrs["findings"] = to_json(plain(block.findings))
+            outputs.commit()
 
     def has(self, number: int) -> bool:
         """Return whether a block is stored."""
@@ -88,6 +89,12 @@ class SpectraStore:
     def remove(folder: Path) -> None:
         """Remove the folder of a store, if it is there."""
         remove(folder)
+
+    def _is_own(self) -> bool:
+        try:
+            return (self.folder / _KEY).read_text() == self._key
+        except (OSError, ValueError):
+            return False
 
     def _place(self, number: int) -> Path:
         return self.folder / f"block_{number:05d}.h5"
