@@ -1,9 +1,12 @@
 """``usdenoise session``: files in, one series out, whatever is stopped, damaged or changed on the way."""
 
+import errno
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import h5py
@@ -19,10 +22,11 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, Treatment
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs import run_job
+from usdenoise.jobs import main_file, run_job
 from usdenoise.jobs.session_call import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -440,6 +444,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from usdenoise.errors import OutputError
+from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
@@ -465,6 +470,37 @@ def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> Non
     """The limit on the size of a file fails as a full disk does, also when HDF5 closes the file."""
     done = python(FULL, tmp_path / "spectra")
     assert (done.returncode, done.stdout, done.stderr) == (0, "session.json 7488.0\n", "")
+
+
+@pytest.mark.parametrize(("module", "writes"), [(spectra_store, "create_file"), (main_file, "write_result")])
+def test_a_session_resumes_after_the_disk_was_full(
+    module: ModuleType, writes: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, calls = getattr(module, writes), []
+
+    def full(path: Path, *more: Any) -> Any:
+        calls.append(path)
+        if len(calls) == 3:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return whole(path, *more)
+
+    monkeypatch.setattr(module, writes, full)
+    filtered = filtered_blocks(monkeypatch)
+    stacks = SessionOptions(stacks=module is main_file)
+    one_thread = replace(SVD, threads=1)
+    with pytest.raises(OutputError, match="No space left on device"):
+        run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
+    assert not calls[-1].exists()
+    assert len(filtered) == 3
+    report = run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
+    assert len(filtered) == 3 + N_BLOCKS - 2
+    fresh = run(files, out=tmp_path / "fresh", session_options=stacks, options=one_thread)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        path.name for path in (tmp_path / "fresh").iterdir()
+    )
+    found, wanted = (datasets(each["output"]["sequence"]) for each in (report, fresh))
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
 CHILD = """

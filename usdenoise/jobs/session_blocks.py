@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import UsdenoiseError
+from usdenoise.errors import OutputError, UsdenoiseError
 from usdenoise.files.events import read_events
 from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
@@ -75,6 +75,9 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
                         executor,
                     )
                 blocks.check_unchanged()
+        except OutputError:
+            # The same command resumes when the disk has space.
+            raise
         except UsdenoiseError:
             # The same command would fail again.
             SpectraStore.remove(store.folder)
