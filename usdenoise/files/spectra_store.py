@@ -56,8 +56,14 @@ class SpectraStore:
         Raises
         ------
         OutputError
-            If the block cannot be written.
+            If another session has taken the folder, or the block cannot be written.
         """
+        # Not every file system has the locks that keep another session out.
+        if not self._is_own():
+            raise OutputError(
+                f"another session is writing to the folder {self.folder}",
+                remedy="wait until it has ended, or choose another output folder",
+            )
         with OutputFolder(self.folder, overwrite=True) as outputs:
             with create_file(outputs.reserve(self._place(number).name)) as file:
                 for name, values in block.arrays.items():
