@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from tests.sessions.scans import LENGTH, Scan, scan
 from usdenoise import SessionResult, session
+from usdenoise.errors import InputError
+from usdenoise.sessions import filter_session
 
 N_BLOCKS = 16
 
@@ -117,3 +119,17 @@ def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResu
     weighted = np.tensordot(frames[good], power[good], 1) / frames[good].sum()
     np.testing.assert_allclose(alone, weighted, rtol=1e-4)
     assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98
+
+
+def test_little_memory_takes_fewer_blocks_side_by_side_or_is_refused(
+    sound: tuple[Scan, SessionResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, wanted = sound
+    # About what the sample and one block take.
+    enough = 2.1 * 1200 * made.iq[0].nbytes + 3 * LENGTH * made.iq[0].nbytes
+    monkeypatch.setattr(filter_session, "available_bytes", lambda: enough)
+    found = session(made.stack, LENGTH, threads=2)
+    np.testing.assert_allclose(found.blood_power, wanted.blood_power, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(filter_session, "available_bytes", lambda: enough / 2)
+    with pytest.raises(InputError, match="memory"):
+        session(made.stack, LENGTH)
