@@ -130,7 +130,7 @@ def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[n
 
 def _pixels_with_artefacts(relative: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the number of pixels of each block that have far more power than usual."""
-    logs = np.log(np.maximum(relative, np.float32(TINY)))
+    logs = np.log(np.maximum(relative, np.finfo(np.float32).tiny))
     spreads = 1.4826 * np.median(np.abs(logs[good]), axis=0) + PIXEL_FLOOR
     limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads)
     n_above: NDArray[np.intp] = np.count_nonzero(logs > limits, axis=1)

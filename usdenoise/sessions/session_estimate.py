@@ -297,13 +297,17 @@ class _SampleFit:
 def without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return frames of blocks whose pixels that are 0 in all frames of a block, but not in those of another, are NaN.
 
+    Blocks without any data stay as they are.
+
     Parameters
     ----------
     parts : sequence of (n, pixels along each axis...) arrays
         Frames of each block; they stay as they are.
     """
     dead = np.stack([dead_pixels(part) for part in parts])
-    dead &= ~dead.all(axis=0)
+    is_empty = np.array([own.all() for own in dead], bool)
+    dead &= ~dead[~is_empty].all(axis=0)
+    dead[is_empty] = False
     return [
         np.where(own, np.array(np.nan, part.dtype), part) if own.any() else part
         for own, part in zip(dead, parts, strict=True)
