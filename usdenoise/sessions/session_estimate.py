@@ -405,10 +405,10 @@ def _usual_blocks(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.
 
 def _own_local_components(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.intp]:
     """Return the number of components in few pixels that are far stronger in a block than in most of them."""
-    low, edges = found.band.low, np.cumsum([0, *lengths])
-    shares = np.abs(found.model.left[:, :low]) ** 2
+    # All components: an artefact disturbs the cutoff, too.
+    edges, shares = np.cumsum([0, *lengths]), np.abs(found.model.left) ** 2
     areas = shares.sum(axis=0) ** 2 / np.maximum((shares**2).sum(axis=0), TINY) / len(shares)
-    right = np.abs(found.model.right[:, :low]) ** 2
+    right = np.abs(found.model.right) ** 2
     powers = np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
     is_own = powers > OWN_RATIO * np.median(powers, axis=0)
     n_own: NDArray[np.intp] = np.count_nonzero(is_own & (areas < LOCAL_AREA), axis=1)
