@@ -95,7 +95,7 @@ def test_pixels_without_data_in_half_of_the_blocks_do_not_count(
 
 
 def compare(found: SessionResult, wanted: SessionResult, made: Scan, good: NDArray[Any]) -> None:
-    """The mean map is that of a sound session, and the blood of each good block too."""
+    """The mean map and the blood of good blocks are as in the session without a fault."""
     maps = found.mean_blood_power, wanted.mean_blood_power
     assert np.corrcoef(*(image.ravel() for image in maps))[0, 1] > 0.98
     vessels = made.blood_power[0] > 0
@@ -104,6 +104,21 @@ def compare(found: SessionResult, wanted: SessionResult, made: Scan, good: NDArr
         np.sum(np.where(known, own.blood_power[good], 0), axis=(1, 2)) for own in (found, wanted)
     )
     np.testing.assert_allclose(blood, before, rtol=0.1)
+
+
+def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(
+    sound: tuple[Scan, SessionResult],
+) -> None:
+    made, _ = sound
+    values = np.rint(10 * with_fault(made, "zero", [3, 8], 0.1).real).astype(np.int16)
+    values[5 * LENGTH :] *= 2
+    found, wanted = (
+        session(values.astype(dtype), LENGTH, axes="tzx", frame_rate=500.0)
+        for dtype in (np.int16, np.float32)
+    )
+    assert any(block.is_scaled for block in found.series.blocks)
+    assert np.isnan(found.blood_power[3]).any()
+    np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
 
 
 def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResult]) -> None:

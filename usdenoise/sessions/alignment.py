@@ -5,7 +5,7 @@ Within a block nothing is shifted. Rotation and motion out of the image are not 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from usdenoise.frames.displacement import envelope
 from usdenoise.frames.registration import Registration
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.sessions.blocks import in_order
+from usdenoise.sessions.blocks import frames_in_order, with_frames
 from usdenoise.stack.acquisition import Acquisition
 
 ENVELOPE_FRAMES = 32
@@ -111,13 +111,11 @@ class Reference:
         stack : Acquisition
             The block; it stays as it is.
         """
-        order = [stack.axes.index(letter) for letter in in_order(stack)]
-        frames = stack.iq.transpose(order)
+        frames = frames_in_order(stack)
         found = self.alignment(mean_envelope(frames))
         if not (found.is_shifted or found.is_scaled) and self.mask.all():
             return stack, found
-        aligned = self.apply(frames, found).transpose(np.argsort(order))
-        return replace(stack, iq=aligned), found
+        return with_frames(stack, self.apply(frames, found)), found
 
     def alignment(self, image: NDArray[np.float32]) -> Alignment:
         """Return the alignment of a block from its mean envelope, (pixels along z, x, y)."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import TINY
+from usdenoise.frames.bad_frames import FrameSearch, Treatment
+from usdenoise.sessions.alignment import Alignment
 
 FEWEST_BLOCKS = 5
 """Good blocks from which one can be unlike the others."""
@@ -15,29 +18,29 @@ SPREAD_FLOOR = 0.02
 """Least robust standard deviation of the logarithm of a power from block to block."""
 
 BAD_SPREADS, BAD_PERCENT = 6.0, 90.0
-"""A block is bad from so many robust standard deviations of the logarithm of the 90th percentile of its power over the
-usual power of each pixel. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at most."""
+"""Spread from which a block is bad: robust standard deviations of the logarithm of a percentile, over the pixels, of its
+power over the usual power. On four sessions blocks that moved by 0.8 and 1 pixel had 8.9 to 17, others 3.6 at most."""
 
 LOST_POWER = 0.5
 """Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
 halves the power of nine pixels in ten."""
 
 MOVED_SPREADS, MOVED_RATIO = 3.0, 2.5
-"""Where few pixels or few blocks hide a burst, the motion shows it: a block that moved by so many times the usual is bad
-from so many standard deviations. Of 20 blocks of 48 x 48 x 120 those that moved by a pixel had 5.2 to 5.8 and a ratio of 4,
-others 1.2 and 1.3 at most."""
+"""Spread from which a block is bad if its motion is above this ratio to the median motion: with few pixels or few blocks the
+spread of a burst is small. In 20 blocks of 48 x 48 x 120 the bursts, of one pixel, had 5.2 to 5.8 and a ratio of 4, the
+other blocks 1.2 and 1.3 at most."""
 
 WEAK_DB = -10.0
 """Gain of the tissue before the filter below which a block is bad."""
 
 PIXEL_RATIO, PIXEL_SPREADS, PIXEL_FLOOR = 10.0, 6.0, 0.1
-"""A pixel of a block has an artefact if its power is so many times the usual one, and so many robust standard deviations of
-its logarithm above it, with this floor. In 30 sessions of 24 blocks of 32 x 32 pixels the largest ratio in a good block was
-7.8; clipping in 6 pixels had 20 to 60, noise 17 dB below the tissue 140 to 700."""
+"""A pixel has an artefact in a block if its power is above PIXEL_RATIO times its median power, and the logarithm above the
+median by PIXEL_SPREADS robust standard deviations, each plus PIXEL_FLOOR. In 30 sessions of 24 blocks of 32 x 32 pixels the
+largest ratio in a good block was 7.8; clipping in 6 pixels had 20 to 60, noise 17 dB below the tissue 140 to 700."""
 
 FEW_PIXELS, USUAL_TIMES = 2, 3
-"""A block is bad with more such pixels than this and this many times their usual number: where bubbles pass, all blocks have
-some."""
+"""A block is bad if it has more pixels with an artefact than FEW_PIXELS + USUAL_TIMES x the median over the blocks: with
+contrast agent, every block has pixels in which a bubble passes."""
 
 MOSTLY_BAD = "more than a fifth of its frames are bad"
 MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
@@ -68,6 +71,21 @@ class BlockLevel:
     problem: str = ""
     moves_pixels: float = 0.0
     gain_db: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        power: NDArray[np.floating] | None,
+        frames: FrameSearch | None,
+        alignment: Alignment | None,
+        problem: str = "",
+    ) -> Self:
+        """Return the level of a block from its bad frames and movement, None without data, and its alignment."""
+        if frames is None:
+            return cls(power, problem)
+        too_many = MOSTLY_BAD if frames.treatment is Treatment.TOO_MANY else ""
+        gain_db = 0.0 if alignment is None else alignment.gain_db
+        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:

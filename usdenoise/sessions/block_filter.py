@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import FrameSearch, Treatment, find_bad_frames
+from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
@@ -26,8 +26,8 @@ from usdenoise.pipeline.inspection import check_block
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import n_unused
 from usdenoise.sessions.alignment import Alignment
-from usdenoise.sessions.bad_blocks import MOSTLY_BAD, BlockLevel
-from usdenoise.sessions.blocks import in_order
+from usdenoise.sessions.bad_blocks import BlockLevel
+from usdenoise.sessions.blocks import frames_in_order, with_frames
 from usdenoise.sessions.session_clutter import SessionClutter
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
@@ -90,12 +90,7 @@ class FilteredBlock:
     @property
     def level(self) -> BlockLevel:
         """What is compared of the block with others."""
-        return BlockLevel(
-            self.power,
-            MOSTLY_BAD if self.frames.treatment is Treatment.TOO_MANY else "",
-            self.frames.movement.range_pixels,
-            0.0 if self.alignment is None else self.alignment.gain_db,
-        )
+        return BlockLevel.of(self.power, self.frames, self.alignment)
 
 
 def filter_session_block(
@@ -197,14 +192,12 @@ def dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_] | None = None) ->
 
 def _without_dead_pixels(stack: Acquisition, clutter: SessionClutter) -> Acquisition:
     """Return a block whose pixels that are 0 in all frames, and have a signal in the session, are NaN: unobserved."""
-    order = [stack.axes.index(letter) for letter in in_order(stack)]
-    frames = stack.iq.transpose(order)
+    frames = frames_in_order(stack)
     is_dead = dead_pixels(frames, clutter.grid.mask)
     # A block without any data is found to be empty later.
     if not is_dead.any() or is_dead.all():
         return stack
-    frames = np.where(is_dead, np.array(np.nan, frames.dtype), frames)
-    return replace(stack, iq=frames.transpose(np.argsort(order)))
+    return with_frames(stack, np.where(is_dead, np.array(np.nan, frames.dtype), frames))
 
 
 def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions) -> FrameSearch:

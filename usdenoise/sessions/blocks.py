@@ -118,9 +118,7 @@ class StackWindow:
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames, in the order t, z, x, y."""
-        stack = self.stack
-        frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
-        return frames[self.window.start + numbers]
+        return frames_in_order(self.read())[numbers]
 
 
 class BlocksOfStack:
@@ -156,6 +154,22 @@ class BlocksOfStack:
 def in_order(stack: GriddedStack) -> str:
     """Return the axes of a stack in the order t, z, x, y."""
     return "t" + canonical_axes(stack.spatial_axes)
+
+
+def frames_in_order(stack: Acquisition) -> NDArray[Any]:
+    """Return the frames of a stack, (n, pixels along z, x, y): a view, or integers as floating-point numbers."""
+    frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
+    return (
+        frames
+        if np.issubdtype(frames.dtype, np.inexact)
+        else frames.astype(np.result_type(frames, np.float32))
+    )
+
+
+def with_frames(stack: Acquisition, frames: NDArray[Any]) -> Acquisition:
+    """Return a stack with other frames, (n, pixels along z, x, y)."""
+    axes = in_order(stack)
+    return replace(stack, iq=frames.transpose([axes.index(letter) for letter in stack.axes]))
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,7 @@ class BlockFindings:
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return what is compared of the block with others."""
-        return BlockLevel(
-            power,
-            self.problem,
-            0.0 if self.frames is None else self.frames.movement.range_pixels,
-            0.0 if self.alignment is None else self.alignment.gain_db,
-        )
+        return BlockLevel.of(power, self.frames, self.alignment, self.problem)
 
 
 @dataclass(frozen=True)
