@@ -24,6 +24,7 @@ from usdenoise.sessions.session_series import (
     MOST_RESCALED,
     SMOOTHING,
     WIDE,
+    BlockSpectrum,
     BlockSums,
     band_weights,
     leak_share,
@@ -36,7 +37,7 @@ THREADS = ThreadExecutor(2)
 
 @dataclass(frozen=True)
 class Blocks:
-    """Lagged products, temporal components and numbers of observed frames, one of each for every block."""
+    """Lagged products, temporal components and numbers of observed frames of the blocks."""
 
     lags: list[Any]
     temporal: list[Any]
@@ -308,7 +309,8 @@ def test_the_share_of_tissue_that_leaks(
         for _ in range(4):
             noise = 1 + 0.02 * rng.standard_normal(len(tissue))
             lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
-            sums.add(lags * clutter.kept_share[:, None], clutter, temporal, np.full(len(tissue), LENGTH))
+            corrected = lags * clutter.kept_share[:, None]
+            sums.add(BlockSpectrum.of(corrected, clutter, temporal, np.full(len(tissue), LENGTH)))
         assert leak_share(sums, clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
     monkeypatch.setattr(
         session_estimate, "leak_share", lambda sums, clutter: 1.0 if clutter.cutoff < 7 else 0.0

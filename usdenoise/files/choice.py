@@ -32,9 +32,9 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
     Raises
     ------
     NoStackError
-        If there is no candidate.
+        If the file has no array that can be a stack.
     InputError
-        If there is no stack of the name `wanted`, or if several candidates remain.
+        If no stack has the name `wanted`, or if more than one array can be the stack.
     """
     every = contents.every
     unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]

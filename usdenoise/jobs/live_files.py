@@ -129,7 +129,7 @@ class LiveBlocks:
 
     @property
     def remarks(self) -> list[str]:
-        """A sentence on each file that is no block so far, changed later, or did not end the session."""
+        """Sentences on files that were passed over, that changed after they were filtered, and on an old end file."""
         remarks = [f"{path.name} is passed over: {why}" for path, why in self.passed_over.items()]
         remarks += [
             f"{path.name} changed after it was filtered: the live pictures have its former content, and the series of the "

@@ -156,7 +156,7 @@ class BlocksOfFiles:
         self._known_files[identity] = path
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
-        """Set the time of the first frame of each block, and return that of each file."""
+        """Set the times of the first frames of the blocks, and return those of the files."""
         if interval is not None and self.geometry.frame_rate_hz is None:
             raise OptionError(
                 "is in s, and the frame rate is not known",

@@ -210,7 +210,7 @@ def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
     Raises
     ------
     InputError
-        If there is no memory for the sampled frames and one block.
+        If the sampled frames and one block do not fit into the free memory.
     """
     n_frames = [block.window.n_frames for block in blocks.blocks]
     entries = max(n_frames) * blocks.geometry.n_pixels

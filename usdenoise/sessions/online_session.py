@@ -17,10 +17,10 @@ from usdenoise.pipeline.denoise import as_acquisition
 from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.bad_blocks import BlockLevel, find_bad_blocks
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
-from usdenoise.sessions.blocks import FileTime, check_alike, in_order, start_times, time_unit
+from usdenoise.sessions.blocks import FileTime, check_alike, frames_in_order, start_times, time_unit
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
 from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
-from usdenoise.sessions.session_series import BlockMap, BlockSums, SeriesModel, series_model
+from usdenoise.sessions.session_series import BlockMap, BlockSpectrum, BlockSums, SeriesModel, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.random_streams import RandomStream
@@ -297,7 +297,7 @@ class OnlineSession:
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
-        frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
+        frames = frames_in_order(stack)
         file_time = file_time or FileTime.of(stack)
         share = LIVE_FRAMES / (sum(self._lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
@@ -332,7 +332,7 @@ class OnlineSession:
         self._motion.append(level.moves_pixels)
         self._recent = [*self._recent[1 - REMEMBERED :], (replace(level, problem=why), block.strongest)]
         if not why:
-            self._sums.add(block.lags, clutter, block.temporal, block.observed)
+            self._sums.add(BlockSpectrum.of(block.lags, clutter, block.temporal, block.observed))
         self._remember(begun.sample)
         blood = None
         if self._sums.n_blocks:

@@ -28,7 +28,7 @@ from usdenoise.sessions.block_filter import dead_pixels
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
-from usdenoise.sessions.session_series import BlockSums, leak_share
+from usdenoise.sessions.session_series import BlockSpectrum, BlockSums, leak_share
 from usdenoise.stack.geometry import Geometry
 
 TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.5, 1.12
@@ -38,15 +38,15 @@ correlated with the truth by 0.876; with 92 components by 0.993. On one of 45 dB
 blood. With a bound of 0.3 two of three other sessions lost hits, with shares of 0.32 and 0.45."""
 
 UNUSUAL_SPREADS = 4.0
-"""Robust standard deviations of the logarithm of the power outside the clutter
-from which a block is not used for the estimate. On two simulated sessions blocks in which the image moved by a pixel had
-4.6 to 12, others 3 at most; with them the cutoff was 19 instead of 43, and 30 instead of 36."""
+"""Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
+estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
+the cutoff was 19 instead of 43, and 30 instead of 36."""
 
 OWN_RATIO, LOCAL_AREA, MOST_LOCAL = 10.0, 0.2, 2
-"""A block with so many components or more that have this many times their median power in it, and whose power is in less
-than this share of the pixels, has an artefact, which is not in the estimate. On phantoms clipping in 0.6 to 20 % of the
-pixels gave 2 or more of them, with shares of .01 to .2; bursts of motion have shares of 0.22 to 0.48, and good blocks had
-one component of this strength at most, with 0.45."""
+"""A block has an artefact, and is not used for the estimate, if MOST_LOCAL components or more are above OWN_RATIO times
+their median power in it, and cover less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels
+gave 2 or more of them, with shares of .01 to .2; bursts of motion have shares of 0.22 to 0.48, and good blocks had one
+component of this strength at most, with 0.45."""
 
 JOINED_FRAMES = 128
 """Frames of the blocks in which a sample is filtered, at least: products with a few frames of each block are slow."""
@@ -205,15 +205,14 @@ def _aligned_sample(
 
     Blocks without tissue are left out.
     """
-    sample = replace(sample, parts=without_dead_pixels(sample.parts))
+    sample = replace(sample, parts=_without_dead_pixels(sample.parts))
     images = [mean_envelope(part) for part in sample.parts]
     reference = reference_of(images, executor, session.registration, session.gain_correction, before)
     if reference is None:
         return sample, None
     found = list(executor.map(reference.alignment, images))
     has_tissue = np.array([own.gain_db >= WEAK_DB for own in found])
-    if not has_tissue.all():
-        sample, found = sample.only(has_tissue), [own for own in found if own.gain_db >= WEAK_DB]
+    sample, found = sample.only(has_tissue), [found[number] for number in np.flatnonzero(has_tissue)]
     if not any(own.is_shifted or own.is_scaled for own in found):
         return sample, reference
     aligned = [reference.apply(part, own) for part, own in zip(sample.parts, found, strict=True)]
@@ -294,15 +293,10 @@ class _SampleFit:
         return replace(fit, options=replace(fit.options, bad_frames=self._asked.bad_frames))
 
 
-def without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return frames of blocks whose pixels that are 0 in all frames of a block, but not in those of another, are NaN.
+def _without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the frames of blocks with NaN in pixels that are 0 in the whole block, and have a signal in another block.
 
     Blocks without any data stay as they are.
-
-    Parameters
-    ----------
-    parts : sequence of (n, pixels along each axis...) arrays
-        Frames of each block; they stay as they are.
     """
     dead = np.stack([dead_pixels(part) for part in parts])
     is_empty = np.array([own.all() for own in dead], bool)
@@ -392,7 +386,7 @@ def _levels(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float6
 
 
 def _usual_blocks(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.bool_]:
-    """Return the blocks in whose sampled frames no more power is left than usual, and no clutter of few pixels is."""
+    """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact in few pixels."""
     with np.errstate(divide="ignore"):
         levels = np.log(_levels(found, lengths))
     if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
@@ -432,7 +426,7 @@ def _leaks(tried: Any, clutter: SessionClutter) -> bool:
     for block in tried:
         if block.arrays:
             own = block.arrays
-            sums.add(own["lags"], clutter, own["temporal"], own["observed"])
+            sums.add(BlockSpectrum.of(own["lags"], clutter, own["temporal"], own["observed"]))
     return sums.n_blocks > 1 and leak_share(sums, clutter) > MOST_LEAK
 
 

@@ -216,8 +216,8 @@ def session_series(
         Returns an array of a block by its number and name: "lags", (n_signal, L), twice for each block, "temporal", or
         "observed", (n_signal,).
     left_out : (n_blocks,) boolean array
-        Blocks that do not count in means and variances: bad ones, and those that have frames
-        in common with one that counts.
+        Blocks that do not count in means and variances: bad ones, and blocks that have frames in common
+        with one that counts.
     has_data : (n_blocks,) boolean array
         Blocks that have lagged products.
     clutter : SessionClutter
@@ -237,7 +237,7 @@ def session_series(
         ),
         counting,
     ):
-        sums.add_spectrum(found)
+        sums.add(found)
     model = series_model(sums, clutter, alone)
     series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
     levels = np.ones(len(left_out))
@@ -300,7 +300,7 @@ class BlockSpectrum:
 class BlockSums:
     """Sums over the good blocks so far, from which the weights of a series come. Blocks are added in the order of time.
 
-    A block counts as the number of its frames, in each pixel of those in which it was observed.
+    In each pixel, the weight of a block is the number of frames in which the pixel was observed.
 
     Attributes
     ----------
@@ -311,8 +311,8 @@ class BlockSums:
     frames : tuple of (n_signal, 1) arrays
         Number of frames in each of the halves.
     squares : (n_signal, 2 L) array
-        Sum over neighbouring blocks of the squared difference of their spectra, over the variance that it has if that of
-        one frame is 1; 0 without any.
+        Sum over pairs of neighbouring blocks of the squared difference of their spectra, divided by 1 / n + 1 / m for n and
+        m observed frames; 0 without any.
     pairs : (n_signal, 1) array
         Number of these differences.
     last : BlockSpectrum or None
@@ -334,17 +334,7 @@ class BlockSums:
         """Mean number of frames of a block, over the pixels."""
         return float(np.mean(self.frames[0] + self.frames[1])) / self.n_blocks
 
-    def add(
-        self,
-        lags: NDArray[np.inexact],
-        clutter: SessionClutter,
-        temporal: NDArray[np.inexact],
-        observed: NDArray[np.floating],
-    ) -> None:
-        """Add a block, as :meth:`BlockSpectrum.of` takes it."""
-        self.add_spectrum(BlockSpectrum.of(lags, clutter, temporal, observed))
-
-    def add_spectrum(self, block: BlockSpectrum) -> None:
+    def add(self, block: BlockSpectrum) -> None:
         """Add the spectrum of a block."""
         weighted = block.observed * block.lags
         if self.n_blocks % 2:
@@ -377,7 +367,7 @@ class BlockSums:
         )
 
     def means(self) -> list[NDArray[Any]]:
-        """Return the mean lagged products of the halves; a pixel that was observed in one of them has those in both."""
+        """Return the mean lagged products of each half, or of both halves in pixels that were not observed in it."""
         whole = sum(self.halves) / np.maximum(sum(self.frames), 1)
         return [
             np.where(frames > 0, half / np.maximum(frames, 1), whole)
