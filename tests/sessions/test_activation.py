@@ -22,6 +22,8 @@ from usdenoise.errors import InputError
 from usdenoise.sessions.activation import (
     ActivationMap,
     Event,
+    _at_other_times,
+    _inflation,
     activation_maps,
     check_events,
     running_t,
@@ -83,6 +85,37 @@ def test_nothing_is_active_where_nothing_reacts(rho: float) -> None:
     found = [found_in(noise(seed, rho=rho)) for seed in range(40)]
     assert np.mean([one.active.any() for one in found]) <= 0.1
     assert np.std([one.t for one in found]) == pytest.approx(1, abs=0.08)
+
+
+def test_noise_with_the_period_of_the_events_does_not_activate() -> None:
+    phases = np.random.default_rng(5).uniform(0, 2 * np.pi, (40, 16, 12))
+    waves = 0.1 * np.cos(2 * np.pi * np.arange(N)[:, None, None, None] / 10 + phases)
+    found = [found_in(noise(seed) + waves[:, seed]) for seed in range(40)]
+    # Without the division it is 2.
+    assert np.std([one.t for one in found]) < 1.25
+    assert np.mean([one.active.any() for one in found]) <= 0.1
+
+
+def test_t_is_divided_by_its_root_mean_square_at_other_times() -> None:
+    phase = np.random.default_rng(6).uniform(0, 2 * np.pi, (16, 12))
+    series = noise(7) + 0.1 * np.cos(2 * np.pi * np.arange(N)[:, None, None] / 10 + phase)
+    design = np.stack([np.ones(N), DESIGN], axis=1).astype(float)
+
+    def without_design(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        fitted: NDArray[np.float64] = design @ np.linalg.lstsq(design, values)[0]
+        return values - fitted
+
+    residual = without_design(series.reshape(N, -1))
+    deviation = np.sqrt(np.sum(residual**2, axis=0) / (N - 2))
+    squares = []
+    for shift in range(1, N):
+        response = without_design(np.roll(DESIGN, shift).astype(float))
+        if response @ response > 1:
+            squares.append((response @ residual / np.linalg.norm(response) / deviation) ** 2)
+    elsewhere = _at_other_times(DESIGN.astype(float))
+    found = _inflation(series.reshape(N, -1), design, elsewhere)
+    assert found == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-9)
+    assert found > 1.5
 
 
 def test_bad_blocks_and_blocks_without_data_do_not_count() -> None:
