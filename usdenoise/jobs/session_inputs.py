@@ -32,10 +32,11 @@ from usdenoise.stack.geometry import Geometry
 
 @dataclass(frozen=True)
 class _BlockFile:
-    """A file of blocks: its place, frames, time and windows; or why it cannot be read, and whether it takes time."""
+    """A file of blocks: its place, axes, frames, time and windows; or why it is not read, and whether it takes time."""
 
     path: Path
     place: FilePlace | None = None
+    geometry: Geometry | None = None
     n_frames: int = 0
     time: FileTime | None = None
     windows: Sequence[Window] = (Window(0, 0, False),)
@@ -61,13 +62,10 @@ class BlocksOfFiles:
     Raises
     ------
     InputError
-        If a file cannot be read or is unlike the first one, and is no gap.
+        If a file cannot be read or is unlike the others, and bad files are not skipped.
     OptionError
         If the window is longer than a file.
     """
-
-    _known: Geometry | None = None
-    """The geometry of the first file that can be read."""
 
     def __init__(
         self,
@@ -86,8 +84,12 @@ class BlocksOfFiles:
         with ExitStack() as opened:
             opened.callback(last_file.close)
             files = [self._look_into(path) for path in paths]
-            if self._known is None:
+            usual = _usual_geometry(files)
+            if usual is None:
                 raise InputError(f"none of {len(paths)} files can be read; {files[0].problem}")
+            files = [self._if_alike(file, usual) for file in files]
+            if usual.frame_rate_hz:
+                self.frame_time = 1 / usual.frame_rate_hz
             self._files = [file for file in files if file.takes_time]
             for number, file in enumerate(self._files):
                 offset = 0.0 if file.time is None else file.time.offset
@@ -96,30 +98,27 @@ class BlocksOfFiles:
                     for part in file.windows
                 ]
             self.n_frames: int = sum(file.n_frames for file in files)
-            self.geometry: Geometry = self._known
+            self.geometry: Geometry = usual
             starts = self._set_times(options.block_interval_s)
             self._check_order()
             if options.block_interval_s is None:
                 self._check_no_overlap(starts)
             notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
             if options.block_interval_s is None:
-                notes += time_notes([file.time for file in files if file.time is not None], self._known)
-            self.geometry = replace(self._known, assumptions=(*self._known.assumptions, *notes))
+                notes += time_notes([file.time for file in files if file.time is not None], usual)
+            self.geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
             if len(paths) == 1:
                 # It stays open for its blocks.
                 opened.pop_all()
 
     def _look_into(self, path: Path) -> _BlockFile:
-        """Return what is known of a file from its header; of one that cannot be read and is a gap, why."""
+        """Return what is known of a file from its header; why it cannot be read, if bad files are skipped."""
         try:
             self._check_new(path)
             place = FilePlace.at(path, self._reading, self._precision)
             with last_file.opened(place) as source:
                 geometry = source.geometry
-                self._known = self._known or geometry
-                check_alike(geometry, self._known, path)
-                rate, step = self._known.frame_rate_hz, source.frames.step
-                self.frame_time = 1 / rate if rate else float(step)
+                self.frame_time = float(source.frames.step)
                 whole = [Window(0, source.n_frames, True)]
                 windows = (
                     whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
@@ -128,18 +127,33 @@ class BlocksOfFiles:
                 return _BlockFile(
                     path,
                     place,
+                    geometry,
                     source.n_frames,
                     FileTime.of(geometry, source.time_of_first_frame, source.duration),
                     windows,
                 )
         except (InputError, OptionError) as error:
-            if self._n_paths == 1:
-                raise
-            takes_time = not isinstance(error, NoStackError)
-            located = error.at(path.name, OR_SKIP if takes_time else OR_IGNORE)
-            if not self.options.skip_bad_files:
-                raise located from error
-            return _BlockFile(path, problem=located.cause, takes_time=takes_time)
+            return self._skipped(path, error)
+
+    def _if_alike(self, file: _BlockFile, usual: Geometry) -> _BlockFile:
+        """Return a file; why it is not read, if it is unlike the others and bad files are skipped."""
+        try:
+            if file.geometry is not None:
+                check_alike(file.geometry, usual, file.path)
+        except InputError as error:
+            del self.states[str(file.path)]
+            return self._skipped(file.path, error)
+        return file
+
+    def _skipped(self, path: Path, error: InputError | OptionError) -> _BlockFile:
+        """Return why a file is not read, or raise the error if bad files are not skipped."""
+        if self._n_paths == 1:
+            raise error
+        takes_time = not isinstance(error, NoStackError)
+        located = error.at(path.name, OR_SKIP if takes_time else OR_IGNORE)
+        if not self.options.skip_bad_files:
+            raise located from error
+        return _BlockFile(path, problem=located.cause, takes_time=takes_time)
 
     def _check_new(self, path: Path) -> None:
         """Check that no file before is the same one, under this name or another."""
@@ -236,3 +250,11 @@ class BlocksOfFiles:
         """
         for path, state in self.states.items():
             check_unchanged(Path(path), state)
+
+
+def _usual_geometry(files: Sequence[_BlockFile]) -> Geometry | None:
+    """Return the geometry of the first file that can be read, or of the next one if only the first has another image."""
+    known = [file.geometry for file in files if file.geometry is not None]
+    images = [(geometry.axes, geometry.shape_in(geometry.spatial_axes)) for geometry in known]
+    is_first_unlike = len(images) > 2 and images[0] not in images[1:]
+    return known[is_first_unlike] if known else None

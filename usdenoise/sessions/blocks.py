@@ -255,25 +255,25 @@ def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
     return ()
 
 
-def check_alike(stack: GriddedStack, first: Geometry, path: Path) -> None:
-    """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of the first one."""
+def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
+    """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of its session."""
     about: dict[str, tuple[Any, ...]] = {
-        "axes": (stack.axes, first.axes),
-        "pixels": (stack.shape_in(stack.spatial_axes), first.shape_in(first.spatial_axes)),
-        "type": tuple("complex" if each.is_complex else "real" for each in (stack, first)),
+        "axes": (stack.axes, usual.axes),
+        "pixels": (stack.shape_in(stack.spatial_axes), usual.shape_in(usual.spatial_axes)),
+        "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
     for what, (own, wanted) in about.items():
         if own != wanted:
             raise InputError(
-                f"{path} has other {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+                f"{path} has other {what} than the session: {own}, not {wanted}", remedy="leave it out"
             )
-    scales = {"frame rate": (stack.frame_rate_hz, first.frame_rate_hz)}
+    scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
     scales |= {
-        f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), first.spacing_mm.get(letter))
-        for letter in first.spatial_axes
+        f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), usual.spacing_mm.get(letter))
+        for letter in usual.spatial_axes
     }
     for what, (own, wanted) in scales.items():
         if (own is None) != (wanted is None) or abs((own or 0) - (wanted or 0)) > NEAR * abs(wanted or 0):
             raise InputError(
-                f"{path} has another {what} than the first file: {own}, not {wanted}", remedy="leave it out"
+                f"{path} has another {what} than the session: {own}, not {wanted}", remedy="leave it out"
             )
