@@ -23,13 +23,14 @@ from usdenoise.pipeline.frame_sources import ArrayBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
 from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of
-from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB
+from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB, blocks_with_artefacts
 from usdenoise.sessions.block_filter import dead_pixels
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import BlockSpectrum, BlockSums, leak_share
 from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.sampling import spread_rows
 
 TRIED_BLOCKS, MOST_LEAK, MORE = 4, 0.5, 1.12
 """Blocks on which a cutoff is tried, the largest share of leaked tissue in their power above the noise, and how much the
@@ -42,11 +43,13 @@ UNUSUAL_SPREADS = 4.0
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
 the cutoff was 19 instead of 43, and 30 instead of 36."""
 
-OWN_RATIO, LOCAL_AREA, MOST_LOCAL = 10.0, 0.2, 2
-"""A block has an artefact, and is not used for the estimate, if MOST_LOCAL components or more are above OWN_RATIO times
-their median power in it, and cover less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels
-gave 2 or more of them, with shares of .01 to .2; bursts of motion have shares of 0.22 to 0.48, and good blocks had one
-component of this strength at most, with 0.45."""
+OWN_RATIO, LOCAL_AREA = 10.0, 0.2
+"""A block has an artefact, and is not used for the estimate, if a component is above OWN_RATIO times its median power in
+it, and covers less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels gave components with
+shares of .01 to .2. Components of bursts of motion had shares of 0.22 to 0.48, and the only one in a good block 0.45."""
+
+SEARCHED_PIXELS = 2048
+"""Pixels of the sample in which artefacts are looked for, spread over the image."""
 
 JOINED_FRAMES = 128
 """Frames of the blocks in which a sample is filtered, at least: products with a few frames of each block are slow."""
@@ -108,7 +111,7 @@ def estimate_session(
     with ThreadExecutor(options.threads) as threads:
         fit = _SampleFit(sample, blocks.geometry, options, threads)
         found = fit.estimate(on_iteration)
-        usual = _usual_blocks(found, sample.lengths)
+        usual = _usual_blocks(found, sample)
         if not usual.all():
             sample = sample.only(usual)
             fit = _SampleFit(sample, blocks.geometry, options, threads)
@@ -385,8 +388,9 @@ def _levels(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float6
     return np.array([np.median(part) if len(part) else np.nan for part in parts])
 
 
-def _usual_blocks(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.bool_]:
-    """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact in few pixels."""
+def _usual_blocks(found: ClutterEstimate, sample: _Sample) -> NDArray[np.bool_]:
+    """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact."""
+    lengths = sample.lengths
     with np.errstate(divide="ignore"):
         levels = np.log(_levels(found, lengths))
     if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
@@ -394,7 +398,27 @@ def _usual_blocks(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
     usual: NDArray[np.bool_] = ~(above > UNUSUAL_SPREADS * spread)
-    return usual & (_own_local_components(found, lengths) < MOST_LOCAL)
+    has_artefact = blocks_with_artefacts(_residual_powers(found, sample.parts))
+    usual &= ~has_artefact & (_own_local_components(found, lengths) == 0)
+    return usual
+
+
+def _residual_powers(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Return the power that the components below the cutoff leave of the frames of each block, in some of the pixels."""
+    grid, model, low = found.grid, found.model, found.band.low
+    rows = spread_rows(grid.n_pixels, SEARCHED_PIXELS)
+    pixels = rows if grid.signal_pixels is None else grid.signal_pixels[rows]
+    spatial = model.left[rows, :low] * model.singular_values[:low].astype(model.left.real.dtype)
+    excluded, powers, first = found.frames.left_out, [], 0
+    for part in parts:
+        frames = slice(first, first := first + len(part))
+        residual = part.reshape(len(part), -1)[:, pixels] - model.right[frames, :low].conj() @ spatial.T
+        if excluded is not None:
+            residual = residual[~excluded[frames]]
+        squares = np.abs(residual) ** 2
+        counts = np.count_nonzero(np.isfinite(squares), axis=0)
+        powers.append(np.nansum(squares, axis=0) / np.where(counts, counts, np.nan))
+    return np.array(powers, np.float32)
 
 
 def _own_local_components(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.intp]:
