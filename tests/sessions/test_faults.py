@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.sessions.scans import LENGTH, Scan, scan
-from usdenoise import SessionResult, session
-from usdenoise.errors import InputError
-from usdenoise.sessions import filter_session
+from usdenoise import Session, SessionResult, session
+from usdenoise.errors import InputError, OptionError
+from usdenoise.sessions import filter_session, online_session
 
 N_BLOCKS = 16
 
@@ -148,3 +148,12 @@ def test_little_memory_takes_fewer_blocks_side_by_side_or_is_refused(
     monkeypatch.setattr(filter_session, "available_bytes", lambda: enough / 2)
     with pytest.raises(InputError, match="memory"):
         session(made.stack, LENGTH)
+
+
+def test_a_live_session_without_memory_for_its_first_block_is_refused(
+    sound: tuple[Scan, SessionResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = sound[0].blocks[0]
+    monkeypatch.setattr(online_session, "available_bytes", lambda: 10 * block.nbytes)
+    with pytest.raises(OptionError, match="memory"):
+        Session(axes="tzx").add(block)

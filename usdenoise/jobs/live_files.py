@@ -205,7 +205,7 @@ class LiveBlocks:
             key=lambda candidate: natural_key(str(candidate.path)),
         )
         # What the first one looks like decides about the others.
-        most = available_threads() if self._n_done else 1
+        most = min(available_threads(), self._session.most_at_work) if self._n_done else 1
         for candidate in ready[: most - len(self._at_work)]:
             candidate.tried, path = now, candidate.path
             try:

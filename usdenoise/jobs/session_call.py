@@ -449,6 +449,8 @@ def run_session(  # noqa: PLR0913
         )
         with locked(job.folder):
             remarks = follow(blocks, stem, root, display, watcher)
+        # Its sample and sums take as much memory as those of the series.
+        del blocks, follower
         # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)
     elif asked.until_idle_s is not None or regions:

@@ -33,7 +33,7 @@ from usdenoise.sessions.session_series import BlockMap, session_series
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.blas_threads import available_threads
-from usdenoise.system.memory import available_bytes
+from usdenoise.system.memory import available_bytes, release_freed_memory
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 
@@ -216,6 +216,8 @@ def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
     entries = max(n_frames) * blocks.geometry.n_pixels
     entry = working_type(blocks.geometry, options.precision).itemsize
     sample = min(sum(n_frames), SAMPLED_FRAMES) * blocks.geometry.n_pixels
+    # A live session was in this process before, perhaps.
+    release_freed_memory()
     most, of_block = available_bytes(), HELD_BLOCK * entries * entry
     needed = HELD_SAMPLE * sample * entry + of_block
     if needed > most:
