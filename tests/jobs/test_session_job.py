@@ -147,7 +147,10 @@ def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None
 def test_the_first_file_may_be_the_one_that_is_unlike(copied: Path, made: Scan, tmp_path: Path) -> None:
     first = copied / "block 6.h5"
     write_stack(first, made.blocks[0][:, :-1], start_s=0.0, **ABOUT)
-    refused(cli("session", copied, "-o", tmp_path / "out"), rf".*{first.name} has other pixels than .*--skip-bad-files$")
+    refused(
+        cli("session", copied, "-o", tmp_path / "out"),
+        rf".*{first.name} has other pixels than .*--skip-bad-files$",
+    )
     report = run(copied, out=tmp_path / "out", session_options=SessionOptions(skip_bad_files=True))
     found = datasets(report["output"]["sequence"])
     assert found["bad"].tolist() == [1, 0, 0, 0, 0, 0]

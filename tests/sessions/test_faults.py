@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, Scan, scan
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.sessions import filter_session, online_session
 
 N_BLOCKS = 16
@@ -72,6 +74,28 @@ def test_blocks_with_a_fault_are_bad_and_leave_the_others(
     found = session(replace(made.stack, iq=with_fault(made, kind, blocks, share)), LENGTH)
     assert np.flatnonzero(found.bad).tolist() == blocks
     compare(found, wanted, made, np.setdiff1d(np.arange(N_BLOCKS), blocks))
+
+
+def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None:
+    settings = PhantomSettings(
+        (24, 24, LENGTH),
+        RATE_HZ,
+        clutter_to_blood_db=45,
+        blood_to_noise_db=0,
+        thin_vessels=3,
+        session=N_BLOCKS,
+        seed=1,
+    )
+    with ThreadExecutor(1) as executor:
+        phantom = Phantom(settings, executor)
+        parts = [part for block in range(N_BLOCKS) for part in phantom.parts(block)]
+    iq, blood = (np.concatenate([getattr(part, name) for part in parts]) for name in ("iq", "blood"))
+    truth, blocks = np.mean(np.abs(blood) ** 2, axis=0), [1, 4, 6, 9, 10, 14]
+    made = Scan(iq, truth)
+    found = session(replace(made.stack, iq=with_fault(made, "clipping", blocks, 0.18)), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == blocks
+    # Without the fault it is 0.88.
+    assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.86
 
 
 @pytest.mark.parametrize("kind", ["missing", "zero"])

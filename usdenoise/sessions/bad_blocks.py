@@ -119,7 +119,7 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
         return why, spread
     artefacts = np.zeros(len(blocks), int)
     artefacts[known] = _pixels_with_artefacts(relative, good[known])
-    most = _most_artefacts(artefacts[good])
+    most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[good])
     usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[good]))
     for number in np.flatnonzero(good).tolist():
         block = blocks[number]
@@ -133,25 +133,6 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
         elif artefacts[number] > most:
             why[number] = ARTEFACT.format(n=artefacts[number])
     return why, spread
-
-
-def blocks_with_artefacts(powers: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which blocks have far more power than usual in more pixels than usual.
-
-    Parameters
-    ----------
-    powers : (n_blocks, n_pixels) array
-        Power of the filtered blocks, NaN in pixels that were not observed.
-    """
-    every = np.ones(len(powers), bool)
-    artefacts = _pixels_with_artefacts(_relative(powers, every), every)
-    found: NDArray[np.bool_] = artefacts > _most_artefacts(artefacts)
-    return found
-
-
-def _most_artefacts(artefacts: NDArray[np.intp]) -> float:
-    """Return the largest number of pixels with an artefact in a good block."""
-    return FEW_PIXELS + USUAL_TIMES * float(np.median(artefacts))
 
 
 def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ from usdenoise.pipeline.frame_sources import ArrayBlock
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
 from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of
-from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB, blocks_with_artefacts
+from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB, BlockLevel, find_bad_blocks
 from usdenoise.sessions.block_filter import dead_pixels
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
@@ -50,6 +50,9 @@ shares of .01 to .2. Components of bursts of motion had shares of 0.22 to 0.48, 
 
 SEARCHED_PIXELS = 2048
 """Pixels of the sample in which artefacts are looked for, spread over the image."""
+
+MOST_ROUNDS = 4
+"""Times that the sample is fitted, each time without the blocks that were unusual the time before."""
 
 JOINED_FRAMES = 128
 """Frames of the blocks in which a sample is filtered, at least: products with a few frames of each block are slow."""
@@ -109,13 +112,13 @@ def estimate_session(
     if not sample.numbers:
         raise InputError("no block of the session has good frames")
     with ThreadExecutor(options.threads) as threads:
-        fit = _SampleFit(sample, blocks.geometry, options, threads)
-        found = fit.estimate(on_iteration)
-        usual = _usual_blocks(found, sample)
-        if not usual.all():
-            sample = sample.only(usual)
+        for more in reversed(range(MOST_ROUNDS)):
             fit = _SampleFit(sample, blocks.geometry, options, threads)
             found = fit.estimate(on_iteration)
+            usual = _usual_blocks(found, sample)
+            if usual.all() or not more:
+                break
+            sample = sample.only(usual)
         frames = _frames_in_sample(blocks, sample)
         is_tried = len(sample.numbers) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
         tried = _calm_blocks(found, sample) if is_tried else []
@@ -397,28 +400,43 @@ def _usual_blocks(found: ClutterEstimate, sample: _Sample) -> NDArray[np.bool_]:
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
-    usual: NDArray[np.bool_] = ~(above > UNUSUAL_SPREADS * spread)
-    has_artefact = blocks_with_artefacts(_residual_powers(found, sample.parts))
-    usual &= ~has_artefact & (_own_local_components(found, lengths) == 0)
+    is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
+    is_unusual |= _own_local_components(found, lengths) > 0
+    is_unusual |= _have_artefacts(found, sample.parts)
+    usual: NDArray[np.bool_] = ~is_unusual
     return usual
 
 
-def _residual_powers(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    """Return the power that the components below the cutoff leave of the frames of each block, in some of the pixels."""
-    grid, model, low = found.grid, found.model, found.band.low
-    rows = spread_rows(grid.n_pixels, SEARCHED_PIXELS)
-    pixels = rows if grid.signal_pixels is None else grid.signal_pixels[rows]
-    spatial = model.left[rows, :low] * model.singular_values[:low].astype(model.left.real.dtype)
-    excluded, powers, first = found.frames.left_out, [], 0
-    for part in parts:
-        frames = slice(first, first := first + len(part))
-        residual = part.reshape(len(part), -1)[:, pixels] - model.right[frames, :low].conj() @ spatial.T
-        if excluded is not None:
-            residual = residual[~excluded[frames]]
-        squares = np.abs(residual) ** 2
-        counts = np.count_nonzero(np.isfinite(squares), axis=0)
-        powers.append(np.nansum(squares, axis=0) / np.where(counts, counts, np.nan))
-    return np.array(powers, np.float32)
+def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return the blocks whose sampled frames have unusual power that is in no component."""
+    powers = _powers_beyond_rank(found, parts)
+    if not powers.shape[1]:
+        return np.zeros(len(parts), bool)
+    blocks = [BlockLevel(None if np.isnan(power).all() else power) for power in powers]
+    return np.array([bool(why) for why in find_bad_blocks(blocks)[0]], bool)
+
+
+def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the power in the frames of each block that no component has, (n_blocks, n), in some of the pixels.
+
+    Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are left out.
+
+    Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
+    """
+    right, excluded = found.estimate.model.right, found.frames.left_out
+    used = np.ones(len(right), bool) if excluded is None else ~excluded
+    signal_pixels = np.flatnonzero(found.grid.mask)
+    pixels = signal_pixels[spread_rows(len(signal_pixels), SEARCHED_PIXELS)]
+    values = np.concatenate([part.reshape(len(part), -1)[:, pixels] for part in parts])
+    used &= np.isfinite(values).any(axis=1)
+    values[~used] = 0
+    # What is missing would be filled by the other blocks.
+    values = values[:, np.isfinite(values).all(axis=0)]
+    squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
+    edges = np.cumsum([0, *map(len, parts)])
+    blocks = [squares[first:stop][used[first:stop]] for first, stop in pairwise(edges)]
+    none = np.full(values.shape[1], np.nan)
+    return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
 
 
 def _own_local_components(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.intp]:
