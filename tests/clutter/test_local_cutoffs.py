@@ -131,7 +131,7 @@ def test_shares_equal_a_loop():
 def test_a_constant_stack_has_no_blood(dtype, shape, low, n_frames):
     """Its components beyond the first have no power."""
     axes = "zxy"[: len(shape)] + "t"
-    stack = np.full((*shape, n_frames), 8e-6, dtype)
-    result = usdenoise.denoise(stack, axes=axes, low_cutoff=low, bad_frames="keep")
+    stack = usdenoise.Acquisition(np.full((*shape, n_frames), 8e-6, dtype), axes)
+    result = usdenoise.denoise(stack, low_cutoff=low, bad_frames="keep")
     assert result.blood_power.max() < 1e-8 * 8e-6**2
     assert result.power_doppler.max() < 1e-8 * 8e-6**2

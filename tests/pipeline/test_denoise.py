@@ -169,7 +169,7 @@ def test_stacks_without_content(value, words):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [-(2**31), 5, 7, 12345])
 def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
-    found = usdenoise.denoise(np.full((40, 12, 10), value, np.int32), axes="tzx")
+    found = usdenoise.denoise(usdenoise.Acquisition(np.full((40, 12, 10), value, np.int32), "tzx"))
     assert np.abs(found.acquisition.iq).max() < 1e-5 * abs(value)
     assert found.blood_power.max() <= 1e-9 * float(value) ** 2
     assert found.picture_quality.vessel_share == 0
@@ -198,7 +198,7 @@ def test_missing_entries_cost_little_where_the_sample_is_a_part_of_the_pixels():
 
 
 def test_svd_refuses_missing_entries():
-    stack = np.ones((20, 7, 8), np.float32)
+    stack = np.ones((20, 7, 8), np.complex64)
     stack[3, 2, 1] = np.nan
     with pytest.raises(InputError, match="needs every entry, and 1 are NaN"):
         usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)

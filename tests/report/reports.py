@@ -25,13 +25,14 @@ def report(**fields: Any) -> Report:
         "held_out_rmse": 0.51, "held_out_allowed": 0.5, "held_out_ratio": 1.02, "residual_rms": 0.4,
         "blood": {
             "vessel_share": 0.19, "noise_share": 0.75, "blood_to_noise_db": 8.1, "lost_share": 0.3,
-            "reproducibility": 0.82, "sentence": "vessels in 19 % of the image",
+            "reproducibility": 0.82, "tissue_share": 0.02, "sentence": "vessels in 19 % of the image",
         },
         "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD", "start_caution": "",
         "verdict": "vessels in 19 % of the image; estimate: as good as the full SVD",
+        "doubts": [],
         "cutoff": {
             "low": 2, "rule": "similarity-falls", "reason": "from component 2 on, the similarity falls",
-            "certainty": "sure", "two_squares": [2, 4], "similarity_profile": [0.9, 0.8, 0.1, 0.05],
+            "certainty": "sure", "suggested": 2, "two_squares": [2, 4], "similarity_profile": [0.9, 0.8, 0.1, 0.05],
             "doppler_cycles_a_frame": [0.0, 0.0, 0.1, 0.2],
         },
         "bad_frames": [],

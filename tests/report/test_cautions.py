@@ -24,12 +24,10 @@ def test_a_good_result_has_no_warning() -> None:
             "2 of 40 frames",
         ),
         ({"n_silent": 12}, "12 "),
-        ({"fit": "not-fitted", "estimate": "poor fit"}, "poor fit"),
-        ({"start_caution": "too few samples"}, "too few samples"),
-        ({"cutoff": {"certainty": "unsure"}}, "low cutoff"),
+        ({"doubts": [{"code": "axes", "sentence": "the axes are wrong"}]}, "the axes are wrong"),
         ({"notes": ["s of the input did not come along"]}, "did not come along"),
     ],
 )
-def test_each_doubt_is_one_warning(fields: dict[str, Any], words: str) -> None:
+def test_each_doubt_and_remark_is_one_sentence(fields: dict[str, Any], words: str) -> None:
     (sentence,) = cautions(report(**fields))
     assert words in sentence

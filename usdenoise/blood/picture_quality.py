@@ -45,6 +45,8 @@ class PictureQuality:
         Share of the blood's power that the clutter filter took, over the pixels of vessels.
     reproducibility : float or None
         Correlation of the blood maps of two interleaved halves of the frames; None where one is constant.
+    tissue_share : float or None
+        Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
     """
 
     vessel_share: float
@@ -52,6 +54,7 @@ class PictureQuality:
     blood_to_noise_db: float | None
     lost_share: float | None
     reproducibility: float | None
+    tissue_share: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -101,7 +104,9 @@ def blood_pixels(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArra
     return visible
 
 
-def judge_picture(blood: BloodMap, n_frames: int, stack_power: float) -> PictureQuality:
+def judge_picture(
+    blood: BloodMap, n_frames: int, stack_power: float, tissue_share: float | None = None
+) -> PictureQuality:
     """Return the metrics of a blood map.
 
     Parameters
@@ -112,17 +117,19 @@ def judge_picture(blood: BloodMap, n_frames: int, stack_power: float) -> Picture
         Number of frames from which it was computed.
     stack_power : float
         Mean power of the entries of the stack before the clutter filter.
+    tissue_share : float, optional
+        As in :class:`PictureQuality`.
     """
     power, noise = blood.blood_power, blood.noise_power
     bright = power >= 10 ** (-BRIGHT_DB / 10) * _brightest(blood)
     vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
     noise_share = float((noise > power).mean())
     if not shows_blood(blood, n_frames, stack_power) or not vessel.any():
-        return PictureQuality(0.0, noise_share, None, None, blood.reproducibility)
+        return PictureQuality(0.0, noise_share, None, None, blood.reproducibility, tissue_share)
     noisy = vessel & (noise > NEGLIGIBLE * power)
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
     lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
-    return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility)
+    return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility, tissue_share)
 
 
 def _brightest(blood: BloodMap) -> float:

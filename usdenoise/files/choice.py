@@ -1,10 +1,13 @@
 """Choice of the stack among the arrays of a file."""
 
-import numpy as np
+from typing import Any
+
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError
 from usdenoise.files.contents import Contents, Stack
 from usdenoise.files.stored import shape_text
+from usdenoise.stack.power import is_power
 
 RESULTS_AND_TRUTH = (
     "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "blood_power", "noise_power",
@@ -91,15 +94,12 @@ def check_not_power(stack: Stack, path: str) -> None:
     if array.dtype.kind == "c":
         return
     whole = [slice(0, n, 1) for n in array.shape]
-    positive = False
-    for middle in (0, array.shape[array.slow] // 2):
-        whole[array.slow] = slice(middle, middle + 1, 1)
-        values = array.read(tuple(whole))
-        values = values[np.isfinite(values)]
-        if values.size and values.min() < 0:
-            return
-        positive = positive or bool(values.any())
-    if positive:
+
+    def slab(number: int) -> NDArray[Any]:
+        whole[array.slow] = slice(number, number + 1, 1)
+        return array.read(tuple(whole))
+
+    if is_power(slab(number) for number in (0, array.shape[array.slow] // 2)):
         raise InputError(
             f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
             "with no phase left to filter by",

@@ -1,11 +1,9 @@
 """Which axis of a stack is time: by its shape, or by the data, where neighbours in time are alike and the rank is low."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.files.stored import StoredArray
+from usdenoise.frames.time_axis import unlikeness_and_rank
 
 SAMPLED = {3: 64, 4: 24}
 """Entries along each axis, in the middle, that are looked at, by the number of axes."""
@@ -48,8 +46,8 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
 def time_is_last(array: StoredArray) -> bool | None:
     """Return whether the last axis is time, and not the first one; None where the data do not say so clearly.
 
-    The unlikeness of neighbours along an axis is 1 - sum |sum_i x[i+1] conj(x[i])| / sum |x|^2, the first sum over the lines
-    along the axis. The rank along it is (sum l)^2 / sum l^2, with the eigenvalues l of the Gram matrix of its slices.
+    Neighbours along time are more alike, and the rank along it is lower; see
+    :func:`usdenoise.frames.time_axis.unlikeness_and_rank`.
 
     Parameters
     ----------
@@ -66,18 +64,9 @@ def time_is_last(array: StoredArray) -> bool | None:
     if scale == 0 or min(wide.shape[0], wide.shape[-1]) < 2:
         return None
     wide = np.where(np.isfinite(wide), wide, 0) / scale
-    (first, first_rank), (last, last_rank) = (_unlikeness_and_rank(wide, axis) for axis in (0, -1))
+    (first, first_rank), (last, last_rank) = (unlikeness_and_rank(wide, axis) for axis in (0, -1))
     if min(first, last) > ALIKE:
         return None
     if CLEARLY * last < first and last_rank < first_rank:
         return True
     return False if CLEARLY * first < last and first_rank < last_rank else None
-
-
-def _unlikeness_and_rank(values: NDArray[Any], axis: int) -> tuple[float, float]:
-    lines = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-    together = np.abs(np.sum(lines[1:] * lines[:-1].conj(), axis=0)).sum()
-    energy = (np.sum(np.abs(lines[1:]) ** 2) + np.sum(np.abs(lines[:-1]) ** 2)) / 2
-    gram = lines @ lines.conj().T
-    rank = np.trace(gram).real ** 2 / np.sum(np.abs(gram) ** 2)
-    return 1 - float(together / max(float(energy), np.finfo(float).tiny)), float(rank)

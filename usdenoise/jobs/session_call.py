@@ -31,6 +31,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
 from usdenoise.report.series import Series, series_of_session, with_activation
@@ -106,6 +107,11 @@ class SessionResult:
     def time_unit(self) -> str:
         """Unit of the times: "s", or "frames" if the frame rate is not known."""
         return self.series.time_unit
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons not to trust the pictures; empty if there are none."""
+        return self.series.doubts
 
     @property
     def low_cutoff(self) -> int:

@@ -23,6 +23,7 @@ from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, envelope, middle_part
 from usdenoise.frames.frame_check import check_frames
 from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.frames.time_axis import time_axis
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -30,6 +31,7 @@ from usdenoise.pipeline.block_filter import FrameBlock, observed_frames
 from usdenoise.pipeline.inspection import Inspection, fast_power, inspect
 from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.signal_pixels import find_signal_pixels
+from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.pixel_sample import PixelSample
 
 COMPONENTS_BEYOND_CUTOFF = 8
@@ -52,8 +54,8 @@ class ClutterEstimate:
         Singular values of all components. Those that the model does not have are estimated from the sample.
     band : Band
         The part that is kept.
-    cutoff : CutoffChoice or None
-        How the low cutoff was chosen; None where it was given.
+    cutoff : CutoffChoice
+        The low cutoff that the data suggest. It is the low cutoff of the band unless one was given.
     estimate : Estimate
         The components of the sample.
     frames : FrameQuality
@@ -68,12 +70,14 @@ class ClutterEstimate:
         Whether the sample has all pixels with a signal, so that the model is the sample's.
     is_complete : bool
         Whether all entries of the sample are observed.
+    time_letter : str or None
+        Letter of the axis that is time by the data; None if that is not clear.
     """
 
     model: LowRank
     singular_values: NDArray[np.float64]
     band: Band
-    cutoff: CutoffChoice | None
+    cutoff: CutoffChoice
     estimate: Estimate
     frames: FrameQuality
     n_used_frames: int
@@ -81,6 +85,7 @@ class ClutterEstimate:
     inspection: Inspection
     is_sample: bool
     is_complete: bool
+    time_letter: str | None
 
     @property
     def lattice_frames(self) -> LatticeFrames:
@@ -153,6 +158,7 @@ def estimate_clutter(
         sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite)
     )
     grid = Neighbourhood(passes.shape, signal_pixels)
+    time_letter = _time_letter(passes, values.envelopes)
     moved = _displacements(passes, values.envelopes, grid)
     # In long stacks the envelopes take as much as the sample.
     del values
@@ -170,8 +176,7 @@ def estimate_clutter(
     excluded, is_sample = frames.search.left_out, sample.n_pixels == grid.n_pixels
     model = estimate.model
     if not is_sample:
-        needed = _needed(options.low_cutoff, model.rank) if only_clutter else model.rank
-        model = fit_all_pixels(passes, look, grid, excluded, estimate, needed)
+        model = fit_all_pixels(passes, look, grid, excluded, estimate, model.rank)
     moved_by = frames.search.movement.range_pixels
     band, choice = _choose_band(model, estimate, frames.sample, options, moved_by)
     singular_values = _all_singular_values(model, estimate.model)
@@ -189,6 +194,7 @@ def estimate_clutter(
         inspection=look,
         is_sample=is_sample,
         is_complete=frames.sample.is_complete,
+        time_letter=time_letter,
     )
 
 
@@ -211,9 +217,9 @@ def with_cutoff(passes: Passes, found: ClutterEstimate, choice: CutoffChoice) ->
     return replace(found, model=model)
 
 
-def _needed(low: int | str, rank: int) -> int:
-    """Return how many components a filter needs that keeps the residual; all of them to choose the cutoff."""
-    return rank if isinstance(low, str) else min(low + COMPONENTS_BEYOND_CUTOFF, rank)
+def _needed(low: int, rank: int) -> int:
+    """Return how many components a filter needs that keeps the residual."""
+    return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
 
 
 def _all_singular_values(model: LowRank, sampled: LowRank) -> NDArray[np.float64]:
@@ -312,6 +318,12 @@ def _fit_gapped(
         left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
 
 
+def _time_letter(passes: Passes, envelopes: NDArray[np.float32]) -> str | None:
+    """Return the letter of the axis that is time by the data."""
+    axis = time_axis(envelopes)
+    return None if axis is None else ("t" + canonical_axes(passes.source.stack.spatial_axes))[axis]
+
+
 def _displacements(
     passes: Passes, envelopes: NDArray[np.float32], grid: Neighbourhood
 ) -> NDArray[np.float64]:
@@ -333,17 +345,16 @@ def envelopes_of(block: FrameBlock, pixels: NDArray[np.intp]) -> NDArray[np.floa
 
 def _choose_band(
     model: LowRank, estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
-) -> tuple[Band, CutoffChoice | None]:
-    """Return the band that is kept, and how its low cutoff was chosen; None where it was given.
+) -> tuple[Band, CutoffChoice]:
+    """Return the band that is kept, and the low cutoff that the data suggest.
 
     The image moves by up to `moved` pixels.
     """
     rank = estimate.model.rank
     high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
     keeps_residual = options.high_cutoff == "none"
-    if not isinstance(options.low_cutoff, str):
-        return Band(options.low_cutoff, high, keeps_residual), None
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
     choice = choose_low_cutoff(model, sample, estimate.noise_rms, highest, moved)
-    return Band(choice.low, high, keeps_residual), choice
+    low = choice.low if isinstance(options.low_cutoff, str) else options.low_cutoff
+    return Band(low, high, keeps_residual), choice

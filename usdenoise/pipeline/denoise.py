@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import judge_picture
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.reading_options import ReadOptions
@@ -28,7 +28,9 @@ from usdenoise.stack.casorati import image_from_pixels
 from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
 from usdenoise.stack.geometry import check_axes
+from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import with_options
+from usdenoise.stack.power import is_power
 
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
@@ -192,7 +194,7 @@ def _result(
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
 
     blood, model = filtered.blood, filtered.fit.model
-    n_entries = grid.n_pixels * found.n_used_frames
+    power = found.energy / (grid.n_pixels * found.n_used_frames)
     return DenoiseResult(
         **vars(fit),
         acquisition=Acquisition.of(stack, filtered.iq),
@@ -200,7 +202,7 @@ def _result(
         blood_power=image(blood.blood_power),
         noise_power=image(blood.noise_power),
         model=replace(model, left=grid.everywhere(model.left)),
-        picture_quality=judge_picture(blood, found.n_used_frames, found.energy / n_entries),
+        picture_quality=judge_picture(blood, found.n_used_frames, power, filtered.tissue_share),
         frame_quality=found.frames,
         observed=filtered.observed,
         n_unobserved=filtered.n_unused,
@@ -232,21 +234,21 @@ def as_acquisition(
     OptionError
         If an array comes without axes, an acquisition with other ones or with scales, or a scale is not positive.
     InputError
-        If the array cannot be a stack, or the pitches are not as many as its spatial axes.
+        If the array cannot be a stack, is power Doppler or an envelope, or the pitches are not as many as its spatial axes.
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
     scales = _as_scales(frame_rate, spacing)
     stack = array_of_dataset(stack)
     if is_data_array(stack):
-        return from_data_array(stack, axes, **scales)
+        return _checked(from_data_array(stack, axes, **scales))
     if not isinstance(stack, Acquisition):
         source: object = stack
         if isinstance(source, str | Path):
             raise OptionError(f"{source} is a path, not a stack; give usdenoise.load({str(source)!r})")
         if axes is None:
             raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
-        return Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values)
+        return _checked(Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values))
     if (frame_rate, spacing) != (None, None):
         raise OptionError(
             "the acquisition has scales of its own; leave out frame_rate and spacing, or change it with dataclasses.replace"
@@ -254,6 +256,19 @@ def as_acquisition(
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
         raise OptionError(f"the acquisition has the axes '{stack.axes}'; leave out axes='{axes}'")
+    return stack
+
+
+def _checked(stack: Acquisition) -> Acquisition:
+    """Check that a stack in memory is not power Doppler or an envelope, by its first and its middle frame."""
+    if is_dask_array(stack.iq):
+        return stack
+    frames = [stack.iq.take(number, stack.axes.index("t")) for number in (0, stack.n_frames // 2)]
+    if is_power(frames):
+        raise InputError(
+            "the stack is real and nowhere negative: it is power Doppler or an envelope, with no phase left to filter by",
+            remedy="give the beamformed IQ or RF, or an Acquisition to filter it all the same",
+        )
     return stack
 
 

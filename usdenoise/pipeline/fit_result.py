@@ -26,8 +26,12 @@ class FitResult:
         Singular values of all components. Those above the cutoff and a few more are estimated from every few pixels.
     solution : Solution or None
         The result of the iterative method; None for the SVD.
-    cutoff : CutoffChoice or None
-        How the low cutoff was chosen; None where it was given.
+    cutoff : CutoffChoice
+        The low cutoff that the data suggest. It is the one in `options` unless `is_cutoff_given`.
+    is_cutoff_given : bool
+        Whether the low cutoff was given.
+    time_letter : str or None
+        Letter of the axis that is time by the data; None if that is not clear.
     fit_quality : FitQuality
         The held-out error against the one that the sample allows, and the verdict.
     noise_floor : float
@@ -44,7 +48,9 @@ class FitResult:
     options: DenoiseOptions
     singular_values: NDArray[np.float64]
     solution: Solution | None
-    cutoff: CutoffChoice | None
+    cutoff: CutoffChoice
+    is_cutoff_given: bool
+    time_letter: str | None
     fit_quality: FitQuality
     noise_floor: float
     n_frames: int
@@ -59,12 +65,12 @@ class FitResult:
     @property
     def cutoff_certainty(self) -> CutoffCertainty:
         """How certain the low cutoff is."""
-        return CutoffCertainty.GIVEN if self.cutoff is None else self.cutoff.certainty
+        return CutoffCertainty.GIVEN if self.is_cutoff_given else self.cutoff.certainty
 
     @property
     def cutoff_sentence(self) -> str:
         """Why the low cutoff was chosen, in words."""
-        return CutoffReason.GIVEN.value if self.cutoff is None else self.cutoff.sentence
+        return CutoffReason.GIVEN.value if self.is_cutoff_given else self.cutoff.sentence
 
     @property
     def kept(self) -> str:
@@ -93,6 +99,8 @@ def fit_result(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOp
         singular_values=measured.singular_values,
         solution=estimate.solution,
         cutoff=found.cutoff,
+        is_cutoff_given=not isinstance(options.low_cutoff, str),
+        time_letter=found.time_letter,
         fit_quality=_judge(found, measured, options),
         noise_floor=estimate.noise_rms,
         n_frames=len(look.frame_energy),

@@ -12,6 +12,7 @@ from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
@@ -59,8 +60,12 @@ class DenoiseResult(FitResult):
         The options as used, with numbers for those that were automatic.
     solution : Solution or None
         The result of the iterative method; None for the SVD.
-    cutoff : CutoffChoice or None
-        How the low cutoff was chosen; None where it was given.
+    cutoff : CutoffChoice
+        The low cutoff that the data suggest. It is the one in `options` unless `is_cutoff_given`.
+    is_cutoff_given : bool
+        Whether the low cutoff was given.
+    time_letter : str or None
+        Letter of the axis that is time by the data; None if that is not clear.
     picture_quality : PictureQuality
         Blood over noise, the share of the image where noise dominates, the loss to the clutter filter, and the
         correlation of the blood maps of two halves of the scan.
@@ -103,6 +108,11 @@ class DenoiseResult(FitResult):
     observed: NDArray[np.uint8] | None
     n_unobserved: int
     timings_s: dict[str, float]
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons not to trust the pictures; empty if there are none."""
+        return find_doubts(self, self.picture_quality, self.acquisition.axes)
 
     @property
     def verdict(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import BloodMap, map_blood
+from usdenoise.blood.leaked_tissue import leaked_tissue, share_above_noise, weak_speckle
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.band import Band
 from usdenoise.clutter.blood_by_place import LatticeFrames, filter_by_place
@@ -64,6 +65,8 @@ class FilteredStack:
         Power Doppler: mean of |y|^2 over the frames of what is kept.
     blood : BloodMap
         The blood map.
+    tissue_share : float
+        Share of leaked tissue in the power above the noise after the filter.
     fit : MeasuredFit
         The components.
     n_unused : int
@@ -75,6 +78,7 @@ class FilteredStack:
     iq: Any
     power: NDArray[np.float64]
     blood: BloodMap
+    tissue_share: float
     fit: MeasuredFit
     n_unused: int
     observed: NDArray[np.uint8] | None
@@ -104,11 +108,16 @@ def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions
     measures = combine(_filtered(passes, found, plan, passes.source.target), plan)
     pixels = _signal_pixels(passes, grid)
     blood = map_blood(lag_sums_of(measures, plan).rows(pixels), projection, grid, passes.threads)
+    fit, low = _measured_fit(passes, found, measures), found.band.low
+    noise_left = blood.noise_power * projection.white[0].real
+    speckle = weak_speckle(found.model.left, low)
+    leak = leaked_tissue((fit.residual_power - noise_left)[:, None], speckle, grid)[:, 0]
     return FilteredStack(
         iq=_stack_of(passes, found, plan),
         power=measures.kept_power[pixels] / found.n_used_frames,
         blood=blood,
-        fit=_measured_fit(passes, found, measures),
+        tissue_share=share_above_noise(leak, fit.residual_power, noise_left),
+        fit=fit,
         n_unused=n_unused(measures, excluded),
         observed=_observed_bits(passes, measures, excluded),
     )

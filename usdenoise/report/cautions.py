@@ -1,9 +1,9 @@
-"""What is doubtful about results: in sentences for the terminal and the page, in a few words for a batch."""
+"""What a user should know before results are used: in sentences, and in a few words for a batch."""
 
 import math
 from collections.abc import Sequence
 
-from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.report.record import BlockRecord, Report
 
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
@@ -11,7 +11,12 @@ MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
 
 
 def cautions(report: Report) -> list[str]:
-    """Return a sentence for each thing that a user should know before the results are used.
+    """Return the sentences of the doubts about the results, and then the remarks."""
+    return [*(doubt.sentence for doubt in report.doubts), *remarks(report)]
+
+
+def remarks(report: Report) -> list[str]:
+    """Return a sentence for each thing that a user should know before the results are used, besides the doubts.
 
     Parameters
     ----------
@@ -34,21 +39,12 @@ def cautions(report: Report) -> list[str]:
         sentences.append(report.frames.sentence)
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")
-    if report.sequence is not None:
-        sentences += _uncorrected([block for block in report.sequence.blocks if not block.is_bad])
-    if not report.is_good_fit:
-        sentences.append(report.estimate)
-    if report.start_caution:
-        sentences.append(report.start_caution)
-    if report.cutoff.certainty == CutoffCertainty.UNSURE:
-        sentences.append(
-            f"the low cutoff {report.low_cutoff} is unsure; look at the picture, or set the low cutoff"
-        )
     return [*sentences, *report.notes]
 
 
-def _uncorrected(blocks: Sequence[BlockRecord]) -> list[str]:
-    """Return sentences on the displacements and gains of good blocks that were not corrected."""
+def uncorrected(blocks: Sequence[BlockRecord]) -> list[Doubt]:
+    """Return the doubts about displacements and gains of good blocks that were not corrected."""
+    blocks = [block for block in blocks if not block.is_bad]
     uneven = [block for block in blocks if block.is_gain_uneven]
     shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in blocks if not block.is_shifted]
     gains = [abs(block.gain_db or 0.0) for block in blocks if not (block.is_scaled or block.is_gain_uneven)]
@@ -61,17 +57,15 @@ def _uncorrected(blocks: Sequence[BlockRecord]) -> list[str]:
         said.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
     if changed:
         said.append(f"the gain of {len(changed)} blocks is different, by up to {max(changed):.1f} dB")
-    return [f"{sentence}; this was not corrected" for sentence in said]
+    return [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in said]
 
 
 def remark(report: Report) -> str:
-    """Return what is doubtful about results in a few words; empty where nothing is."""
+    """Return doubts and remarks in a few words; empty if there are none."""
     n_bad, missing = len(report.bad_frames), report.n_missing / math.prod(report.input.shape)
     words = {
-        "no blood found": report.blood.lost_share is None,
-        "cutoff unsure": report.cutoff.certainty == CutoffCertainty.UNSURE,
+        **dict.fromkeys((doubt.code.replace("-", " ") for doubt in report.doubts), True),
         f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
         f"{100 * missing:.3g} % missing": missing > 0,
-        "poor estimate": not report.is_good_fit,
     }
     return ", ".join(word for word, is_so in words.items() if is_so)

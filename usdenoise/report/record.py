@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from usdenoise.completion.solve import Iteration
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.fit_quality import Verdict
 from usdenoise.pipeline.result import verdict_parts
 from usdenoise.system.plain_records import from_plain, plain
@@ -23,6 +24,7 @@ class BloodRecord:
     blood_to_noise_db: float | None
     lost_share: float | None
     reproducibility: float | None
+    tissue_share: float | None
     sentence: str
 
 
@@ -65,18 +67,19 @@ class FramesRecord:
 
 @dataclass(frozen=True)
 class CutoffRecord:
-    """The low cutoff, the code and the words of its reason, and how certain it is.
+    """The low cutoff, the code and the words of its reason, how certain it is, and the cutoff that the data suggest.
 
-    The last three are as in :class:`usdenoise.clutter.clutter_cutoff.CutoffChoice`; None where the cutoff was given.
+    The last three are as in :class:`usdenoise.clutter.clutter_cutoff.CutoffChoice`.
     """
 
     low: int
     rule: str
     reason: str
     certainty: str
+    suggested: int
     two_squares: tuple[int, ...] | None
-    similarity_profile: tuple[float, ...] | None
-    doppler_cycles_a_frame: tuple[float, ...] | None
+    similarity_profile: tuple[float, ...]
+    doppler_cycles_a_frame: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,8 @@ class Report:
         Why the iterations cannot be expected to converge from their start; empty where they can.
     verdict : str
         What can be said of the picture, the frames and the estimate, in words.
+    doubts : tuple of Doubt
+        Reasons not to trust the pictures; empty if there are none.
     parameters, requested : dict
         The options as used, and as requested.
     timings_s : dict
@@ -252,6 +257,7 @@ class Report:
     estimate: str
     start_caution: str
     verdict: str
+    doubts: tuple[Doubt, ...]
     cutoff: CutoffRecord
     noise_floor: float
     n_sampled: int

@@ -109,6 +109,7 @@ def report_of(
         estimate=fit.sentence,
         start_caution=fit.start_caution,
         verdict="",
+        doubts=series.doubts,
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,
@@ -137,12 +138,13 @@ def _cutoff(result: FitResult) -> CutoffRecord:
     choice = result.cutoff
     return CutoffRecord(
         low=int(result.options.low_cutoff),
-        rule=(CutoffReason.GIVEN if choice is None else choice.reason).code,
+        rule=(CutoffReason.GIVEN if result.is_cutoff_given else choice.reason).code,
         reason=result.cutoff_sentence,
         certainty=result.cutoff_certainty.value,
-        two_squares=None if choice is None else choice.two_squares,
-        similarity_profile=None if choice is None else _floats(choice.profile),
-        doppler_cycles_a_frame=None if choice is None else _floats(choice.doppler_cycles),
+        suggested=choice.low,
+        two_squares=choice.two_squares,
+        similarity_profile=_floats(choice.profile),
+        doppler_cycles_a_frame=_floats(choice.doppler_cycles),
     )
 
 

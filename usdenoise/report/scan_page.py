@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from usdenoise.report.cautions import cautions
+from usdenoise.report.cautions import remarks
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.methods_paragraph import methods_paragraph
 from usdenoise.report.page_templates import SCAN_PAGE, template
@@ -131,13 +131,14 @@ def scan_page(
     source, command, options = report.input, report.command, dict(report.parameters)
     if report.method != "svd":
         options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
-    remarks = cautions(report)
-    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in remarks]
+    doubted = [doubt.sentence for doubt in report.doubts]
+    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in doubted]
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
         verdict=_sentence("; ".join(said)),
-        remarks=[_sentence(remark) for remark in remarks],
+        doubts=[_sentence(sentence) for sentence in doubted],
+        remarks=[_sentence(remark) for remark in remarks(report)],
         ranges=_figures(report),
         memory=_size(report.peak_memory_bytes),
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
@@ -171,6 +172,7 @@ def _figures(report: Report) -> dict[str, str]:
         "noise": f"{100 * blood.noise_share:.0f}",
         "blood_over_noise": "" if level is None else f"{level:.1f} dB",
         "repeatability": "" if agreement is None else f"{agreement:.2f}",
+        "tissue": "" if blood.tissue_share is None else f"{100 * blood.tissue_share:.0f} %",
     }
 
 

@@ -13,8 +13,10 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.cautions import uncorrected
 from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
 from usdenoise.sessions.activation import (
     ActivationMap,
@@ -94,6 +96,12 @@ class Series:
             return None
         none = (np.nan,) * len(self.geometry.spatial_axes)
         return np.array([shift or none for shift in known])
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons not to trust the pictures; empty if there are none."""
+        found = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
+        return (*found, *uncorrected(self.blocks))
 
     @property
     def is_session(self) -> bool:

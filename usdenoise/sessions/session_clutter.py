@@ -7,12 +7,12 @@ session have few dimensions in common, and a sample of them is enough to find th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection, blocks_projection
+from usdenoise.blood.leaked_tissue import weak_speckle
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.filling import interpolated
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate
@@ -24,10 +24,6 @@ from usdenoise.stack.random_streams import RandomStream
 SAMPLED_FRAMES = 1200
 """Frames of the sample, about; each block has one at least. On two sessions with tissue 40 and
 45 dB over blood 4000 frames gave no better series."""
-
-LEAKING = (0.4, 0.65, 0.9)
-"""Components, as parts of the cutoff, that show where tissue leaks through the filter: weak ones, which are like what is
-left, without the last ones, which hold blood. They are cut in two halves."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +157,7 @@ def session_clutter(
     """
     low, grid = found.band.low, found.grid
     model = interpolated(found.model, found.frames.left_out)
-    edges = [round(part * low) for part in LEAKING]
     left = grid.everywhere(model.left)
-    squares = np.abs(left[:, :low].astype(np.complex128)) ** 2
     blocks = []
     for numbers, columns, length in zip(sampled.frames, sampled.columns, sampled.lengths, strict=True):
         block = np.zeros((length, low), np.complex128)
@@ -173,7 +167,7 @@ def session_clutter(
     return SessionClutter(
         left=np.ascontiguousarray(left[:, :n_kept]),
         cutoff=low,
-        leaking=np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)]),
+        leaking=weak_speckle(left, low),
         projection=blocks_projection(blocks),
         grid=grid,
         axes=geometry.spatial_axes,

@@ -275,7 +275,8 @@ class _SampleFit:
         """Return the estimate of the sample."""
         found = estimate_clutter(self._passes, self._options, None, on_iteration)
         low = _steep(found.singular_values)
-        if not self._is_shifted or found.cutoff is None or not 0 < found.band.low < low:
+        is_given = not isinstance(self._options.low_cutoff, str)
+        if not self._is_shifted or is_given or not 0 < found.band.low < low:
             return found
         return self._with_low(found, low, "because the singular values fall steeply until there")
 
@@ -286,7 +287,6 @@ class _SampleFit:
 
     def _with_low(self, found: ClutterEstimate, low: int, why: str) -> ClutterEstimate:
         before = found.cutoff
-        assert before is not None
         first = before.sentence.partition("; raised")[0]
         said = f"{first}; raised to {low} {why}"
         choice = replace(before, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)

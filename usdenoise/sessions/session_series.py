@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_background import TINY
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import removed_by
+from usdenoise.blood.leaked_tissue import WIDE, leaked_tissue, share_above_noise
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
 from usdenoise.linalg.executor import Executor, ThreadExecutor
@@ -24,22 +25,8 @@ from usdenoise.sessions.session_clutter import SessionClutter
 SMOOTHING = 1.0
 """Standard deviation in pixels of the averages of mean and variance. 1.5 and .7 found as many pixels, within 2 %."""
 
-WIDE = 4.0
-"""Standard deviation in pixels of the average from which tissue and its leak differ alike."""
-
-LEAST_LIKENESS = 0.3
-"""Least share of the speckle of tissue that is taken to be known from that of other components."""
-
-QUIET_LEAK = 0.8
-"""Part of the estimated leak that the pixels with least power have at least: they are also those with less than estimated.
-On six sessions at their own cutoff their power above the noise was 1.12 to 2.2 times the leak, with 1.25 times as many
-components 0.82 and 0.84 times, with 1.5 times as many 0.22 and 0.30 times."""
-
 LEAST_KEPT = 0.15
 """Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
-
-LEAST_ABOVE = 0.05
-"""Power above the noise, over the noise, from which the share of tissue in it is looked at."""
 
 MODEL_BLOCKS = 10
 """The variance of a spectrum counts as much as the one that speckle has, (S + N)^2, from so many blocks."""
@@ -394,7 +381,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     clutter = sums.filtered(clutter)
     spectra, grid, projection = Spectra(clutter), clutter.grid, clutter.projection
     mean_lags, noise, leak = _mean_noise_leak(sums, clutter, alone)
-    leaked = spectra.of(leak)
+    leaked, share = spectra.of(leak), _share(mean_lags, noise, leak, clutter)
     mean = spectra.of(mean_lags)
     above = mean - spectra.of(noise[:, None] * spectra.white_lags) - leaked
     blood = np.maximum(grid.average(above, SMOOTHING), 0)
@@ -416,7 +403,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
             blood_map = map_blood(lag_sums, projection, grid, executor)
         mean_power, noise = blood_map.blood_power, blood_map.noise_power
         n_frames = round(sums.frames_a_block * sums.n_blocks)
-        quality = judge_picture(blood_map, n_frames, clutter.power)
+        quality = judge_picture(blood_map, n_frames, clutter.power, share)
     weights = band_weights(blood, variance, leaked)
     # Of the blood that the filter takes, the map gets back what the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
@@ -480,8 +467,14 @@ def leak_share(sums: BlockSums, clutter: SessionClutter) -> float:
     """
     clutter = sums.filtered(clutter)
     mean_lags, noise, leak = _mean_noise_leak(sums, clutter)
-    above = float(mean_lags[:, 0].real.sum() - noise.sum() * Spectra(clutter).white_lags[0].real)
-    return float(leak[:, 0].real.sum()) / above if above > LEAST_ABOVE * noise.sum() else 0.0
+    return _share(mean_lags, noise, leak, clutter)
+
+
+def _share(
+    mean_lags: NDArray[Any], noise: NDArray[np.float64], leak: NDArray[Any], clutter: SessionClutter
+) -> float:
+    white = Spectra(clutter).white_lags[0].real
+    return share_above_noise(leak[:, 0].real, mean_lags[:, 0].real, noise * white)
 
 
 def _mean_noise_leak(
@@ -495,46 +488,5 @@ def _mean_noise_leak(
     noise = noise_map(np.stack(sums.means()), clutter.projection, clutter.grid) if own is None else own
     mean_lags = sum(sums.halves) / np.maximum(sum(sums.frames), 1)
     blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
-    return mean_lags, noise, _leak(blood_and_leak, clutter)
-
-
-def _leak(blood: NDArray[Any], clutter: SessionClutter) -> NDArray[Any]:
-    """Return the part of lagged products that tissue left, (n_signal, L): a factor a lag times an image of tissue.
-
-    Blood does not know of the speckle of tissue. So the factors are those of the regression of the products on the speckle
-    of weak clutter components, both without what is wide in the image. What the filter leaves comes after these components,
-    and is less like them than they are among themselves: as far as the second half of them is not predicted by the first,
-    leaked tissue is taken to be wide in the image. The half of the pixels with least power has it all the same.
-    """
-    no_leak = np.zeros_like(blood)
-    first, second = (clutter.of_live(half)[:, None] for half in clutter.leaking)
-    if not (first.any() and second.any()):
-        return no_leak
-    parts: NDArray[np.float64] = blood.view(np.float64) if np.iscomplexobj(blood) else blood
-    grid, tissue = clutter.grid, first + second
-    around = grid.average(tissue, WIDE)
-    speckle = parts - grid.average(parts, WIDE)
-    energy = grid.average(speckle[:, :1] ** 2, WIDE)[:, 0]
-    weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
-
-    def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
-        own = (on - grid.average(on, WIDE))[:, 0]
-        along = weights * own
-        total = float(along @ own)
-        sums: NDArray[np.float64] = (
-            along @ (of - grid.average(of, WIDE)) / (total if total > TINY else np.inf)
-        )
-        return sums
-
-    factors = slope(parts, tissue)
-    likeness = float(slope(second, first)[0] * first.mean() / second.mean())
-    if factors[0] <= 0:
-        return no_leak
-    image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around
-    leak: NDArray[Any] = (image * factors).view(blood.dtype)
-    # Where too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
-    power = blood[:, 0].real
-    quiet = power <= np.median(power)
-    quiet_power, quiet_leak = float(power[quiet].sum()), float(leak[quiet, 0].real.sum())
-    most = max(quiet_power, 0.0) / max(QUIET_LEAK * quiet_leak, TINY)
-    return leak * min(most, 1.0)
+    speckle = np.stack([clutter.of_live(half) for half in clutter.leaking])
+    return mean_lags, noise, leaked_tissue(blood_and_leak, speckle, clutter.grid)

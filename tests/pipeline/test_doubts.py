@@ -1,0 +1,139 @@
+"""What makes a result doubtful, and what must not."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import usdenoise
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.phantom import Phantom, PhantomSettings
+
+SHAPE = (64, 48, 200)
+
+
+def simulated(seed: int, **settings: Any) -> NDArray[np.complex64]:
+    """Frames of a phantom, (t, z, x)."""
+    with ThreadExecutor(1) as executor:
+        phantom = Phantom(PhantomSettings(SHAPE, seed=seed, **settings), executor)
+        return np.concatenate([part.iq for part in phantom.parts(0)])
+
+
+def tissue_of(seed: int) -> NDArray[np.complex64]:
+    """Frames of the tissue of a phantom, 40 dB above unit power."""
+    with ThreadExecutor(1) as executor:
+        phantom = Phantom(PhantomSettings(SHAPE, seed=seed, blood_to_noise_db=np.inf), executor)
+        tissue = np.concatenate([part.iq - part.blood for part in phantom.parts(0)])
+    return (100 * tissue / np.sqrt(np.mean(np.abs(tissue) ** 2))).astype(np.complex64)
+
+
+def codes(iq: NDArray[Any], axes: str = "tzx", **options: Any) -> list[str]:
+    """The codes of the doubts about a stack."""
+    return [doubt.code for doubt in usdenoise.denoise(iq, axes=axes, **options).doubts]
+
+
+@pytest.fixture(scope="module")
+def right() -> NDArray[np.complex64]:
+    """A phantom with tissue, blood and noise."""
+    return simulated(3, clutter_to_blood_db=45)
+
+
+@pytest.fixture(scope="module")
+def suggested(right: NDArray[np.complex64]) -> int:
+    """The low cutoff that is chosen for it."""
+    return int(usdenoise.denoise(right, axes="tzx").options.low_cutoff)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "svd"}, {"seed": 3}, {"high_cutoff": "rank"}])
+def test_the_automatic_cutoff_of_a_good_stack_is_not_doubtful(
+    right: NDArray[np.complex64], options: dict[str, Any]
+) -> None:
+    assert codes(right, **options) == []
+
+
+@pytest.mark.parametrize("order", ["ztx", "zxt", "xzt"])
+def test_a_stack_in_any_order_is_not_doubtful(right: NDArray[np.complex64], order: str) -> None:
+    assert codes(right.transpose(["tzx".index(letter) for letter in order]), order) == []
+
+
+@pytest.mark.parametrize("share", [0.9, 1.2])
+def test_a_cutoff_near_the_suggested_one_is_not_doubtful(
+    right: NDArray[np.complex64], suggested: int, share: float
+) -> None:
+    assert codes(right, low_cutoff=round(share * suggested)) == []
+
+
+@pytest.mark.parametrize("low", [1, 3, 5, 8])
+def test_tissue_is_left_by_a_cutoff_that_is_too_low(
+    right: NDArray[np.complex64], suggested: int, low: int
+) -> None:
+    result = usdenoise.denoise(right, axes="tzx", low_cutoff=low)
+    assert result.doubts[0].code == "cutoff-low"
+    assert f"suggest {suggested} " in result.doubts[0].sentence
+    assert result.options.low_cutoff == low
+
+
+@pytest.mark.parametrize("share", [2, 4])
+def test_blood_is_removed_by_a_cutoff_that_is_too_high(
+    right: NDArray[np.complex64], suggested: int, share: int
+) -> None:
+    assert "cutoff-high" in codes(right, low_cutoff=share * suggested)
+
+
+def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(
+    right: NDArray[np.complex64], suggested: int
+) -> None:
+    low = round(0.6 * suggested)
+    picture = usdenoise.denoise(right, axes="tzx", low_cutoff=low).picture_quality
+    assert picture.tissue_share is not None
+    assert picture.tissue_share > 0.3
+    good = usdenoise.denoise(right, axes="tzx").picture_quality
+    assert good.tissue_share is not None
+    assert good.tissue_share < 0.15
+
+
+@pytest.mark.parametrize("wrong", ["zxt", "ztx"])
+def test_wrong_axes_are_doubtful_and_the_right_order_is_named(
+    right: NDArray[np.complex64], wrong: str
+) -> None:
+    doubts = usdenoise.denoise(right, axes=wrong).doubts
+    assert doubts[0].code == "axes"
+    assert "'tzx'" in doubts[0].sentence
+
+
+def test_wrong_axes_of_a_volume_are_doubtful() -> None:
+    with ThreadExecutor(1) as executor:
+        phantom = Phantom(PhantomSettings((20, 18, 12, 60), seed=2), executor)
+        iq = np.concatenate([part.iq for part in phantom.parts(0)])
+    assert codes(iq, "zxty")[0] == "axes"
+    assert "axes" not in codes(iq, "tzxy")
+
+
+@pytest.mark.parametrize("kind", ["noise", "tissue"])
+def test_a_stack_without_blood_is_doubtful(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    noise = (rng.standard_normal((200, 64, 48)) + 1j * rng.standard_normal((200, 64, 48))).astype(
+        np.complex64
+    )
+    found = codes(noise if kind == "noise" else noise + tissue_of(5))
+    assert "no-blood" in found
+    assert "axes" not in found
+
+
+def test_blood_that_does_not_repeat_or_is_everywhere_is_doubtful(right: NDArray[np.complex64]) -> None:
+    result = usdenoise.denoise(right, axes="tzx")
+    picture = replace(result.picture_quality, reproducibility=0.4, vessel_share=0.9)
+    found = [doubt.code for doubt in replace(result, picture_quality=picture).doubts]
+    assert found == ["repeatability", "vessels-everywhere"]
+
+
+def test_an_unsure_cutoff_is_doubtful(right: NDArray[np.complex64]) -> None:
+    assert "cutoff-unsure" in codes(right, rank=4)
+
+
+def test_an_envelope_is_refused(right: NDArray[np.complex64]) -> None:
+    with pytest.raises(usdenoise.UsdenoiseError, match="no phase"):
+        usdenoise.denoise(np.abs(right), axes="tzx")
+    assert codes(right.real) == []

@@ -1,0 +1,59 @@
+"""Which axis of a stack is time: neighbours along it are most alike, and its slices have the lowest rank."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOOKED_AT = 64
+"""Frames in the middle of a stack that are looked at."""
+
+CLEARLY = 2.0
+"""Ratio of the unlikeness of neighbours along two axes from which they differ. On phantoms of eleven kinds the envelope of
+tissue had 0.000 to 0.040 along time and 0.116 to 0.235 along the other axes; blood alone 0.017 and 0.154, noise alone 0.21
+along all, and noise smoothed over 3 pixels 0.013 along both spatial axes."""
+
+MOST_UNLIKE, MOST_RANK = 0.05, 1.25
+"""Largest unlikeness and rank of the envelopes along time. On these phantoms tissue had ranks of 1.0 to 1.2 along time and
+1.7 to 2.1 along the other axes, blood 1.5, and noise 1.6."""
+
+
+def unlikeness_and_rank(values: NDArray[Any], axis: int) -> tuple[float, float]:
+    """Return the unlikeness of neighbours along an axis, and the rank along it.
+
+    The unlikeness is 1 - sum |sum_i x[i+1] conj(x[i])| / sum |x|^2, the first sum over the lines along the axis. The rank is
+    (sum l)^2 / sum l^2, with the eigenvalues l of the Gram matrix of the slices.
+
+    Parameters
+    ----------
+    values : array
+        Finite values.
+    axis : int
+        The axis.
+    """
+    lines = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    together = np.abs(np.sum(lines[1:] * lines[:-1].conj(), axis=0)).sum()
+    energy = (np.sum(np.abs(lines[1:]) ** 2) + np.sum(np.abs(lines[:-1]) ** 2)) / 2
+    gram = lines @ lines.conj().T
+    rank = np.trace(gram).real ** 2 / max(np.sum(np.abs(gram) ** 2), np.finfo(float).tiny)
+    return 1 - float(together / max(float(energy), np.finfo(float).tiny)), float(rank)
+
+
+def time_axis(envelopes: NDArray[np.floating]) -> int | None:
+    """Return the axis that is time by the tissue in a stack; None if that is not clear.
+
+    Parameters
+    ----------
+    envelopes : (n_frames, pixels along each axis...) array
+        Finite magnitudes.
+    """
+    middle = max(len(envelopes) - LOOKED_AT, 0) // 2
+    values = envelopes[middle : middle + LOOKED_AT].astype(np.float64)
+    values /= max(float(values.max()), np.finfo(float).tiny)
+    if min(values.shape) < 2:
+        return None
+    found = [unlikeness_and_rank(values, axis) for axis in range(values.ndim)]
+    best, *others = sorted(range(values.ndim), key=lambda axis: found[axis][0])
+    unlikeness, rank = found[best]
+    is_clear = all(CLEARLY * unlikeness < found[axis][0] and rank < found[axis][1] for axis in others)
+    return best if is_clear and unlikeness < MOST_UNLIKE and rank < MOST_RANK else None
