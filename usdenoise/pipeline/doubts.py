@@ -11,6 +11,9 @@ NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood map correlated with the truth by 0.32 to 0.83
 with 0.75 times the suggested components, by 0.80 to 0.95 with 1.25 times, by 0.84 to 0.96 with all."""
 
+UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
+"""Reasons of a suggested cutoff that say nothing about the given one."""
+
 MOST_TISSUE = 0.4
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
 0.27 on 32 phantoms of 16 kinds, with 0.4 to 0.6 times as many components 0.37 to 0.73."""
@@ -73,7 +76,7 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     if -round(NEAR_BELOW * suggested) <= low - suggested <= max(2, round(NEAR_ABOVE * suggested)):
         return []
     at_least = "at least " if choice.reason == CutoffReason.BEYOND_RANK else ""
-    if at_least and low > suggested:
+    if choice.reason in UNKNOWN or (at_least and low > suggested):
         return []
     code, effect = (
         ("cutoff-low", "tissue is left") if low < suggested else ("cutoff-high", "blood is removed, too")
