@@ -180,7 +180,9 @@ def test_the_verdict_on_the_picture_has_its_figures(noisy):
     noise = phantom.noise_power[phantom.mask]
     level = 10 * np.log10(np.median(truth[phantom.mask] / noise))
     assert picture.blood_to_noise_db == pytest.approx(level, abs=2.5)
-    assert picture.noise_share == pytest.approx(np.mean(phantom.noise_power > truth), abs=0.05)
+    outside = np.mean((phantom.noise_power > truth) & ~phantom.mask)
+    assert picture.noise_share == pytest.approx(outside, abs=0.08)
+    assert picture.noise_share + picture.vessel_share <= 1
     assert 0.05 < picture.lost_share < 0.6
     assert picture.reproducibility > 0.8
     assert picture.sentence in result.verdict
@@ -190,9 +192,12 @@ def test_the_verdict_on_the_picture_has_its_figures(noisy):
 def test_a_verdict_without_noise_or_agreement_leaves_them_out():
     words = PictureQuality(0.1, 0.0, None, 0.2, None).sentence
     assert words == (
-        "vessels in 10 % of the image; noise dominates in 0 %; the clutter filter took 20 % of the blood, which the "
-        "blood map makes up for"
+        "vessels in 10 % of the image; noise dominates in 0 %; 20 % of the blood in the map is added for what the clutter "
+        "filter removed (estimate)"
     )
+    assert "added" not in PictureQuality(0.1, 0.0, None, 0.004, None).sentence
+    assert "vessels in 26 %" in (adds_up := PictureQuality(0.264, 0.736, None, 0.2, None).sentence)
+    assert "dominates in 74 %" in adds_up
     below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence
     assert "3 dB below noise in them" in below
     assert below.endswith("two halves of the scan correlate at 0.88")

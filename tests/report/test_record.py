@@ -42,15 +42,16 @@ def check_views(report: dict[str, Any], folder: Path) -> None:
     assert f"Clutter components removed {low} " in page
     assert f"rank {report['rank']}," in summary["method"]
     assert f"{report['rank']} components were estimated" in page
-    for number in (f"{report['held_out_rmse']:.4g}", f"{report['noise_floor']:.4g}"):
-        assert number in summary["error"]
-        assert number in page
+    assert f"{report['held_out_rmse']:.4g}" in summary["error"]
+    assert (noise := f"{report['noise_floor']:.4g}") in summary["error"]
+    assert noise in page
     assert report["reproducibility"] == blood["reproducibility"]
     assert f"{blood['reproducibility']:.2f}" in page
     assert blood["sentence"] == summary["blood"]
     assert blood["sentence"] in report["verdict"]
     for caution in cautions(record):
         assert caution[1:] in page
+    assert ("Nothing doubtful was found." in page) == (report["doubts"] == [])
 
 
 def test_the_views_of_a_run_and_the_row_of_a_batch_agree(scan: Path, tmp_path: Path) -> None:

@@ -37,12 +37,13 @@ class PictureQuality:
     vessel_share : float
         Share of the pixels that show a vessel; 0 where no blood was found.
     noise_share : float
-        Share of the pixels with more noise than blood power.
+        Share of the pixels that are not vessels and have more noise than blood power.
     blood_to_noise_db : float or None
         10 log10 of the median ratio of blood to noise power over the pixels of vessels; None also where
         there is no noise.
     lost_share : float or None
-        Share of the blood's power that the clutter filter took, over the pixels of vessels.
+        Share of the blood power in the map, over the pixels of vessels, that is added for what the clutter filter removed,
+        as estimated from the Doppler spectrum that is left. Slow and transverse flow that was removed whole is not in it.
     reproducibility : float or None
         Correlation of the blood maps of two interleaved halves of the frames; None where one is constant.
     tissue_share : float or None
@@ -62,16 +63,19 @@ class PictureQuality:
         if self.lost_share is None:
             return f"no blood found above the noise; noise dominates in {100 * self.noise_share:.0f} % of the image"
         level = "" if self.blood_to_noise_db is None else f", {_level(self.blood_to_noise_db)}"
-        agreement = (
-            ""
-            if self.reproducibility is None
-            else f"; two halves of the scan correlate at {self.reproducibility:.2f}"
-        )
-        return (
-            f"vessels in {100 * self.vessel_share:.0f} % of the image{level}; noise dominates in "
-            f"{100 * self.noise_share:.0f} %; the clutter filter took {100 * self.lost_share:.0f} % of the blood, "
-            f"which the blood map makes up for{agreement}"
-        )
+        vessels, added = round(100 * self.vessel_share), round(100 * self.lost_share)
+        parts = [
+            f"vessels in {vessels} % of the image{level}",
+            # Both are shares of the image, and are rounded.
+            f"noise dominates in {min(round(100 * self.noise_share), 100 - vessels)} %",
+        ]
+        if added:
+            parts.append(
+                f"{added} % of the blood in the map is added for what the clutter filter removed (estimate)"
+            )
+        if self.reproducibility is not None:
+            parts.append(f"two halves of the scan correlate at {self.reproducibility:.2f}")
+        return "; ".join(parts)
 
 
 def shows_blood(blood: BloodMap, n_frames: int, stack_power: float) -> bool:
@@ -123,11 +127,13 @@ def judge_picture(
     power, noise = blood.blood_power, blood.noise_power
     bright = power >= 10 ** (-BRIGHT_DB / 10) * _brightest(blood)
     vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
-    noise_share = float((noise > power).mean())
     if not shows_blood(blood, n_frames, stack_power) or not vessel.any():
-        return PictureQuality(0.0, noise_share, None, None, blood.reproducibility, tissue_share)
+        return PictureQuality(
+            0.0, float((noise > power).mean()), None, None, blood.reproducibility, tissue_share
+        )
     noisy = vessel & (noise > NEGLIGIBLE * power)
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
+    noise_share = float(((noise > power) & ~vessel).mean())
     lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
     return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility, tissue_share)
 

@@ -109,9 +109,10 @@ def _error(report: "Report") -> str:
     held_out, expected = report.held_out_rmse, report.held_out_allowed
     if held_out is None:
         return noise
+    if report.parameters["refit"] == "all":
+        return f"held-out {held_out:.4g} before the refit, {noise}"
     shown = "" if expected is None else f" (expected {expected:.4g})"
-    when = " before the refit" if report.parameters["refit"] == "all" else ""
-    return f"held-out {held_out:.4g}{when}{shown}, {noise}"
+    return f"held-out {held_out:.4g}{shown}, {noise}"
 
 
 def _stopped(report: "Report") -> str:

@@ -76,6 +76,8 @@ class CutoffChoice:
         Spatial similarity of the components.
     profile : (k,) array
         Similarity of each component to the leading ones, smoothed.
+    threshold : float
+        Similarity below which a component is not like the leading ones.
     doppler_cycles : (k,) array
         Mean Doppler frequency of each temporal vector, in cycles a frame.
     """
@@ -87,6 +89,7 @@ class CutoffChoice:
     two_squares: tuple[int, int] | None
     similarity: NDArray[np.float64] = field(repr=False)
     profile: NDArray[np.float64] = field(repr=False)
+    threshold: float = field(repr=False)
     doppler_cycles: NDArray[np.float64] = field(repr=False)
 
 
@@ -159,6 +162,7 @@ def choose_low_cutoff(
         squares,
         similarity,
         profile.values,
+        USUAL * profile.plateau,
         doppler,
     )
 

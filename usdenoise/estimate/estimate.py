@@ -34,6 +34,8 @@ class Estimate:
         The components, fitted to the sample.
     noise_rms : float
         Noise level: estimated rms of the noise in an entry, in the units of the data.
+    n_subset_pixels : int
+        Number of pixels whose exact singular vectors gave the noise level, and the start "pixels".
     n_sampled : int
         Number of entries that were fitted or held out.
     samples_per_pixel : float or None
@@ -48,6 +50,7 @@ class Estimate:
 
     model: LowRank
     noise_rms: float
+    n_subset_pixels: int
     n_sampled: int
     samples_per_pixel: float | None
     solution: Solution | None
@@ -101,13 +104,13 @@ def estimate_components(
         automatic = isinstance(options.rank, str)
         subset = sufficient_subset(rows, subset, least_rank(options), automatic, options.seed)
     solution, n_sampled, per_pixel = fit_sample(rows, subset, options, only_clutter, start, on_iteration)
-    model, noise_rms = LowRank.from_factors(*solution.factors), subset.noise_rms
+    model, noise_rms, n_subset = LowRank.from_factors(*solution.factors), subset.noise_rms, subset.n_pixels
     if options.refit == "none":
-        return Estimate(model, noise_rms, n_sampled, per_pixel, solution)
+        return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution)
     # The copies of the sampled pixels are gone; the refit needs their memory.
     release_freed_memory()
     model, gained, prior = extend(rows, model, noise_rms)
-    return Estimate(model, noise_rms, n_sampled, per_pixel, solution, gained, prior)
+    return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution, gained, prior)
 
 
 def _full_svd(
@@ -121,4 +124,4 @@ def _full_svd(
             f"the SVD needs every entry, and {n_missing} are NaN or infinite", remedy="use {method} eta-decay"
         )
     model = truncated_svd(rows.values, rank, rows.executor)
-    return Estimate(model, subset.noise_rms, n_observed, None, None)
+    return Estimate(model, subset.noise_rms, subset.n_pixels, n_observed, None, None)

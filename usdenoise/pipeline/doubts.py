@@ -8,8 +8,8 @@ from usdenoise.pipeline.fit_result import FitResult
 
 NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 """Distances below and above the low cutoff that the data suggest within which a given one agrees with it, over the
-suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood map correlated with the truth by 0.32 to 0.83
-with 0.75 times the suggested components, by 0.80 to 0.95 with 1.25 times, by 0.84 to 0.96 with all."""
+suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood map correlated with the truth by 0.32 to
+0.83 with 0.75 times the suggested components, by 0.80 to 0.95 with 1.25 times, by 0.84 to 0.96 with all."""
 
 UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
 """Reasons of a suggested cutoff that say nothing about the given one."""
@@ -117,5 +117,5 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
 
 def _of_estimate(fit: FitResult) -> list[tuple[str, str]]:
     quality = fit.fit_quality
-    poor = [] if quality.verdict.is_good else [("poor-estimate", f"the estimate: {quality.sentence}")]
+    poor = [] if quality.verdict.is_good else [("poor-estimate", quality.sentence)]
     return poor + ([("start", quality.start_caution)] if quality.start_caution else [])

@@ -43,6 +43,9 @@ class FitResult:
         count nowhere, and are 0 in the filtered stack and all images.
     n_sampled : int
         Number of entries that were fitted or held out.
+    n_subset_pixels, n_sample_pixels : int
+        Number of pixels whose exact singular vectors started the estimate, and of pixels to which it was refitted before
+        the spatial vectors were fitted to all pixels.
     """
 
     options: DenoiseOptions
@@ -56,6 +59,8 @@ class FitResult:
     n_frames: int
     n_silent: int
     n_sampled: int
+    n_subset_pixels: int
+    n_sample_pixels: int
 
     @property
     def held_out_rmse(self) -> float | None:
@@ -106,6 +111,8 @@ def fit_result(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOp
         n_frames=len(look.frame_energy),
         n_silent=len(look.energy) - found.grid.n_pixels,
         n_sampled=estimate.n_sampled,
+        n_subset_pixels=estimate.n_subset_pixels,
+        n_sample_pixels=len(estimate.model.left),
     )
 
 

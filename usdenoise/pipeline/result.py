@@ -87,6 +87,8 @@ class DenoiseResult(FitResult):
         count nowhere, and are 0 in the filtered stack and all images.
     n_sampled : int
         Number of entries that were fitted or held out.
+    n_subset_pixels, n_sample_pixels : int
+        As for :class:`usdenoise.pipeline.fit_result.FitResult`.
     timings_s : dict
         Seconds of the stages "solve" and "filter".
 

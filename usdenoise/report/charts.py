@@ -38,6 +38,10 @@ class Chart:
         Position of a vertical line; by default None, for no line.
     mark_label : str
         Text of the vertical line.
+    level : float or None
+        Value of a horizontal line; by default None, for no line.
+    level_label : str
+        Text of the horizontal line.
     flagged : sequence of float
         Positions of points that are marked with a ring; by default none.
     least_span : float
@@ -51,6 +55,8 @@ class Chart:
     y: Sequence[float | None]
     mark: float | None = None
     mark_label: str = ""
+    level: float | None = None
+    level_label: str = ""
     flagged: Sequence[float] = ()
     least_span: float = 0.0
 
@@ -75,6 +81,8 @@ class Chart:
         )
         if self.mark is not None:
             words += f"; line at {_number(self.mark)}: {self.mark_label}"
+        if self.level is not None:
+            words += f"; line at the value {_number(self.level)}: {self.level_label}"
         if self.flagged:
             more = len(self.flagged) - _MOST_NAMED
             named = ", ".join(map(_number, self.flagged[:_MOST_NAMED]))
@@ -90,7 +98,8 @@ class Chart:
         xs, ys = zip(*points, strict=True)
         marked = () if self.mark is None else (self.mark,)
         spare = max(0.0, self.least_span - (max(ys) - min(ys))) / 2
-        y_ticks = ticks(min(ys) - spare, max(ys) + spare)
+        levels = () if self.level is None else (self.level,)
+        y_ticks = ticks(min(ys + levels) - spare, max(ys + levels) + spare)
         return _drawing(
             "chart.svg",
             self,

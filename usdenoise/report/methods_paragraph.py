@@ -4,9 +4,13 @@ The sentences are in templates/methods.txt.
 """
 
 import math
+from itertools import pairwise
+from statistics import median
 
 from usdenoise.report.page_templates import METHODS, template
 from usdenoise.report.record import Report
+from usdenoise.sessions.bad_blocks import BAD_SPREADS
+from usdenoise.sessions.block_filter import n_temporal_components
 
 
 def methods_paragraph(report: Report) -> tuple[str, list[str]]:
@@ -40,5 +44,23 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         order=order,
         n_pixels=math.prod(sizes[letter] for letter in order),
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
+        interval=_interval(report),
+        errors=_held_out_errors(report),
+        bad_spreads=f"{BAD_SPREADS:g}",
+        n_temporal=0 if report.sequence is None else n_temporal_components(report.sequence.window),
     )
     return " ".join(text.split()), sources
+
+
+def _interval(report: Report) -> str:
+    """Return the usual time from a block to the next one in words; empty for a single block."""
+    times = () if report.sequence is None else report.sequence.time
+    return f"{median(later - earlier for earlier, later in pairwise(times)):.4g}" if len(times) > 1 else ""
+
+
+def _held_out_errors(report: Report) -> tuple[str, str] | None:
+    """Return the held-out errors at the start and of the iteration that was used; None if none is known."""
+    lines = [line.held_out_rmse for line in report.trace]
+    if len(lines) <= report.iterations or lines[0] is None or report.held_out_rmse is None:
+        return None
+    return f"{lines[0]:.4g}", f"{report.held_out_rmse:.4g}"

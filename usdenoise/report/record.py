@@ -69,7 +69,7 @@ class FramesRecord:
 class CutoffRecord:
     """The low cutoff, the code and the words of its reason, how certain it is, and the cutoff that the data suggest.
 
-    The last three are as in :class:`usdenoise.clutter.clutter_cutoff.CutoffChoice`.
+    The last four are as in :class:`usdenoise.clutter.clutter_cutoff.CutoffChoice`.
     """
 
     low: int
@@ -79,6 +79,7 @@ class CutoffRecord:
     suggested: int
     two_squares: tuple[int, ...] | None
     similarity_profile: tuple[float, ...]
+    similarity_threshold: float
     doppler_cycles_a_frame: tuple[float, ...]
 
 
@@ -261,6 +262,8 @@ class Report:
     cutoff: CutoffRecord
     noise_floor: float
     n_sampled: int
+    n_subset_pixels: int
+    n_sample_pixels: int
     n_unobserved: int
     n_silent: int
     trace: tuple[Iteration, ...]

@@ -160,7 +160,7 @@ def _two_directions(
 PICTURES = {
     "blood_power": ResultPicture(
         "Blood map",
-        "Power of the blood before the clutter filter, without the noise. Compare places, depths and scans in this image.",
+        "Power of the blood before the clutter filter, without the noise. Slow and transverse flow may be missing.",
         "blood_power",
         partial(_power, "blood_power"),
     ),

@@ -113,6 +113,8 @@ def report_of(
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,
+        n_subset_pixels=result.n_subset_pixels,
+        n_sample_pixels=result.n_sample_pixels,
         n_unobserved=first.n_unobserved,
         n_silent=result.n_silent,
         trace=tuple(solution.trace) if solution else (),
@@ -144,6 +146,7 @@ def _cutoff(result: FitResult) -> CutoffRecord:
         suggested=choice.low,
         two_squares=choice.two_squares,
         similarity_profile=_floats(choice.profile),
+        similarity_threshold=choice.threshold,
         doppler_cycles_a_frame=_floats(choice.doppler_cycles),
     )
 

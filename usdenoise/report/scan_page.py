@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from usdenoise.pipeline.fit_quality import CLOSE
 from usdenoise.report.cautions import remarks
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.methods_paragraph import methods_paragraph
@@ -140,6 +141,7 @@ def scan_page(
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarks(report)],
         ranges=_figures(report),
+        most_error=CLOSE,
         memory=_size(report.peak_memory_bytes),
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
@@ -187,7 +189,8 @@ def _cutoff_charts(report: Report) -> list[Chart]:
     if profile := report.cutoff.similarity_profile:
         title = "Similarity of each component to the leading ones"
         numbers = range(1, len(profile) + 1)
-        charts.append(Chart(title, "component", "similarity", numbers, profile, *mark))
+        level = report.cutoff.similarity_threshold, "threshold"
+        charts.append(Chart(title, "component", "similarity", numbers, profile, *mark, *level))
     return charts
 
 

@@ -145,9 +145,7 @@ def filter_session_block(
             keeps_residual=options.high_cutoff == "none",
             n_lags=clutter.projection.n_lags,
             n_frames=None if usual is None else stack.n_frames,
-            n_temporal=min(TEMPORAL, stack.n_frames // FRAMES_A_TEMPORAL)
-            if options.high_cutoff == "none"
-            else 0,
+            n_temporal=n_temporal_components(stack.n_frames) if options.high_cutoff == "none" else 0,
             has_signal=None if grid.signal_pixels is None else passes.in_block(grid.mask.ravel()),
             excluded=search.left_out,
             has_gaps=not is_finite,
@@ -179,6 +177,11 @@ def filter_session_block(
         alignment=alignment,
         strongest=strongest,
     )
+
+
+def n_temporal_components(n_frames: int) -> int:
+    """Return the number of temporal components that are removed from a block of a session."""
+    return min(TEMPORAL, n_frames // FRAMES_A_TEMPORAL)
 
 
 def dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
