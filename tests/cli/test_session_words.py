@@ -9,10 +9,11 @@ import pytest
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
-from usdenoise import session
+from usdenoise import Session, session
 from usdenoise.cli import time_left
 from usdenoise.cli.console import Console
 from usdenoise.cli.run import Narrator
+from usdenoise.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -32,13 +33,18 @@ def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_pat
     assert "components 0.00 s" not in done.stdout
 
 
-def test_a_session_of_one_pixel_is_an_error_or_has_a_result(tmp_path: Path) -> None:
+def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
     for number, block in enumerate(scan(3).blocks):
         write_stack(tmp_path / f"in/{number}.h5", block[:, :1, :1], axes="tzx", frame_rate_hz=RATE_HZ)
     done = cli("session", tmp_path / "in", "-o", tmp_path / "out")
     refused(done, "give a stack of several pixels$")
-    found = session(tmp_path / "in", method="svd", low_cutoff=0)
-    assert np.isfinite(found.blood_power).all()
+
+
+def test_the_svd_of_each_block_is_a_batch(folder: Path) -> None:
+    with pytest.raises(OptionError, match="`usdenoise batch --method svd`"):
+        session(folder, method="svd")
+    with pytest.raises(OptionError, match="`usdenoise batch --method svd`"):
+        Session(method="svd")
 
 
 def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:

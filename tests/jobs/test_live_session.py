@@ -32,7 +32,7 @@ from usdenoise.sessions.online_session import WHOLE_IMAGE
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
 BARE = Output()
-SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 
 
 @pytest.fixture(scope="module")
@@ -294,13 +294,13 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
                 changed.append(drop(folder, 1, made.blocks[9]))
 
     live = SessionOptions(live=True, until_idle_s=0.4)
-    report = run_session([folder], out, session_options=live, options=SVD, output=BARE, watcher=Watch())
+    report = run_session([folder], out, session_options=live, options=FOUR, output=BARE, watcher=Watch())
     assert len(changed) == 1
     (note,) = [note for note in report["notes"] if "changed after it was filtered" in note]
     assert note.startswith("block 1.h5 ")
     assert note in (out / "live.html").read_text()
     plain = SessionOptions(skip_bad_files=True)
-    run_session([folder], tmp_path / "plain", session_options=plain, options=SVD, output=BARE)
+    run_session([folder], tmp_path / "plain", session_options=plain, options=FOUR, output=BARE)
     series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
     assert series[0] == series[1]
 
@@ -443,7 +443,7 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
                 raise KeyboardInterrupt
 
     live = SessionOptions(live=True)
-    quick: dict[str, Any] = {"options": SVD, "output": BARE}
+    quick: dict[str, Any] = {"options": FOUR, "output": BARE}
     report = run_session(
         [folder], out, session_options=live, regions={"right": RIGHT}, watcher=Watch(), **quick
     )

@@ -41,7 +41,7 @@ from usdenoise.stack.acquisition import Acquisition
 SHAPE = (20, 16)
 N_BLOCKS = 6
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 BARE = Output()
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -74,7 +74,7 @@ def copied(files: Path, tmp_path: Path) -> Path:
 
 
 def run(*paths: Path, out: Path, **more: Any) -> dict[str, Any]:
-    return run_session(paths, out, **{"options": SVD, "output": BARE, **more})
+    return run_session(paths, out, **{"options": FOUR, "output": BARE, **more})
 
 
 def datasets(path: str | Path) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_pa
     names = [f"block {n}.h5" for n in range(6, 12)]
     assert [block["file"] for block in of_files["sequence"]["blocks"]] == names
     # The library has the same series.
-    found = session(files, options=SVD)
+    found = session(files, options=FOUR)
     np.testing.assert_array_equal(found.blood_power, one["blood_power"])
     assert found.time.tolist() == one["time"].tolist()
     assert found.blocks["file"] == names
@@ -275,17 +275,17 @@ def test_three_bad_blocks_are_named_and_the_others_counted(
 
 
 def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: Path) -> None:
-    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(0, 7))
+    options = DenoiseOptions(rank=12, low_cutoff=4, bad_frames=(0, 7))
     report = run(files, out=tmp_path / "a", options=options)
     assert report["frames"]["n_left_out"] == 2 * N_BLOCKS
     assert {row["kept_share"] for row in rows(report["output"]["blocks_tsv"])} == {"0.98"}
     # Of a long file they are counted from its beginning; a block without good frames is bad.
-    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(7, *range(200, 300)))
+    options = DenoiseOptions(rank=12, low_cutoff=4, bad_frames=(7, *range(200, 300)))
     report = run(long, out=tmp_path / "b", options=options, session_options=SessionOptions(window=LENGTH))
     assert [block["is_bad"] for block in report["sequence"]["blocks"]] == [n == 2 for n in range(N_BLOCKS)]
     assert "leave fewer than two" in report["sequence"]["blocks"][2]["why"]
     assert report["sequence"]["blocks"][0]["frames"]["n_left_out"] == 1
-    options = DenoiseOptions(method="svd", rank=12, low_cutoff=4, bad_frames=(600,))
+    options = DenoiseOptions(rank=12, low_cutoff=4, bad_frames=(600,))
     with pytest.raises(
         OptionError, match="bad frame 600 is not among the frames 0 to 599; change bad_frames"
     ):
@@ -415,7 +415,7 @@ def test_spectra_are_used_again_for_the_same_session_alone(
     run(one, third, other, out=tmp_path / "out", **every)
     assert len(filtered) == 6
     filtered.clear()
-    run(copied, out=tmp_path / "out", **{**keeping, "options": DenoiseOptions(method="svd", low_cutoff=5)})
+    run(copied, out=tmp_path / "out", **{**keeping, "options": DenoiseOptions(low_cutoff=5)})
     assert len(filtered) == N_BLOCKS
 
 
@@ -507,7 +507,7 @@ def test_a_session_resumes_after_the_disk_was_full(
     monkeypatch.setattr(module, writes, full)
     filtered = filtered_blocks(monkeypatch)
     stacks = SessionOptions(stacks=module is main_file)
-    one_thread = replace(SVD, threads=1)
+    one_thread = replace(FOUR, threads=1)
     with pytest.raises(OutputError, match="No space left on device"):
         run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
     assert not calls[-1].exists()

@@ -27,7 +27,7 @@ SHAPE, N_BLOCKS = (20, 16), 4
 INTERVAL_S = 0.5
 MIDDLES = INTERVAL_S * np.arange(N_BLOCKS) + (LENGTH - 1) / 2 / RATE_HZ
 PLACES = {"z": 0.1 * np.arange(20), "x": 0.2 * np.arange(16)}
-SVD = DenoiseOptions(method="svd", rank=12, low_cutoff=4)
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -47,7 +47,7 @@ def results(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     report = run_session(
         [folder / "mouse"],
         folder / "out",
-        options=SVD,
+        options=FOUR,
         output=Output(nifti=True),
         session_options=SessionOptions(block_interval_s=INTERVAL_S, zarr=True),
     )
@@ -118,7 +118,7 @@ def test_octave_opens_a_session_of_mat_files(made: Scan, series: Any, tmp_path: 
     run_session(
         [tmp_path / "pala"],
         tmp_path / "out",
-        options=SVD,
+        options=FOUR,
         output=Output(),
         session_options=SessionOptions(block_interval_s=INTERVAL_S, stacks=True),
         reading={"spacing_mm": (0.1, 0.2)},
@@ -144,7 +144,7 @@ def test_octave_opens_a_session_of_mat_files(made: Scan, series: Any, tmp_path: 
 
 def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: dict[str, Path]) -> None:
     """In memory: labelled, saved in each format, and the same as from the files."""
-    found = session(made.stack.to_xarray(), LENGTH, options=SVD)
+    found = session(made.stack.to_xarray(), LENGTH, options=FOUR)
     np.testing.assert_allclose(np.asarray(found.blood_power).reshape(series.shape), series, atol=1e-4)
     np.testing.assert_allclose(found.time, LENGTH / RATE_HZ * np.arange(N_BLOCKS) + MIDDLES[0])
     assert found.power_doppler.dims == ("time", "k", "j", "i")

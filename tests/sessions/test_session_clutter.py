@@ -71,5 +71,5 @@ def test_arrays_are_one_stack_or_none() -> None:
 
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
-    session(scan(3).stack, LENGTH, method="svd", low_cutoff=4, on_block=lambda *done: told.append(done))
+    session(scan(3).stack, LENGTH, low_cutoff=4, on_block=lambda *done: told.append(done))
     assert told == [(1, 3), (2, 3), (3, 3)]

@@ -20,7 +20,7 @@ from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.blocks import FileTime, check_alike, frames_in_order, start_times, time_unit
 from usdenoise.sessions.filter_session import HELD_BLOCK
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
-from usdenoise.sessions.session_estimate import SessionEstimate, estimate_sample
+from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_sample
 from usdenoise.sessions.session_series import BlockMap, BlockSpectrum, BlockSums, SeriesModel, series_model
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
@@ -230,6 +230,7 @@ class OnlineSession:
         session: SessionOptions | None = None,
         events: Callable[[], Sequence[Event]] | None = None,
     ) -> None:
+        check_method(options)
         self._events, self._images = events, list[NDArray[np.float32]]()
         self._options, self._session = options, session or SessionOptions()
         self._scales = (axes, frame_rate, spacing)

@@ -107,6 +107,7 @@ def estimate_session(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
+    check_method(options)
     check_bad_frames(options, blocks)
     sample, reference = _aligned_sample(_sample(blocks, options, executor), executor, blocks.options)
     if not sample.numbers:
@@ -470,6 +471,22 @@ def _leaks(tried: Any, clutter: SessionClutter) -> bool:
             own = block.arrays
             sums.add(BlockSpectrum.of(own["lags"], clutter, own["temporal"], own["observed"]))
     return sums.n_blocks > 1 and leak_share(sums, clutter) > MOST_LEAK
+
+
+def check_method(options: DenoiseOptions) -> None:
+    """Check that the method is not the SVD: a session has common components, and the SVD of each block is another filter.
+
+    Raises
+    ------
+    OptionError
+        If it is.
+    """
+    if options.method == "svd":
+        raise OptionError(
+            "a session removes the same components from all blocks, which differ from the SVD of each block by far",
+            option="method",
+            remedy="filter each block by itself with `usdenoise batch --method svd`, or choose another method",
+        )
 
 
 def check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:
