@@ -122,7 +122,7 @@ class LivePages:
         words = f"Blood of block {update.number}"
         caption = "Blood power without the noise."
         if int((~update.bad).sum()) < SETTLED_BLOCKS:
-            caption += f" It settles over the first {SETTLED_BLOCKS} blocks, and can be too low or too high by half until then."
+            caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
         pictures = [Picture("Last block", self._latest, words, caption)]
         if np.isfinite(update.mean_blood_power).all():
             mean = self._picture(update, of_mean=True)
