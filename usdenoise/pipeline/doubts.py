@@ -14,9 +14,9 @@ suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood
 UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
 """Reasons of a suggested cutoff that say nothing about the given one."""
 
-MOST_TISSUE = 0.4
+MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
-0.27 on 32 phantoms of 16 kinds, with 0.4 to 0.6 times as many components 0.37 to 0.73."""
+0.27 on 32 phantoms of 16 kinds and to 0.45 in sessions, with 0.4 to 0.6 times as many components 0.37 to 0.73."""
 
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
