@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import scipy.io
 
-from tests.cli.shared import IQ, cli, parse, write, write_two
+from tests.cli.shared import IQ, cli, parse, refused, write, write_two
 from tests.files.layouts import LAYOUTS
 
 
@@ -64,3 +64,17 @@ def test_an_ambiguous_file_lists_the_candidates_and_fails(tmp_path: Path) -> Non
         assert failed.exit_code == 1
         assert re.fullmatch("usdenoise: .*several stacks.*--dataset\n", failed.stderr)
     assert "b  40 x 12 x 10  complex64  <- read" in cli("info", path, "--dataset", "b").stdout
+
+
+def test_a_folder_is_listed(tmp_path: Path) -> None:
+    for number in (2, 10):
+        write(tmp_path / f"scans/{number}.h5", axes="tzx")
+    (tmp_path / "scans/3.h5").write_text("nothing")
+    lines = cli("info", tmp_path / "scans").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["2.h5", "3.h5", "10.h5"]
+    assert "iq  40 x 12 x 10  complex64" in lines[0]
+    listed = parse(cli("info", tmp_path / "scans", "--json").stdout)["files"]
+    assert listed["10.h5"]["stack"]["shape"] == [40, 12, 10]
+    assert listed["3.h5"]["stack"] is None
+    assert listed["3.h5"]["problem"]
+    refused(cli("info", tmp_path / "scans/nothing"), "nothing")

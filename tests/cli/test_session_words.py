@@ -41,9 +41,9 @@ def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_svd_of_each_block_is_a_batch(folder: Path) -> None:
-    with pytest.raises(OptionError, match="`usdenoise batch --method svd`"):
+    with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
         session(folder, method="svd")
-    with pytest.raises(OptionError, match="`usdenoise batch --method svd`"):
+    with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
         Session(method="svd")
 
 

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.cli.shared import IQ, cli, refused, write, write_two
+from tests.cli.shared import IQ, cli, parse, refused, write, write_two
 
 
 @pytest.mark.parametrize(
@@ -159,3 +159,26 @@ def test_a_phantom_that_cannot_be_made(
     assert (result.exit_code, result.stdout) == (code, "")
     assert says in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:
+    done = cli("sesion", tmp_path)
+    assert done.exit_code == 2
+    assert "Did you mean 'session'?" in done.stderr
+    refused(cli("run", tmp_path), "`usdenoise session` .* `usdenoise batch`")
+
+
+def test_methods_may_be_in_upper_case(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", axes="tzx")
+    found = cli("run", path, "-o", tmp_path / "out", "--method", "SVD", "--rank", 3, "--json", "-qq")
+    assert parse(found.stdout)["method"] == "svd"
+
+
+def test_the_center_frequency_gives_velocities_in_mm_per_s(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5", axes="tzx", frame_rate_hz=500.0)
+    done = cli(
+        "run", path, "-o", tmp_path / "out", "--rank", 3, "--products", "velocity", "--center-frequency", 15e6
+    )
+    assert done.exit_code == 0
+    with h5py.File(tmp_path / "out/x_denoised.h5") as file:
+        assert file["axial_velocity"].attrs["unit"] == "mm/s"

@@ -144,8 +144,15 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
         denoise(values, axes="tzx", frame_rate=-5)
     with pytest.raises(InputError, match="3 pixel pitches"):
         denoise(values, axes="tzx", spacing=(1, 2, 3))
-    with pytest.raises(OptionError, match="the acquisition has scales of its own; leave out frame_rate"):
-        denoise(scaled, frame_rate=100.0)
+    rate = scaled.frame_rate_hz
+    with pytest.raises(
+        OptionError, match=f"the acquisition has the frame_rate_hz {rate}; leave out frame_rate"
+    ):
+        denoise(scaled, frame_rate=2 * rate)
+    assert (
+        denoise(scaled, frame_rate=rate, center_frequency=5e6, **OPTIONS).acquisition.center_frequency_hz
+        == 5e6
+    )
 
 
 def test_a_loaded_stack_as_a_data_array(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def command(
     report = compare_file(
         acquisition,
         output,
-        methods=methods,
+        methods=[name.lower() for name in methods],
         regions={name: values[name] for name in ("signal", "background") if values[name] is not None},
         reading=shared.given(ReadOptions, values),
         display=Display(**shared.given(Display, values)),

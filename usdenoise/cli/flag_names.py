@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
 from usdenoise.options.declaration import flag
+from usdenoise.options.reading_options import SCALE_NAMES
 
 
 class _Flags(dict[str, str]):
@@ -17,6 +18,7 @@ _CLASSES = (PhantomSettings, SessionOptions, ReadOptions, DenoiseOptions, Output
 
 FLAGS: Mapping[str, str] = _Flags(
     {declared.name: declared.flag for options in _CLASSES for declared in options.declared.values()}
-    | {"frame_rate": "--frame-rate", "spacing": "--spacing", "patterns": "--pattern", "regions": "--region"}
+    | {name: flag(field) for name, field in SCALE_NAMES.items()}
+    | {"patterns": "--pattern", "regions": "--region"}
 )
 """Flags by the names of their parameters."""

@@ -12,6 +12,7 @@ from usdenoise.cli.console import Console, two_columns
 from usdenoise.cli.flag_names import FLAGS
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.option_types import PathType
+from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     cls=GroupedCommand,
     examples=[
         ("usdenoise info scan.h5", "Show the stack that would be read, and its metadata"),
+        ("usdenoise info scans", "List the stacks of all files in a folder"),
         ("usdenoise info scan.h5 --axes tzx --frame-rate 500", "Check the options before giving them to run"),
     ],
 )
@@ -33,10 +35,14 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     """Show what is in FILE and how it would be read.
 
     The list has all stacks in FILE, marks the one that would be read, and says where each piece of metadata
-    comes from: the file, an option, or an assumption.
+    comes from: the file, an option, or an assumption. For a folder it has the stack of each file.
     """
     from usdenoise.files import describe
+    from usdenoise.files.known_formats import is_zarr
 
+    if file.is_dir() and not is_zarr(file):
+        _list_folder(file, as_json, shared.given(ReadOptions, reading))
+        return
     description = describe(file, **shared.given(ReadOptions, reading))
     metadata, problem = description.metadata, description.problem
     found = {
@@ -50,6 +56,37 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
     if problem is not None:
         raise problem
+
+
+def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
+    """List the stacks that would be read from the files of a folder."""
+    from usdenoise.files.acquisition_files import acquisition_files, natural_key
+
+    paths = sorted(acquisition_files(folder, folder / "none", ()), key=lambda path: natural_key(str(path)))
+    if not paths:
+        raise InputError(f"there is no file of a known format in {folder}", remedy="check the path")
+    found = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
+    rows = [(name, entry["problem"] or _words(entry["stack"])) for name, entry in found.items()]
+    Console(as_json=as_json).show({"files": found}, lambda: two_columns(rows))
+
+
+def _stack_of(path: Path, reading: dict[str, Any]) -> dict[str, Any]:
+    """Return the stack that would be read from a file, and why none would be."""
+    from usdenoise.files import describe
+
+    try:
+        description = describe(path, **reading)
+    except InputError as error:
+        return {"stack": None, "problem": error.worded(FLAGS)}
+    problem, chosen = description.problem, description.chosen
+    return {
+        "stack": None if chosen is None else asdict(chosen),
+        "problem": None if problem is None else problem.worded(FLAGS).replace(f"{path} ", ""),
+    }
+
+
+def _words(stack: Any) -> str:
+    return f"{stack['name']}  {' x '.join(map(str, stack['shape']))}  {stack['dtype']}"
 
 
 def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -42,6 +43,18 @@ class LazyGroup(click.Group, GroupedCommand):
             return None
         command: click.Command = import_module(f"usdenoise.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments; the error about an unknown one names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, 1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} (Did you mean '{near[0]}'?)", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands before the options."""

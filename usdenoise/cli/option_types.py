@@ -100,7 +100,7 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     if declared.words or declared.kind is NAMES:
         return ValueType(declared)
     if declared.choices:
-        return click.Choice(declared.choices)
+        return click.Choice(declared.choices, case_sensitive=False)
     if declared.kind is WHOLE:
         return click.IntRange(_whole(declared.least), _whole(declared.most))
     if declared.kind is NUMBER:

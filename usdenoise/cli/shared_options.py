@@ -141,7 +141,12 @@ def read_size(text: str) -> int:
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
-reading_options = flags_of(ReadOptions, "dataset", "axes", "frames", "frame_rate_hz", "spacing_mm")
+reading_options = _stack(
+    [
+        flags_of(ReadOptions, "dataset", "axes", "frames", "frame_rate_hz", "spacing_mm"),
+        flags_of(ReadOptions, "center_frequency_hz", hidden=True),
+    ]
+)
 scale_options = flags_of(Display, "dynamic_range", "color_map")
 estimator_option = keys_of(
     DenoiseOptions,

@@ -86,7 +86,8 @@ def _folder_opener(path: Path) -> tuple[Opener, str]:
     if is_zarr(path):
         return _load("zarr.zarr_reading")
     raise InputError(
-        f"{path} is a folder, and not a Zarr group; check the path, or use usdenoise batch to filter the scans in it"
+        f"{path} is a folder, and not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
+        "`usdenoise batch` for scans"
     )
 
 

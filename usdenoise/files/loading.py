@@ -41,7 +41,7 @@ class FileDescription:
     metadata: Metadata
 
 
-def load(
+def load(  # noqa: PLR0913
     path: str | Path,
     *,
     dtype: str | None = None,
@@ -50,6 +50,7 @@ def load(
     frames: slice | None = None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
+    center_frequency: float | None = None,
     on_part: Callable[[int, int], None] | None = None,
     **unknown: Any,
 ) -> Acquisition:
@@ -74,11 +75,13 @@ def load(
         Frames per second after compounding; by default the file's.
     spacing : float or sequence of float, optional
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
+    center_frequency : float, optional
+        Centre frequency of the received signal in Hz; by default the file's.
     on_part : callable, optional
         Called with the bytes that are read so far, and those of the whole stack.
     **unknown
-        `frame_rate_hz` and `spacing_mm` are the same as `frame_rate` and `spacing`. Another name raises an OptionError
-        that lists these.
+        `frame_rate_hz`, `spacing_mm` and `center_frequency_hz` are the same as the names without units. Another name
+        raises an OptionError that lists these.
 
     Returns
     -------
@@ -115,6 +118,7 @@ def load(
         "frames": frames,
         "frame_rate": frame_rate,
         "spacing": spacing,
+        "center_frequency": center_frequency,
     }
     with open_input(path, {**reading, **unknown}, dtype) as source:
         return source.read(on_part=on_part)

@@ -136,6 +136,7 @@ def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metad
         guessed_from="the data" if is_seen else "assumed",
         frame_rate_hz=how.frame_rate_hz,
         spacing_mm=how.spacing_mm,
+        center_frequency_hz=how.center_frequency_hz,
     )
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)

@@ -49,7 +49,8 @@ class Output(Options, group=Group.OUTPUTS):
     """Letters, digits and underscores, the first one a letter, at most 63 as in MATLAB."""
     products: tuple[str, ...] = option(
         ("power", "blood"),
-        "Pictures to make: power, blood, directional, signed, velocity.",
+        "Pictures to make: power, blood, directional, signed, velocity (in mm/s with {center_frequency_hz}, which the "
+        "file may have).",
         kind=NAMES,
         choices=PRODUCT_NAMES,
     )

@@ -8,6 +8,13 @@ from usdenoise.errors import check_names
 from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.kinds import FRAMES, NUMBER, SCALES, positive_numbers
 
+SCALE_NAMES = {
+    "frame_rate": "frame_rate_hz",
+    "spacing": "spacing_mm",
+    "center_frequency": "center_frequency_hz",
+}
+"""Names of the scales in calls of the library, which have no units -> fields."""
+
 
 @dataclass(frozen=True)
 class ReadOptions(Options, group=Group.INPUT):
@@ -47,6 +54,14 @@ class ReadOptions(Options, group=Group.INPUT):
         kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
     )
 
+    center_frequency_hz: float | None = option(
+        None,
+        "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
+        metavar="HZ",
+        least=SCALES[0],
+        most=SCALES[1],
+    )
+
     @property
     def n_axes(self) -> int | None:
         """Number of axes that the user named; None for none."""
@@ -54,13 +69,12 @@ class ReadOptions(Options, group=Group.INPUT):
 
 
 def reading_options(options: Mapping[str, Any]) -> ReadOptions:
-    """Return named options as :class:`ReadOptions`; `frame_rate` and `spacing`, as in a denoise call, have their units too.
+    """Return named options as :class:`ReadOptions`; `frame_rate`, `spacing` and `center_frequency` have their units too.
 
     Raises
     ------
     OptionError
         If a name is unknown, or a value is of another kind.
     """
-    fields = {"frame_rate": "frame_rate_hz", "spacing": "spacing_mm"}
-    check_names(options, [*ReadOptions.declared, *fields])
-    return ReadOptions(**{fields.get(name, name): value for name, value in options.items()})
+    check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
+    return ReadOptions(**{SCALE_NAMES.get(name, name): value for name, value in options.items()})

@@ -15,7 +15,7 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.options.reading_options import ReadOptions
+from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.fit_result import fit_result
@@ -43,6 +43,7 @@ def denoise(  # noqa: PLR0913
     axes: str | None = None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
+    center_frequency: float | None = None,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
     start: Factors | None = None,
@@ -70,6 +71,8 @@ def denoise(  # noqa: PLR0913
         Frames per second of an array, or of a DataArray whose labels do not give them; not known by default.
     spacing : float or sequence of float, optional
         Pixel pitch in mm: one number, or one for each spatial axis in the order of the array; not known by default.
+    center_frequency : float, optional
+        Centre frequency of the received signal in Hz, for velocities in mm/s; not known by default.
     preset : str, optional
         "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
     options : DenoiseOptions, optional
@@ -116,7 +119,7 @@ def denoise(  # noqa: PLR0913
     >>> bool(abs(result.power_doppler.mean() - 1) < 0.1)  # the power of the noise is left
     True
     """
-    stack = as_acquisition(acquisition, axes, frame_rate, spacing)
+    stack = as_acquisition(acquisition, axes, frame_rate, spacing, center_frequency)
     chosen = chosen_options(preset, options, given)
     result = denoise_frames(
         stack, chosen, None if start is None else _as_factors(start), in_place, on_iteration, on_progress
@@ -215,30 +218,33 @@ def as_acquisition(
     axes: str | None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
+    center_frequency: float | None = None,
 ) -> Acquisition:
     """Return a stack with its axes as an acquisition.
 
     Parameters
     ----------
     stack : Acquisition, array or xarray.DataArray
-        An acquisition is returned as it is.
+        An acquisition gets the scales that it does not have.
     axes : str or None
         Axis letters of an array.
     frame_rate : float, optional
         Frames per second of an array.
     spacing : float or sequence of float, optional
         Pixel pitch of an array in mm: one number, or one for each spatial axis.
+    center_frequency : float, optional
+        Centre frequency of the received signal in Hz.
 
     Raises
     ------
     OptionError
-        If an array comes without axes, an acquisition with other ones or with scales, or a scale is not positive.
+        If an array comes without axes, an acquisition with other axes or other scales, or a scale is not positive.
     InputError
         If the array cannot be a stack, is power Doppler or an envelope, or the pitches are not as many as its spatial axes.
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
-    scales = _as_scales(frame_rate, spacing)
+    scales = _as_scales(frame_rate=frame_rate, spacing=spacing, center_frequency=center_frequency)
     stack = array_of_dataset(stack)
     if is_data_array(stack):
         return _checked(from_data_array(stack, axes, **scales))
@@ -249,14 +255,23 @@ def as_acquisition(
         if axes is None:
             raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
         return _checked(Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values))
-    if (frame_rate, spacing) != (None, None):
-        raise OptionError(
-            "the acquisition has scales of its own; leave out frame_rate and spacing, or change it with dataclasses.replace"
-        )
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
         raise OptionError(f"the acquisition has the axes '{stack.axes}'; leave out axes='{axes}'")
-    return stack
+    return _with_scales(stack, scales)
+
+
+def _with_scales(stack: Acquisition, scales: dict[str, Any]) -> Acquisition:
+    """Return an acquisition with the scales that are given and that it does not have."""
+    found = with_options({}, {}, {}, axes=stack.axes, **scales).values
+    for name, value in found.items():
+        known = getattr(stack, name)
+        if known not in (None, {}, value):
+            short = next(short for short, field in SCALE_NAMES.items() if field == name)
+            raise OptionError(
+                f"the acquisition has the {name} {known}; leave out {short}, or change it with dataclasses.replace"
+            )
+    return replace(stack, **found)
 
 
 def _checked(stack: Acquisition) -> Acquisition:
@@ -301,14 +316,14 @@ def chosen_options(
     return options
 
 
-def _as_scales(frame_rate: float | None, spacing: Any) -> dict[str, Any]:
+def _as_scales(**given: Any) -> dict[str, Any]:
     try:
-        checked = ReadOptions(frame_rate_hz=frame_rate, spacing_mm=spacing)
+        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in given.items()})
     except OptionError as error:
         # They have no units in this call.
-        option = "spacing" if error.option == "spacing_mm" else "frame_rate"
+        option = next((name for name in given if SCALE_NAMES[name] == error.option), error.option)
         raise OptionError(error.problem, option=option, remedy=error.remedy) from None
-    return {"frame_rate_hz": checked.frame_rate_hz, "spacing_mm": checked.spacing_mm}
+    return {field: getattr(checked, field) for field in SCALE_NAMES.values()}
 
 
 def _as_factors(start: Any) -> Factors:

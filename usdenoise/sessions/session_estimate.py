@@ -485,7 +485,7 @@ def check_method(options: DenoiseOptions) -> None:
         raise OptionError(
             "a session removes the same components from all blocks, which differ from the SVD of each block by far",
             option="method",
-            remedy="filter each block by itself with `usdenoise batch --method svd`, or choose another method",
+            remedy="filter each block by itself with `usdenoise batch` and {method} svd, or choose another method",
         )
 
 

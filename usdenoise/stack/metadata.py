@@ -137,8 +137,7 @@ def with_options(
     axes: str | None = None,
     guessed_axes: str = "",
     guessed_from: str = "assumed",
-    frame_rate_hz: float | None = None,
-    spacing_mm: tuple[float, ...] | None = None,
+    **scales: Any,
 ) -> Metadata:
     """Return the metadata of a stack: the user's options first, then the values of the file, then a guess.
 
@@ -152,10 +151,9 @@ def with_options(
         Axis letters to assume if neither the user nor the file gives them.
     guessed_from : str
         Source of these; by default "assumed".
-    frame_rate_hz : float or None
-        Frames per second given by the user.
-    spacing_mm : tuple of float or None
-        Pixel pitch in mm given by the user: one number, or one for each spatial axis.
+    **scales
+        `frame_rate_hz`, `spacing_mm` (one number, or one for each spatial axis) and `center_frequency_hz` given by the user;
+        None for those that were not.
 
     Raises
     ------
@@ -163,6 +161,7 @@ def with_options(
         If the user gives another number of pitches, or the file does not say which axis is depth and the user does
         not either. Pitches of the file that do not fit the axes are left out, and so are values that cannot be scales.
     """
+    frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
     values = {name: value for name, value in values.items() if name == "axes" or _are_scales(value)}
     sources, attributes = {name: sources[name] for name in values}, dict(attributes)
     coordinates = dict(attributes.pop("coordinates", {}))
@@ -183,7 +182,7 @@ def with_options(
         for letter, made in coordinates.items()
         if (frame_rate_hz if letter == "t" else spacing_mm) is None
     }
-    for key, option in (("axes", axes), ("frame_rate_hz", frame_rate_hz), ("spacing_mm", spacing_mm)):
+    for key, option in {"axes": axes, **scales}.items():
         if option is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
