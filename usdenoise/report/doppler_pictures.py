@@ -64,7 +64,7 @@ def power_doppler_picture(
     return panel_picture(panels_of(shown, axes), scale, spacing_mm or {}, title, kind)
 
 
-def directional_picture(
+def directional_picture(  # noqa: PLR0913
     positive: NDArray[Any],
     negative: NDArray[Any],
     axes: str,
@@ -74,6 +74,7 @@ def directional_picture(
     dynamic_range_db: DynamicRange = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
+    quantity: str = "directional power",
 ) -> bytes:
     """Draw directional power: red towards the probe, blue away, black where the power is low.
 
@@ -93,6 +94,8 @@ def directional_picture(
         dB of the power; by default the range that suits the stronger direction, as for power Doppler.
     kind, spacing_mm, title
         Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
+    quantity : str
+        Label of the colour bar, apart from the unit.
 
     Returns
     -------
@@ -121,7 +124,7 @@ def directional_picture(
         reach: f"{_number(highest)}, towards",
     }
     unit = "dB, absolute" if isinstance(dynamic_range_db, tuple) else "dB re maximum"
-    scale = ColorScale(color_map, -reach, reach, f"directional power ({unit})", ticks)
+    scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
     return panel_picture(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title, kind)
 
 

@@ -141,7 +141,7 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
         flagged=bad,
         least_span=5.0,
     )
-    return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], len(times))]
+    return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)]
 
 
 def _shifts(series: Series) -> list[NDArray[np.float64]]:
@@ -155,17 +155,17 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
-def _carpet_of_blocks(ratios: NDArray[np.float64], n_blocks: int) -> Carpet:
+def _carpet_of_blocks(ratios: NDArray[np.float64], series: Series) -> Carpet:
     """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
     bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
     carpet = np.stack([np.maximum(np.nan_to_num(ratios[:, band].mean(axis=1)), 0) for band in bands])
     low, high = BLOCKS_DB
     title = f"Blood by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
-    words = (
-        f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
-    )
+    words = f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {len(ratios)} blocks"
     png = carpet_png(carpet.astype(np.float32), BLOCKS_DB)
-    return Carpet(title, "block", "depth", n_blocks, png, words, ends=SHALLOW_TO_DEEP)
+    interval = float(np.median(np.diff(series.times))) if len(ratios) > 1 else 1.0
+    along = f"time ({series.time_unit})"
+    return Carpet(title, along, "depth", len(ratios), png, words, interval, ends=SHALLOW_TO_DEEP)
 
 
 def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: str) -> str:

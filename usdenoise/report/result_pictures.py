@@ -1,5 +1,6 @@
 """The pictures of a result: which there are, how the page names them, and their titles; and the films of a session."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,9 @@ from usdenoise.report.series import Series
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 """What the power images show, in words."""
 
-TSNR_RANGE_DB = (0.0, 40.0)
-"""Range of the picture of the tSNR: from a standard deviation as large as the mean to one of 1 %."""
+LEAST_TSNR_DB, TSNR_STEP_DB, BRIGHTEST_PERCENT = 10.0, 5.0, 99.5
+"""The picture of the tSNR begins at 0 dB, a standard deviation as large as the mean, and ends at the next step above this
+percentile of the pixels, at LEAST_TSNR_DB at least."""
 
 _STEM_LETTERS = 40
 """Letters of the name of a scan in a title."""
@@ -112,10 +114,16 @@ def _power(name: str, series: Series, stem: str, display: Display, kind: str) ->
 
 
 def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
+    levels = decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0)
+    brightest = (
+        float(np.percentile(levels[np.isfinite(levels)], BRIGHTEST_PERCENT))
+        if np.isfinite(levels).any()
+        else 0.0
+    )
     return power_doppler_picture(
-        decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0),
+        levels,
         kind=kind,
-        dynamic_range_db=TSNR_RANGE_DB,
+        dynamic_range_db=(0.0, max(LEAST_TSNR_DB, TSNR_STEP_DB * math.ceil(brightest / TSNR_STEP_DB))),
         color_map=display.color_map,
         quantity="tSNR",
         **_common(series, stem, "mean over standard deviation"),
@@ -136,16 +144,24 @@ def _velocity(series: Series, stem: str, display: Display, kind: str) -> bytes:
 
 def _directional(series: Series, stem: str, display: Display, kind: str) -> bytes:
     positive, negative = (series.means[f"directional_power_{sign}"] for sign in ("positive", "negative"))
-    return _two_directions(positive, negative, series, stem, display, kind)
+    return _two_directions(positive, negative, series, stem, display, kind, "directional power")
 
 
 def _signed(series: Series, stem: str, display: Display, kind: str) -> bytes:
     signed = series.means["signed_power"]
-    return _two_directions(np.maximum(signed, 0), np.maximum(-signed, 0), series, stem, display, kind)
+    return _two_directions(
+        np.maximum(signed, 0), np.maximum(-signed, 0), series, stem, display, kind, "signed power"
+    )
 
 
 def _two_directions(
-    positive: NDArray[Any], negative: NDArray[Any], series: Series, stem: str, display: Display, kind: str
+    positive: NDArray[Any],
+    negative: NDArray[Any],
+    series: Series,
+    stem: str,
+    display: Display,
+    kind: str,
+    quantity: str,
 ) -> bytes:
     return directional_picture(
         positive,
@@ -153,7 +169,8 @@ def _two_directions(
         kind=kind,
         db_factor=display.db_factor,
         dynamic_range_db=display.dynamic_range,
-        **_common(series, stem, "directional power"),
+        quantity=quantity,
+        **_common(series, stem, quantity),
     )
 
 

@@ -132,14 +132,14 @@ def scan_page(
     source, command, options = report.input, report.command, dict(report.parameters)
     if report.method != "svd":
         options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
-    doubted = [doubt.sentence for doubt in report.doubts]
-    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in doubted]
+    doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
+    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in [*doubted, *remarked]]
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
         verdict=_sentence("; ".join(said)),
         doubts=[_sentence(sentence) for sentence in doubted],
-        remarks=[_sentence(remark) for remark in remarks(report)],
+        remarks=[_sentence(remark) for remark in remarked],
         ranges=_figures(report),
         most_error=CLOSE,
         memory=_size(report.peak_memory_bytes),
