@@ -1,5 +1,6 @@
 """The library call speaks Python: defaults by None, types, names, masked arrays, and a result that shows itself."""
 
+import inspect
 import pickle
 import re
 from typing import Any
@@ -174,3 +175,16 @@ def test_without_a_residual_the_fit_is_as_good_as_it_can_be() -> None:
         exact, axes="zxt", rank=3, low_cutoff=0, high_cutoff="rank", precision="double"
     )
     assert result.fit_quality.verdict.is_good, result
+
+
+@pytest.mark.parametrize("function", [usdenoise.denoise, usdenoise.session, usdenoise.Session])
+def test_signatures_have_all_options_with_their_defaults(function: Any) -> None:
+    parameters = inspect.signature(function).parameters
+    for name, declared in DenoiseOptions.declared.items():
+        assert parameters[name].default == declared.default
+    assert not any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def test_the_frames_of_a_result_are_its_stack() -> None:
+    result = usdenoise.denoise(STACK, axes="tzx", rank=3)
+    assert result.stack is result.acquisition.iq

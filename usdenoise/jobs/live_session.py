@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.events import read_events
 from usdenoise.files.regions import check_region, region
-from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions, shows_options
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.sessions.activation import Event
@@ -64,6 +64,7 @@ class Session(OnlineSession):
     (<SessionUpdate: block 2, 0 bad so far>, (72, 56), (3,))
     """
 
+    @shows_options
     def __init__(  # noqa: PLR0913
         self,
         *,

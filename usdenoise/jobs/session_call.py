@@ -27,7 +27,7 @@ from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
-from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions, shows_options
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import as_acquisition, chosen_options
@@ -197,6 +197,7 @@ def session(
 ) -> SessionResult: ...
 
 
+@shows_options
 def session(  # noqa: PLR0913
     source: str | Path | list[Any] | tuple[Any, ...] | Acquisition | NDArray[Any],
     window: int | None = None,

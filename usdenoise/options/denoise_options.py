@@ -1,13 +1,16 @@
 """The options of the denoiser, and the presets."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.kinds import FRAME_NUMBERS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,18 @@ def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
     check_names(given, [*DenoiseOptions.declared, "axes", "frame_rate", "spacing"])
     values = with_preset(preset, given)
     return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
+
+
+def shows_options(function: Function) -> Function:
+    """Give a function that takes fields of :class:`DenoiseOptions` a signature with their names and defaults."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    fields = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared.default)
+        for name, declared in DenoiseOptions.declared.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *fields])  # type: ignore[attr-defined]
+    return function
 
 
 def with_preset(preset: str | None, given: Mapping[str, Any]) -> dict[str, Any]:

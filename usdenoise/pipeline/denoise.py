@@ -14,7 +14,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.denoise_options import DenoiseOptions, make_options, shows_options
 from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
 from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.dask_executor import DaskExecutor
@@ -37,6 +37,7 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
 
 
+@shows_options
 def denoise(  # noqa: PLR0913
     acquisition: Acquisition | NDArray[Any],
     *,

@@ -112,6 +112,11 @@ class DenoiseResult(FitResult):
     timings_s: dict[str, float]
 
     @property
+    def stack(self) -> Any:
+        """The filtered frames, an array in the axis order of the input."""
+        return self.acquisition.iq
+
+    @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
         return find_doubts(self, self.picture_quality, self.acquisition.axes)
