@@ -29,8 +29,8 @@ def small(n_frames: int = 60) -> Any:
 
 def test_help_of_load_names_its_options() -> None:
     named = set(inspect.signature(load).parameters)
-    assert {"dataset", "axes", "frames", "frame_rate", "spacing"} <= named
-    assert len(ReadOptions.declared) == 5
+    assert {"dataset", "axes", "frames", "frame_rate", "spacing", "center_frequency"} <= named
+    assert len(ReadOptions.declared) == 6
     with pytest.raises(
         OptionError, match=r"unknown option frame_rte; did you mean frame_rate\? The options are dataset"
     ):

@@ -30,7 +30,7 @@ from usdenoise.report import film as movie
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-SVD = DenoiseOptions(method="svd", rank=5, low_cutoff=3, threads=1)
+FIVE = DenoiseOptions(rank=5, low_cutoff=3, threads=1)
 
 
 @given(st.integers(2, 60), st.integers(2, 60), st.integers(1, 60))
@@ -58,7 +58,7 @@ def test_each_image_is_that_of_its_frames(
     window: int, stride: int | None, stack: Path, small_phantom: tuple[Phantom, Terms], tmp_path: Path
 ) -> None:
     output = Output(products=("power", "directional", "velocity"))
-    report = run_in_windows(stack, tmp_path / "out", window, stride=stride, options=SVD, output=output)
+    report = run_in_windows(stack, tmp_path / "out", window, stride=stride, options=FIVE, output=output)
     iq = small_phantom[1].iq[:, :20, :16]
     parts = cut_into_windows(120, window, stride)
     with h5py.File(report["output"]["sequence"]) as file:
@@ -93,12 +93,12 @@ def test_each_image_is_that_of_its_frames(
 
 def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path) -> None:
     reading = {"frames": slice(20, 120, 2)}
-    report = run_in_windows(stack, tmp_path / "out", 25, options=SVD, reading=reading)
+    report = run_in_windows(stack, tmp_path / "out", 25, options=FIVE, reading=reading)
     # Frames 20, 22, ... 68 and 70, ... 118, at 500 Hz.
     assert report["sequence"]["time"] == pytest.approx([44 / 500, 94 / 500])
     with h5py.File(stack, "r+") as file:
         del file["iq"].attrs["frame_rate_hz"]
-    report = run_in_windows(stack, tmp_path / "b", 25, options=SVD, reading=reading)
+    report = run_in_windows(stack, tmp_path / "b", 25, options=FIVE, reading=reading)
     assert (report["sequence"]["time"], report["sequence"]["time_unit"]) == ([44.0, 94.0], "frames")
 
 
@@ -118,7 +118,7 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
         write(path, iq, axes="tzxy")
         reading = {"spacing_mm": (0.1, 0.2, 0.4), "frame_rate_hz": 100.0}
     windows: dict[str, Any] = {"window": 20, "stride": 8, "movie": "gif", "gain_correction": False}
-    options = DenoiseOptions(method="svd", rank=2, low_cutoff=0)
+    options = DenoiseOptions(rank=2, low_cutoff=0)
     report = run_in_windows(
         path, tmp_path / "out", **windows, options=options, output=Output(nifti=True), reading=reading
     )
@@ -179,7 +179,7 @@ def test_one_or_two_remaining_frames_join_the_last_window(
     n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
 ) -> None:
     path = write(tmp_path / "x.h5", long_stack[:n_frames], axes="tzx")
-    report = run_in_windows(path, tmp_path / "out", length, options=SVD)
+    report = run_in_windows(path, tmp_path / "out", length, options=FIVE)
     with h5py.File(report["output"]["sequence"]) as file:
         starts, counts = file["first_frame"][()], file["n_frames"][()]
         complete = file["complete"][()]

@@ -1,5 +1,6 @@
 """``usdenoise info``."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,9 +39,13 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     comes from: the file, an option, or an assumption. For a folder it has the stack of each file.
     """
     from usdenoise.files import describe
+    from usdenoise.files.damage import readable
     from usdenoise.files.known_formats import is_zarr
 
-    if file.is_dir() and not is_zarr(file):
+    with readable(file):
+        # The error about a folder that cannot be listed is the one of a Zarr group.
+        is_folder = file.is_dir() and os.access(file, os.R_OK | os.X_OK) and not is_zarr(file)
+    if is_folder:
         _list_folder(file, as_json, shared.given(ReadOptions, reading))
         return
     description = describe(file, **shared.given(ReadOptions, reading))
@@ -61,8 +66,12 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
 def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     """List the stacks that would be read from the files of a folder."""
     from usdenoise.files.acquisition_files import acquisition_files, natural_key
+    from usdenoise.files.damage import readable
 
-    paths = sorted(acquisition_files(folder, folder / "none", ()), key=lambda path: natural_key(str(path)))
+    with readable(folder):
+        paths = sorted(
+            acquisition_files(folder, folder / "none", ()), key=lambda path: natural_key(str(path))
+        )
     if not paths:
         raise InputError(f"there is no file of a known format in {folder}", remedy="check the path")
     found = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
