@@ -94,8 +94,8 @@ def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None
     made = Scan(iq, truth)
     found = session(replace(made.stack, iq=with_fault(made, "clipping", blocks, 0.18)), LENGTH)
     assert np.flatnonzero(found.bad).tolist() == blocks
-    # Without the fault it is 0.88.
-    assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.86
+    # Without the fault it is 0.88, and with these blocks in the estimate -0.11.
+    assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.8
 
 
 @pytest.mark.parametrize("kind", ["missing", "zero"])
