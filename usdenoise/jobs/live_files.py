@@ -187,14 +187,21 @@ class LiveBlocks:
         return self._look_again(now) or changed
 
     def _look_again(self, now: float) -> bool:
-        """Look for blocks that changed after they were filtered; return whether any did."""
+        """Look for blocks that changed after they were filtered; return whether any did. The last one is read again."""
         changed = False
         for path, known in list(self._done.items()):
             state = file_state(path)
             if state is None or now - known.since > GIVE_UP_S:
                 del self._done[path]
-            if state is not None and state != known.state:
-                self._done[path], changed = _Candidate(path, state, now), True
+            if state is None or state == known.state:
+                continue
+            changed = True
+            if [path] == list(self._done)[-1:] and not self._at_work:
+                self._session.take_back()
+                self._candidates[path] = _Candidate(path, state, now)
+                del self._done[path]
+            else:
+                self._done[path] = _Candidate(path, state, now)
                 self._changed.add(path)
         return changed
 
@@ -249,6 +256,8 @@ class LiveBlocks:
             return None
         assert candidate.state is not None
         self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
+        # The last one is in the last place.
+        self._done.pop(candidate.path, None)
         self._done[candidate.path] = candidate
         update = self._session.finish(block)
         self.seconds = time.monotonic() - candidate.since

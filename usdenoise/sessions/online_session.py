@@ -251,6 +251,7 @@ class OnlineSession:
         self._bad: list[bool] = []
         self._recent: list[tuple[BlockLevel, float]] = []
         self._clutter: SessionClutter | None = None
+        self._before: tuple[Any, ...] = self._sums, self._recent, self._sample, self._clutter
         self.most_at_work = 1
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._series: dict[str, list[float]] = {}
@@ -328,6 +329,7 @@ class OnlineSession:
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return what is known after it."""
+        self._before = replace(self._sums), self._recent, self._sample, self._clutter
         self._file_times.append(begun.file_time)
         self._lengths.append(begun.sample.length)
         try:
@@ -354,6 +356,15 @@ class OnlineSession:
             power = model.blood_power(block.lags, noise_level)
             blood = clutter.image_of(np.where(block.observed > 0, power, np.nan))
         return self._update(begun.name, why, blood, clutter.image_of(block.power))
+
+    def take_back(self) -> None:
+        """Forget the last block. Its file has changed, and is read again."""
+        self._sums, self._recent, self._sample, self._clutter = self._before
+        of_blocks: list[list[Any]] = [self._file_times, self._lengths, self._motion, self._bad]
+        # Without events there are no images.
+        of_blocks += [*self._series.values(), *([self._images] if self._images else [])]
+        for values in of_blocks:
+            values.pop()
 
     def _update(
         self,
