@@ -1,13 +1,18 @@
 """Pictures of filtered stacks: what is drawn where, in which colours and on which scale."""
 
+from dataclasses import replace
+
 import imageio.v3 as iio
 import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from usdenoise.options.job_options import COLOR_MAPS
+import usdenoise
+from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
 from usdenoise.report.figures import suitable_range_db
+from usdenoise.report.result_pictures import PICTURES
+from usdenoise.report.series import series_of_stack
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -194,3 +199,19 @@ def test_the_floor_of_a_blood_map_is_black():
     levels[:200] = np.linspace(-12, 0, 200)
     shown = suitable_range_db(levels)
     assert 11 < shown < 25
+
+
+def test_the_picture_of_the_tsnr_ends_just_above_its_pixels(figure_of):
+    result = usdenoise.denoise(RNG.standard_normal((20, 12, 10)), axes="tzx", rank=3)
+    series = series_of_stack(result, ())
+    for level, highest in ((3.0, 10.0), (9.0, 20.0), (30.0, 30.0)):
+        given = replace(series, means={**series.means, "tsnr": np.full((12, 10), level, np.float32)})
+        panel, bar = figure_of(PICTURES["tsnr"].draw, given, "x", Display(), "png").axes
+        assert panel.images[0].get_clim() == (0.0, highest)
+        assert "tSNR" in bar.get_ylabel()
+
+
+def test_signed_power_has_its_own_label(figure_of):
+    power = np.ones((8, 8))
+    bar = figure_of(directional_picture, power, 2 * power, "zx", quantity="signed power").axes[1]
+    assert bar.get_ylabel().startswith("signed power")
