@@ -177,3 +177,18 @@ def test_a_narrow_image_whose_first_column_is_quiet():
     assert correlation(found.power_doppler[:, 1:], others.power_doppler) > 0.99
     ratio = found.blood_power[:, 2:].sum() / others.blood_power[:, 1:].sum()
     assert ratio == pytest.approx(1, abs=0.1)
+
+
+def test_interference_outside_a_sector_is_no_signal(terms):
+    rng = np.random.default_rng(0)
+    stack = masked(terms.iq, MASKS["sector"], "zero")
+    wanted = usdenoise.denoise(stack, axes="tzx")
+    level = 3 * np.sqrt(np.mean(np.abs(stack) ** 2))
+    for frame in (3, 70, 71):
+        stack[frame] += level * (rng.standard_normal(SHAPE) + 1j * rng.standard_normal(SHAPE)).astype(
+            np.complex64
+        )
+    found = usdenoise.denoise(stack, axes="tzx")
+    assert found.n_silent == wanted.n_silent == np.count_nonzero(~MASKS["sector"])
+    assert found.noise_floor == pytest.approx(wanted.noise_floor, rel=0.05)
+    assert not found.blood_power[~MASKS["sector"]].any()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import ThreadExecutor
@@ -74,6 +74,20 @@ def test_blocks_with_a_fault_are_bad_and_leave_the_others(
     found = session(replace(made.stack, iq=with_fault(made, kind, blocks, share)), LENGTH)
     assert np.flatnonzero(found.bad).tolist() == blocks
     compare(found, wanted, made, np.setdiff1d(np.arange(N_BLOCKS), blocks))
+
+
+def test_interference_outside_a_sector_is_no_signal(sound: tuple[Scan, SessionResult]) -> None:
+    made, rng = sound[0], np.random.default_rng(5)
+    rows, columns = np.indices(IMAGE)
+    outside = rows + columns < 18
+    iq = np.where(outside, 0, made.iq)
+    wanted = session(replace(made.stack, iq=iq.copy()), LENGTH)
+    for frame in (310, 311, 842):
+        iq[frame] += noise(rng, IMAGE, 300.0)
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert not found.mean_blood_power[outside].any()
+    assert found.series.fit.noise_floor == pytest.approx(wanted.series.fit.noise_floor, rel=0.05)
+    assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.99
 
 
 def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None:

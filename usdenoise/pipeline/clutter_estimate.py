@@ -154,8 +154,9 @@ def estimate_clutter(
     needs_all = options.method == "svd" or options.refit == "none"
     look, values = inspect(passes, needs_all)
     sample = PixelSample.of(values.sample, look.sample_pixels, passes.threads)
+    energy = _energy_in_most_frames(passes, look, sample)
     signal_pixels = find_signal_pixels(
-        sample, look.energy, least_rank(options), lambda: fast_power(passes, look.is_finite)
+        sample, energy, least_rank(options), lambda: fast_power(passes, look.is_finite)
     )
     grid = Neighbourhood(passes.shape, signal_pixels)
     time_letter = _time_letter(passes, values.envelopes)
@@ -196,6 +197,25 @@ def estimate_clutter(
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
     )
+
+
+def _energy_in_most_frames(passes: Passes, look: Inspection, sample: PixelSample) -> NDArray[np.float64]:
+    """Return the energy of each pixel; 0 for one that is not 0 in fewer than half of the frames.
+
+    Interference in a few frames is outside a sector, too. The pixels are counted only if the sample has such a pixel.
+    """
+    least = np.count_nonzero(look.frame_energy) / 2
+    seen = np.count_nonzero(sample.values, axis=1)
+    if not ((seen > 0) & (seen < least)).any():
+        return look.energy
+    counts = passes.by_pixel(sum(passes.map(nonzero_counts)))
+    return np.where(counts < least, 0, look.energy)
+
+
+def nonzero_counts(block: FrameBlock) -> NDArray[np.intp]:
+    """Return the number of frames of a block in which each pixel is not 0."""
+    counts: NDArray[np.intp] = np.count_nonzero(block.read(), axis=0)
+    return counts
 
 
 def _of_sample(start: Factors, n_pixels: int, grid: Neighbourhood, sample: PixelSample) -> Factors:

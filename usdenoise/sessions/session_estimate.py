@@ -24,7 +24,6 @@ from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
 from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of
 from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB, BlockLevel, find_bad_blocks
-from usdenoise.sessions.block_filter import dead_pixels
 from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
@@ -301,11 +300,11 @@ class _SampleFit:
 
 
 def _without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the frames of blocks with NaN in pixels that are 0 in the whole block, and have a signal in another block.
+    """Return the frames of blocks with NaN in pixels that are 0 in most of the block, and have a signal in another block.
 
-    Blocks without any data stay as they are.
+    Blocks without any data stay as they are. Interference in a few frames is no signal.
     """
-    dead = np.stack([dead_pixels(part) for part in parts])
+    dead = np.stack([np.count_nonzero(part, axis=0) < len(part) / 2 for part in parts])
     is_empty = np.array([own.all() for own in dead], bool)
     dead &= ~dead[~is_empty].all(axis=0)
     dead[is_empty] = False
