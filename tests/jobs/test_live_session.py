@@ -321,6 +321,22 @@ def test_the_last_block_is_read_again_when_its_file_changes(made: Scan, tmp_path
 
 
 @pytest.mark.usefixtures("fast")
+def test_an_earlier_block_that_changes_twice_does_not_take_the_last_one_back(
+    made: Scan, tmp_path: Path
+) -> None:
+    for number in range(3):
+        drop(tmp_path, number, made.blocks[number])
+    seen = []
+    for update in session(tmp_path, live=True, until_idle_s=1.0, low_cutoff=3):
+        seen.append(update)
+        if len(seen) == 3:
+            drop(tmp_path, 1, np.float32(0.5) * made.blocks[1])
+            # The last block, which came earlier, is not looked at for so long.
+            threading.Timer(0.24, drop, (tmp_path, 1, made.blocks[1])).start()
+    assert [update.number for update in seen] == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("fast")
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
     for number in range(3):
         drop(tmp_path, number, made.blocks[number])

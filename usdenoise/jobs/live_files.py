@@ -118,6 +118,7 @@ class LiveBlocks:
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._done: dict[Path, _Candidate] = {}
         self._changed: set[Path] = set()
+        self._last: Path | None = None
         self._n_done, self._usual_bytes = 0, 0
         self.passed_over: dict[Path, str] = {}
         self.seconds = 0.0
@@ -196,10 +197,11 @@ class LiveBlocks:
             if state is None or state == known.state:
                 continue
             changed = True
-            if [path] == list(self._done)[-1:] and not self._at_work:
+            if path == self._last and not self._at_work:
                 self._session.take_back()
+                self._n_done, self._last = self._n_done - 1, None
                 self._candidates[path] = _Candidate(path, state, now)
-                del self._done[path]
+                self._done.pop(path, None)
             else:
                 self._done[path] = _Candidate(path, state, now)
                 self._changed.add(path)
@@ -256,9 +258,7 @@ class LiveBlocks:
             return None
         assert candidate.state is not None
         self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
-        # The last one is in the last place.
-        self._done.pop(candidate.path, None)
-        self._done[candidate.path] = candidate
+        self._done[candidate.path], self._last = candidate, candidate.path
         update = self._session.finish(block)
         self.seconds = time.monotonic() - candidate.since
         return update
