@@ -44,17 +44,17 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
 
 
 def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighbourhood) -> NDArray[Any]:
-    """Return the part of lagged products that tissue left, (n_signal, L): a factor a lag times an image of tissue.
+    """Return the lagged products of leaked tissue, (n_signal, L): one factor for each lag, times an image of tissue.
 
-    Blood is uncorrelated with the speckle of tissue. So the factors are those of the regression of the products on the
-    speckle of weak clutter components, both without what is wide in the image. What the filter leaves comes after these
-    components, and is less like them than they are among themselves: as far as the second half of them is not predicted by
-    the first, leaked tissue is taken to be wide in the image. The half of the pixels with least power has it all the same.
+    Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
+    components gives the factors. Both are high-pass filtered in space. Leaked tissue is beyond these components, and less
+    like them than they are among themselves. The first half of them predicts a part of the second; the unpredicted part of
+    the leak is taken to be wide in the image. The half of the pixels with least power has this leak, too.
 
     Parameters
     ----------
     lags : (n_signal, L) array
-        Lagged products after the filter, without those of the noise.
+        Lagged products after the filter and after the subtraction of the noise.
     speckle : (2, n_signal) array
         Speckle of the tissue, from :func:`weak_speckle`.
     grid : Neighbourhood

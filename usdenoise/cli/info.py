@@ -69,11 +69,10 @@ def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     from usdenoise.files.damage import readable
 
     with readable(folder):
-        paths = sorted(
-            acquisition_files(folder, folder / "none", ()), key=lambda path: natural_key(str(path))
-        )
+        # A folder is none of its own subfolders, so that no file is left out.
+        paths = sorted(acquisition_files(folder, folder, ()), key=lambda path: natural_key(str(path)))
     if not paths:
-        raise InputError(f"there is no file of a known format in {folder}", remedy="check the path")
+        raise InputError(f"{folder} contains no file of a known format", remedy="check the path")
     found = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
     rows = [(name, entry["problem"] or _words(entry["stack"])) for name, entry in found.items()]
     Console(as_json=as_json).show({"files": found}, lambda: two_columns(rows))

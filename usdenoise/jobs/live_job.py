@@ -120,13 +120,12 @@ class LivePages:
         if self._shown is not update:
             self._draw(update)
         words = f"Blood of block {update.number}"
-        caption = "Blood power without the noise."
-        if int((~update.bad).sum()) < SETTLED_BLOCKS:
+        caption, n_good = "Blood power without the noise.", _n_good(update)
+        if n_good < SETTLED_BLOCKS:
             caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
         pictures = [Picture("Last block", self._latest, words, caption)]
         if np.isfinite(update.mean_blood_power).all():
             mean = self._picture(update, of_mean=True)
-            n_good = int((~update.bad).sum())
             pictures.append(
                 Picture(
                     "Mean", mean, f"Blood map of the mean of {n_good} blocks", "Blood map of the good blocks."
@@ -176,7 +175,7 @@ class LivePages:
     def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
         power = update.mean_blood_power if of_mean else update.blood_power
         geometry = update.geometry
-        n_good = int((~update.bad).sum())
+        n_good = _n_good(update)
         what = f"mean of {n_good} blocks" if of_mean else f"block {update.number}"
         if n_good < SETTLED_BLOCKS:
             what += ", still settling"
@@ -189,6 +188,11 @@ class LivePages:
             spacing_mm=geometry.spacing_mm,
             title=f"{self._stem}: {what}",
         )
+
+
+def _n_good(update: SessionUpdate) -> int:
+    """Return the number of good blocks so far."""
+    return int((~update.bad).sum())
 
 
 def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, str]]:

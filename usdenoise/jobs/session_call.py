@@ -456,7 +456,7 @@ def run_session(  # noqa: PLR0913
         )
         with locked(job.folder):
             remarks = follow(blocks, stem, root, display, watcher)
-        # Its sample and sums take as much memory as those of the series.
+        # The sample and the sums of the live session are as large as the ones that follow.
         del blocks, follower
         # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)

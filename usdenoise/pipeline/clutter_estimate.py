@@ -200,9 +200,10 @@ def estimate_clutter(
 
 
 def _energy_in_most_frames(passes: Passes, look: Inspection, sample: PixelSample) -> NDArray[np.float64]:
-    """Return the energy of each pixel; 0 for one that is not 0 in fewer than half of the frames.
+    """Return the energy of each pixel; 0 for pixels that are 0 in more than half of the frames.
 
-    Interference in a few frames is outside a sector, too. The pixels are counted only if the sample has such a pixel.
+    Interference in a few frames reaches the pixels outside a sector. All pixels are counted only if the sample has such a
+    pixel.
     """
     least = np.count_nonzero(look.frame_energy) / 2
     seen = np.count_nonzero(sample.values, axis=1)

@@ -264,6 +264,8 @@ def as_acquisition(
 
 def _with_scales(stack: Acquisition, scales: dict[str, Any]) -> Acquisition:
     """Return an acquisition with the scales that are given and that it does not have."""
+    if all(value is None for value in scales.values()):
+        return stack
     found = with_options({}, {}, {}, axes=stack.axes, **scales).values
     for name, value in found.items():
         known = getattr(stack, name)

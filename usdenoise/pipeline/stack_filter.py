@@ -108,19 +108,23 @@ def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions
     measures = combine(_filtered(passes, found, plan, passes.source.target), plan)
     pixels = _signal_pixels(passes, grid)
     blood = map_blood(lag_sums_of(measures, plan).rows(pixels), projection, grid, passes.threads)
-    fit, low = _measured_fit(passes, found, measures), found.band.low
-    noise_left = blood.noise_power * projection.white[0].real
-    speckle = weak_speckle(found.model.left, low)
-    leak = leaked_tissue((fit.residual_power - noise_left)[:, None], speckle, grid)[:, 0]
+    fit = _measured_fit(passes, found, measures)
     return FilteredStack(
         iq=_stack_of(passes, found, plan),
         power=measures.kept_power[pixels] / found.n_used_frames,
         blood=blood,
-        tissue_share=share_above_noise(leak, fit.residual_power, noise_left),
+        tissue_share=_tissue_share(found, fit.residual_power, blood.noise_power * projection.white[0].real),
         fit=fit,
         n_unused=n_unused(measures, excluded),
         observed=_observed_bits(passes, measures, excluded),
     )
+
+
+def _tissue_share(found: ClutterEstimate, power: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
+    """Return the share of leaked tissue in the power above the noise after the filter."""
+    speckle = weak_speckle(found.model.left, found.band.low)
+    leak = leaked_tissue((power - noise)[:, None], speckle, found.grid)[:, 0]
+    return share_above_noise(leak, power, noise)
 
 
 def measure_fit(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> MeasuredFit:

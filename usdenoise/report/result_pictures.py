@@ -115,11 +115,8 @@ def _power(name: str, series: Series, stem: str, display: Display, kind: str) ->
 
 def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
     levels = decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0)
-    brightest = (
-        float(np.percentile(levels[np.isfinite(levels)], BRIGHTEST_PERCENT))
-        if np.isfinite(levels).any()
-        else 0.0
-    )
+    finite = levels[np.isfinite(levels)]
+    brightest = float(np.percentile(finite, BRIGHTEST_PERCENT)) if finite.size else 0.0
     return power_doppler_picture(
         levels,
         kind=kind,

@@ -184,11 +184,9 @@ def n_temporal_components(n_frames: int) -> int:
     return min(TEMPORAL, n_frames // FRAMES_A_TEMPORAL)
 
 
-def dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-    """Return the pixels that are 0 in all frames, (n, pixels along each axis...), among some or all pixels."""
-    is_dead: NDArray[np.bool_] = frames[0] == 0
-    if among is not None:
-        is_dead &= among
+def _dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the pixels that are 0 in all frames, (n, pixels along each axis...), among some pixels."""
+    is_dead: NDArray[np.bool_] = (frames[0] == 0) & among
     is_dead[is_dead] = ~frames[:, is_dead].any(axis=0)
     return is_dead
 
@@ -196,7 +194,7 @@ def dead_pixels(frames: NDArray[Any], among: NDArray[np.bool_] | None = None) ->
 def _without_dead_pixels(stack: Acquisition, clutter: SessionClutter) -> Acquisition:
     """Return a block whose pixels that are 0 in all frames, and have a signal in the session, are NaN: unobserved."""
     frames = frames_in_order(stack)
-    is_dead = dead_pixels(frames, clutter.grid.mask)
+    is_dead = _dead_pixels(frames, clutter.grid.mask)
     # A block without any data is found to be empty later.
     if not is_dead.any() or is_dead.all():
         return stack

@@ -302,7 +302,7 @@ class _SampleFit:
 def _without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return the frames of blocks with NaN in pixels that are 0 in most of the block, and have a signal in another block.
 
-    Blocks without any data stay as they are. Interference in a few frames is no signal.
+    Blocks without any data stay as they are. Interference in a few frames does not count as a signal.
     """
     dead = np.stack([np.count_nonzero(part, axis=0) < len(part) / 2 for part in parts])
     is_empty = np.array([own.all() for own in dead], bool)
