@@ -8,24 +8,21 @@ import pytest
 from numpy.typing import NDArray
 
 import usdenoise
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from tests.conftest import all_frames
+from usdenoise.phantom import PhantomSettings
 
 SHAPE = (64, 48, 200)
 
 
 def simulated(seed: int, **settings: Any) -> NDArray[np.complex64]:
     """Frames of a phantom, (t, z, x)."""
-    with ThreadExecutor(1) as executor:
-        phantom = Phantom(PhantomSettings(SHAPE, seed=seed, **settings), executor)
-        return np.concatenate([part.iq for part in phantom.parts(0)])
+    return all_frames(PhantomSettings(SHAPE, seed=seed, **settings))[1].iq
 
 
 def tissue_of(seed: int) -> NDArray[np.complex64]:
     """Frames of the tissue of a phantom, 40 dB above unit power."""
-    with ThreadExecutor(1) as executor:
-        phantom = Phantom(PhantomSettings(SHAPE, seed=seed, blood_to_noise_db=np.inf), executor)
-        tissue = np.concatenate([part.iq - part.blood for part in phantom.parts(0)])
+    _, terms = all_frames(PhantomSettings(SHAPE, seed=seed, blood_to_noise_db=np.inf))
+    tissue = terms.iq - terms.blood
     return (100 * tissue / np.sqrt(np.mean(np.abs(tissue) ** 2))).astype(np.complex64)
 
 
@@ -104,9 +101,7 @@ def test_wrong_axes_are_doubtful_and_the_right_order_is_named(
 
 
 def test_wrong_axes_of_a_volume_are_doubtful() -> None:
-    with ThreadExecutor(1) as executor:
-        phantom = Phantom(PhantomSettings((20, 18, 12, 60), seed=2), executor)
-        iq = np.concatenate([part.iq for part in phantom.parts(0)])
+    iq = all_frames(PhantomSettings((20, 18, 12, 60), seed=2))[1].iq
     assert codes(iq, "zxty")[0] == "axes"
     assert "axes" not in codes(iq, "tzxy")
 

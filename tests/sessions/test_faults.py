@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import all_frames
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom import PhantomSettings
 from usdenoise.sessions import filter_session, online_session
 
 N_BLOCKS = 16
@@ -100,12 +100,9 @@ def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None
         session=N_BLOCKS,
         seed=1,
     )
-    with ThreadExecutor(1) as executor:
-        phantom = Phantom(settings, executor)
-        parts = [part for block in range(N_BLOCKS) for part in phantom.parts(block)]
-    iq, blood = (np.concatenate([getattr(part, name) for part in parts]) for name in ("iq", "blood"))
-    truth, blocks = np.mean(np.abs(blood) ** 2, axis=0), [1, 4, 6, 9, 10, 14]
-    made = Scan(iq, truth)
+    _, terms = all_frames(settings)
+    truth, blocks = np.mean(np.abs(terms.blood) ** 2, axis=0), [1, 4, 6, 9, 10, 14]
+    made = Scan(terms.iq, truth)
     found = session(replace(made.stack, iq=with_fault(made, "clipping", blocks, 0.18)), LENGTH)
     assert np.flatnonzero(found.bad).tolist() == blocks
     # Without the fault it is 0.88, and with these blocks in the estimate -0.11.
