@@ -203,6 +203,36 @@ def test_a_plot_shows_decibels_with_depth_downwards() -> None:
     plain = Figure()
     usdenoise.plot(result, "noise_power", ax=plain.subplots(), colorbar=False)
     assert len(plain.axes) == 1
-    says = "image 'velocity' is not known; choose one of power_doppler, blood_power"
-    with pytest.raises(OptionError, match=says):
-        usdenoise.plot(result, "velocity")
+    with pytest.raises(
+        OptionError, match="image 'speed' is not known; choose one of power_doppler, blood_power"
+    ):
+        usdenoise.plot(result, "speed")
+
+
+def test_flow_is_plotted_as_the_command_draws_it() -> None:
+    result = denoise(small(), **OPTIONS)
+    velocity = usdenoise.axial_velocity(result.acquisition).values
+    axes = usdenoise.plot(result, "velocity", ax=Figure().subplots())
+    shown = np.ma.filled(axes.images[0].get_array(), np.nan)
+    blood = np.isfinite(shown)
+    assert 0 < blood.sum() < blood.size
+    np.testing.assert_allclose(shown[blood], velocity[blood])
+    positive, negative = usdenoise.directional_power(result.acquisition)
+    signs = {
+        "directional": np.sign(positive - negative),
+        "signed": np.sign(usdenoise.signed_power(result.acquisition).values),
+    }
+    for name, sign in signs.items():
+        figure = Figure()
+        axes = usdenoise.plot(result, name, ax=figure.subplots(), dynamic_range_db=20)
+        shown = np.asarray(axes.images[0].get_array())
+        bright = shown != 0
+        assert bright.mean() > 0.3
+        np.testing.assert_array_equal(np.sign(shown[bright]), sign[bright])
+        assert [text.get_text() for text in figure.axes[1].get_yticklabels()][-1] == "0, towards"
+
+
+def test_flow_of_a_data_array_is_plotted() -> None:
+    result = denoise(voxel_data(1), **OPTIONS)
+    axes = usdenoise.plot(result, "velocity", ax=Figure().subplots())
+    assert axes.images[0].get_array().shape == (9, 7)

@@ -9,8 +9,9 @@ from matplotlib import colormaps
 
 import usdenoise
 from usdenoise.options.job_options import COLOR_MAPS, Display
-from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.report.doppler_pictures import directional_drawing, power_doppler_picture, velocity_drawing
 from usdenoise.report.figures import suitable_range_db
+from usdenoise.report.panels import panel_picture
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.series import series_of_stack
 
@@ -19,6 +20,12 @@ RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
 TITLE = (
     "a scan with a long name: power Doppler, 14 clutter components removed, those from number 49 on dropped"
 )
+
+
+def picture(drawn, *given, **settings):
+    """Return the encoded picture of a drawing."""
+    drawing = drawn(*given, **settings)
+    return panel_picture(drawing.panels, drawing.scale, {}, "", "png")
 
 
 def values(panel):
@@ -99,7 +106,7 @@ def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
     towards[:5], away[:5] = 1e-6, 1e-7
     towards[0, 0] = 1.0
     given = (towards, away) if axes == "zx" else (towards.T, away.T)
-    shown = colors(figure_of(directional_picture, *given, axes, dynamic_range_db=30.0).axes[0])
+    shown = colors(figure_of(picture, directional_drawing, *given, axes, dynamic_range_db=30.0).axes[0])
     red, blue = shown[10, 5], shown[10, 30]
     assert red[0] > red[2] + 0.2
     assert blue[2] > blue[0] + 0.2
@@ -111,11 +118,11 @@ def test_directional_power_takes_the_range_that_power_takes(figure_of):
     towards[3, 3] = 1.0
     # 2 % of the pixels are below -13 dB; the range is an even number.
     for given, expected in ((None, 12.0), (30.0, 30.0)):
-        panel = figure_of(directional_picture, towards, away, "zx", dynamic_range_db=given).axes[0]
+        panel = figure_of(picture, directional_drawing, towards, away, "zx", dynamic_range_db=given).axes[0]
         assert panel.images[0].get_clim() == (-expected, expected)
     power = np.diag([1e4, 1e-3, 10.0, 100.0]) + 1e-9
     panel, bar = figure_of(
-        directional_picture, power, np.full((4, 4), 5.0), "zx", dynamic_range_db=(0.0, 30.0)
+        picture, directional_drawing, power, np.full((4, 4), 5.0), "zx", dynamic_range_db=(0.0, 30.0)
     ).axes
     assert np.diag(values(panel)) == pytest.approx([30.0, -10 * np.log10(5), 10.0, 20.0])
     ticks = [text.get_text() for text in bar.get_yticklabels()]
@@ -125,7 +132,7 @@ def test_directional_power_takes_the_range_that_power_takes(figure_of):
 def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
     power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
-    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="mm/s").axes
+    panel, bar = figure_of(picture, velocity_drawing, velocity, power, "zx", unit="mm/s").axes
     shown = colors(panel)
     assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
     assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2
@@ -133,7 +140,9 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     assert bar.get_ylabel() == "axial velocity (mm/s), grey: no blood"
     assert panel.images[0].get_clim() == (-10.0, 10.0)
     blood = np.eye(40, dtype=bool)
-    panel, bar = figure_of(velocity_picture, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
+    panel, bar = figure_of(
+        picture, velocity_drawing, velocity, power, "zx", unit="Hz", shows_blood=blood
+    ).axes
     assert np.array_equal(np.isfinite(values(panel)), blood)
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
@@ -147,7 +156,7 @@ def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figur
     power[2, 3, 0], velocity[2, 3, 0] = 99.0, -70.0
     blood = np.zeros(velocity.shape, bool)
     blood[2, 3, 1:3] = True
-    figure = figure_of(velocity_picture, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
+    figure = figure_of(picture, velocity_drawing, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
     front, side, top = map(values, figure.axes[:3])
     assert (front[2, 3], side[2, 1], top[1, 3]) == (3.0, 3.0, 3.0)
     assert [np.isfinite(view).sum() for view in (front, side, top)] == [1, 2, 2]
@@ -213,5 +222,5 @@ def test_the_picture_of_the_tsnr_ends_just_above_its_pixels(figure_of):
 
 def test_signed_power_has_its_own_label(figure_of):
     power = np.ones((8, 8))
-    bar = figure_of(directional_picture, power, 2 * power, "zx", quantity="signed power").axes[1]
+    bar = figure_of(picture, directional_drawing, power, 2 * power, "zx", quantity="signed power").axes[1]
     assert bar.get_ylabel().startswith("signed power")

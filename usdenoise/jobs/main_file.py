@@ -14,7 +14,7 @@ from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.series import Series
+from usdenoise.report.series import Series, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
@@ -212,11 +212,7 @@ def save(result: DenoiseResult, path: str | Path, *, overwrite: bool = False) ->
     """
     check_path(path, OutputError)
     check_suffix(Path(path))
-    stack = result.acquisition
-    shape = stack.shape_in(stack.spatial_axes)
-    # The images of a result for a DataArray have the dimensions of the input.
-    images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
-    content = _stack_content(result, images, result.provenance)
+    content = _stack_content(result, series_of_stack(result, ()).means, result.provenance)
     return write_one_file(Path(path), content, overwrite)
 
 

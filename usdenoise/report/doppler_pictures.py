@@ -1,6 +1,7 @@
 """Pictures of a filtered stack: power Doppler, directional power and axial velocity."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,40 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
 from usdenoise.report.figures import ColorScale, power_scale, suitable_range_db
-from usdenoise.report.panels import panel_picture, panels_of
+from usdenoise.report.panels import Panel, panel_picture, panels_of
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
 
 _SPEEDS_ON_SCALE = 99
 """Percentile of the speed at the end of the colour scale, so that a few outliers do not stretch the scale."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An image of flow as it is drawn.
+
+    Attributes
+    ----------
+    image : 2-D or 3-D array
+        Values that are drawn.
+    weight : array of the same shape
+        A projection shows the voxel with the largest weight.
+    axes : str
+        Axis letters of both arrays.
+    scale : ColorScale
+        Colours of the values.
+    """
+
+    image: NDArray[Any]
+    weight: NDArray[Any]
+    axes: str
+    scale: ColorScale
+
+    @property
+    def panels(self) -> list[Panel]:
+        """The panels: one for an image; front, side and top for a volume."""
+        return panels_of(self.image, self.axes, self.weight)
 
 
 def power_doppler_picture(
@@ -64,19 +92,16 @@ def power_doppler_picture(
     return panel_picture(panels_of(shown, axes), scale, spacing_mm or {}, title, kind)
 
 
-def directional_picture(  # noqa: PLR0913
+def directional_drawing(
     positive: NDArray[Any],
     negative: NDArray[Any],
     axes: str,
     *,
-    kind: str = "png",
     db_factor: float = 10.0,
     dynamic_range_db: DynamicRange = None,
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
     quantity: str = "directional power",
-) -> bytes:
-    """Draw directional power: red towards the probe, blue away, black where the power is low.
+) -> Drawing:
+    """Return the drawing of directional power: red towards the probe, blue away, black where the power is low.
 
     Each pixel shows the stronger of its two directions, in dB below the maximum of both images. A projection of a
     volume shows the strongest voxel.
@@ -92,15 +117,8 @@ def directional_picture(  # noqa: PLR0913
     dynamic_range_db : float or (float, float), optional
         Decibels below the maximum from which on a pixel is black, or the levels of black and of the lightest colours in
         dB of the power; by default the range that suits the stronger direction, as for power Doppler.
-    kind, spacing_mm, title
-        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
     quantity : str
         Label of the colour bar, apart from the unit.
-
-    Returns
-    -------
-    bytes
-        The encoded picture.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -125,21 +143,18 @@ def directional_picture(  # noqa: PLR0913
     }
     unit = "dB, absolute" if isinstance(dynamic_range_db, tuple) else "dB re maximum"
     scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
-    return panel_picture(panels_of(signed, axes, stronger), scale, spacing_mm or {}, title, kind)
+    return Drawing(signed, stronger, axes, scale)
 
 
-def velocity_picture(
+def velocity_drawing(
     velocity: NDArray[Any],
     power: NDArray[Any],
     axes: str,
     *,
     unit: str,
-    kind: str = "png",
     shows_blood: NDArray[np.bool_] | None = None,
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-) -> bytes:
-    """Draw axial velocity: red towards the probe, blue away, grey where there is no blood.
+) -> Drawing:
+    """Return the drawing of axial velocity: red towards the probe, blue away, grey where there is no blood.
 
     The phase of noise is random, so a pixel without flow would show a random velocity. A projection of a volume shows
     the velocity at the strongest voxel with blood, and is grey where there is none.
@@ -156,13 +171,6 @@ def velocity_picture(
         Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
     shows_blood : bool array of the same shape, optional
         Where there is blood; by default where the power is at least its median.
-    kind, spacing_mm, title
-        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
-
-    Returns
-    -------
-    bytes
-        The encoded picture.
     """
     from matplotlib import colormaps
 
@@ -175,8 +183,7 @@ def velocity_picture(
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
     scale = ColorScale(color_map, -limit, limit, f"{label}, grey: no blood")
-    panels = panels_of(shown, axes, np.where(visible, power, -1.0))
-    return panel_picture(panels, scale, spacing_mm or {}, title, kind)
+    return Drawing(shown, np.where(visible, power, -1.0), axes, scale)
 
 
 def _number(value: float) -> str:

@@ -133,6 +133,13 @@ def draw_panel(
     )
 
 
+def add_colorbar(figure: Any, drawn: Any, scale: ColorScale, **where: Any) -> None:
+    """Add the colour bar of a scale to a figure; `where` has `ax` or `cax` of matplotlib's ``Figure.colorbar``."""
+    bar = figure.colorbar(drawn, label=scale.label, **where)
+    if scale.ticks is not None:
+        bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+
+
 def panel_figure(
     panels: Sequence[Panel],
     scale: ColorScale,
@@ -197,9 +204,7 @@ def panel_figure(
                 pad=3,
             )
     bar = place(width + _BAR_GAP, 0.0, _BAR, max(down[0], min(_LEAST_BAR, height)))
-    color_bar = figure.colorbar(drawn, cax=bar, label=scale.label)
-    if scale.ticks is not None:
-        color_bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+    add_colorbar(figure, drawn, scale, cax=bar)
     if title:
         lines = textwrap.wrap(printable(title), max(int((width + 0.8) * _LETTERS_AN_INCH), 24))
         above = 0.12 if len(panels) == 1 else 0.34

@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.options.job_options import Display
-from usdenoise.report.doppler_pictures import directional_picture, power_doppler_picture, velocity_picture
+from usdenoise.report.doppler_pictures import (
+    Drawing,
+    directional_drawing,
+    power_doppler_picture,
+    velocity_drawing,
+)
 from usdenoise.report.figures import shortened
 from usdenoise.report.film import movie
+from usdenoise.report.panels import panel_picture
 from usdenoise.report.series import Series
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
@@ -127,48 +133,50 @@ def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
     )
 
 
-def _velocity(series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _velocity(series: Series, display: Display) -> Drawing:
     means, unit = series.means, series.attributes["axial_velocity"]["unit"]
-    return velocity_picture(
+    return velocity_drawing(
         means["axial_velocity"],
         means["blood_power"],
-        kind=kind,
+        series.geometry.spatial_axes,
         unit=unit,
         shows_blood=blood_pixels(means["blood_power"], means["noise_power"]),
-        **_common(series, stem, "axial velocity" if unit == "mm/s" else "Doppler frequency"),
     )
 
 
-def _directional(series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _directional(series: Series, display: Display) -> Drawing:
     positive, negative = (series.means[f"directional_power_{sign}"] for sign in ("positive", "negative"))
-    return _two_directions(positive, negative, series, stem, display, kind, "directional power")
+    return _two_directions(positive, negative, series, display, "directional power")
 
 
-def _signed(series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _signed(series: Series, display: Display) -> Drawing:
     signed = series.means["signed_power"]
-    return _two_directions(
-        np.maximum(signed, 0), np.maximum(-signed, 0), series, stem, display, kind, "signed power"
-    )
+    return _two_directions(np.maximum(signed, 0), np.maximum(-signed, 0), series, display, "signed power")
 
 
 def _two_directions(
-    positive: NDArray[Any],
-    negative: NDArray[Any],
-    series: Series,
-    stem: str,
-    display: Display,
-    kind: str,
-    quantity: str,
-) -> bytes:
-    return directional_picture(
+    positive: NDArray[Any], negative: NDArray[Any], series: Series, display: Display, quantity: str
+) -> Drawing:
+    return directional_drawing(
         positive,
         negative,
-        kind=kind,
+        series.geometry.spatial_axes,
         db_factor=display.db_factor,
         dynamic_range_db=display.dynamic_range,
         quantity=quantity,
-        **_common(series, stem, quantity),
     )
+
+
+FLOW_DRAWINGS = {"velocity": _velocity, "directional": _directional, "signed": _signed}
+"""Name of a product of the flow -> the function that returns its drawing for a series and the options of pictures."""
+
+
+def _flow(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+    drawing = FLOW_DRAWINGS[name](series, display)
+    quantity = drawing.scale.label.partition(" (")[0]
+    geometry = series.geometry
+    title = figure_title(stem, quantity, int(series.fit.options.low_cutoff), series.high_cutoff)
+    return panel_picture(drawing.panels, drawing.scale, geometry.spacing_mm, title, kind)
 
 
 PICTURES = {
@@ -188,19 +196,19 @@ PICTURES = {
         "Axial velocity",
         "From the phase of the lag-one autocorrelation. Red is towards the probe, blue away. Grey: no blood.",
         "axial_velocity",
-        _velocity,
+        partial(_flow, "velocity"),
     ),
     "directional": ResultPicture(
         "Directional power",
         "Power at positive (red, towards the probe) and at negative Doppler frequencies (blue, away).",
         "directional_power_positive",
-        _directional,
+        partial(_flow, "directional"),
     ),
     "signed": ResultPicture(
         "Signed power",
         "Power with the sign of the stronger direction: red towards the probe, blue away.",
         "signed_power",
-        _signed,
+        partial(_flow, "signed"),
     ),
     "tsnr": ResultPicture(
         "tSNR",

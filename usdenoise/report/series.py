@@ -127,7 +127,9 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     first_frame : float
         Time of its first frame after the first one of the file, in units of the frame step; 0 by default.
     """
-    images = {name: getattr(result, name) for name in POWER_IMAGES}
+    shape = result.acquisition.shape_in(result.acquisition.spatial_axes)
+    # The images of a result for a DataArray have the dimensions of the input.
+    images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
     flow = flow_images(result.acquisition, products, result.frame_quality.left_out)
     means = images | {name: made.values for name, made in flow.items()}
     attributes = POWER_IMAGES | {
