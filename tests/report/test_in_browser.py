@@ -173,7 +173,7 @@ def table(tmp_path: Path) -> Path:
                 "",
                 Status.FAILED if k % 100 == 7 else Status.DONE,
                 low_cutoff=None if k % 100 == 7 else (k * 37) % 101,
-                cutoff_certainty="unsure" if k == 3 else "sure",
+                doubts="cutoff-unsure" if k == 3 else "",
                 blood_to_noise_db=None if k % 100 == 7 else ((k * 53) % 97) - 20.5,
                 error="diverged" if k % 100 == 7 else "",
                 remark="" if k % 100 == 7 else "good",

@@ -70,6 +70,7 @@ def test_the_views_of_a_run_and_the_row_of_a_batch_agree(scan: Path, tmp_path: P
     assert row.seconds == made["timings_s"]["total"]
     assert row.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
     assert row.cutoff_certainty == made["cutoff"]["certainty"]
+    assert row.doubts == ", ".join(doubt["code"] for doubt in made["doubts"])
     assert row.bad_frames == len(made["bad_frames"])
 
 

@@ -117,14 +117,11 @@ def command(
 
 
 def _rows(report: "BatchReport") -> list[tuple[str, str]]:
-    from usdenoise.clutter.cutoff_reason import CutoffCertainty
     from usdenoise.jobs.batch import Status
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
-    unsure = [row.scan for row in report.rows if row.cutoff_certainty == CutoffCertainty.UNSURE]
-    if unsure:
-        rows.append(("look at", f"{', '.join(unsure)}: the low cutoff is unsure"))
+    rows += [("look at", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
     return rows + [("wrote", name) for name in summary["output"].values()]

@@ -51,8 +51,10 @@ class Row:
         The same as in the scan's own report.
     bad_frames : int or None
         Number of bad frames.
+    doubts : str
+        Codes of the doubts in the report of the scan, with commas; empty where nothing is doubtful.
     remark : str
-        What is doubtful about the results, in a few words; empty where nothing is.
+        Doubts and what else is notable about the results, in a few words; empty where nothing is.
     error : str
         Why the scan failed, in one sentence; empty if it did not fail.
     """
@@ -76,6 +78,7 @@ class Row:
     reproducibility: float | None = None
     noise_floor: float | None = None
     bad_frames: int | None = None
+    doubts: str = ""
     remark: str = ""
     error: str = ""
 
@@ -90,5 +93,6 @@ def values_of_report(report: Report) -> dict[str, Any]:
         "cutoff_certainty": report.cutoff.certainty,
         "blood_to_noise_db": report.blood.blood_to_noise_db,
         "bad_frames": len(report.bad_frames),
+        "doubts": ", ".join(doubt.code for doubt in report.doubts),
         "remark": remark(report),
     }

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.report.batch_row import Row, Status
 from usdenoise.report.charts import Chart
 from usdenoise.report.page_templates import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, template
@@ -49,7 +48,7 @@ class Entry:
     @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
-        return self.status == Status.FAILED or self.row.cutoff_certainty == CutoffCertainty.UNSURE
+        return self.status == Status.FAILED or self.row.doubts != ""
 
 
 def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, rows, shell, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, ROOT, column, rows, shell, write_scan
 from tests.results import differences
 from usdenoise import __version__
 from usdenoise.jobs.batch import Decision, Row, Scan, plan_batch, run_batch
@@ -92,6 +92,16 @@ def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any])
     assert report["parameters"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
     summary = json.loads((out / "batch.json").read_text())["summary"]
     assert (summary["scans"], summary["done"], summary["failed"], summary["not_run"]) == (4, 3, 1, 0)
+
+
+def test_a_scan_with_a_wrong_cutoff_is_named(tmp_path: Path) -> None:
+    sample = ROOT / "sample_data/phantom.h5"
+    for low, doubts in (("3", "cutoff-low"), ("auto", "")):
+        out = tmp_path / low
+        printed = cli("batch", sample, "-o", out, "--low-cutoff", low, "--jobs", 1).stdout
+        assert rows(out)["phantom.h5"]["doubts"].partition(",")[0] == doubts
+        assert ("look at" in printed) == ("phantom.h5: cutoff-low" in printed) == bool(doubts)
+        assert ("1 to look at" in (out / "index.html").read_text()) == bool(doubts)
 
 
 def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
     ]
     rows = {
         scans[0]: row("a.h5"),
-        scans[1]: row("b.h5", cutoff_certainty="unsure", bad_frames=3, remark="3 bad frames", low_cutoff=9),
+        scans[1]: row("b.h5", doubts="cutoff-low, tissue", bad_frames=3, remark="3 bad frames", low_cutoff=9),
         scans[2]: row("c d.h5", status=Status.SKIPPED, blood_to_noise_db=None),
         scans[3]: row(
             "lost.h5",
