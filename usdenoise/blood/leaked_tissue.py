@@ -44,7 +44,7 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
 
 
 def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighbourhood) -> NDArray[Any]:
-    """Return the lagged products of leaked tissue, (n_signal, L): one factor for each lag, times an image of tissue.
+    """Return the lagged products of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
 
     Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
     components gives the factors. Both are high-pass filtered in space. Leaked tissue is beyond these components, and less
@@ -54,7 +54,7 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     Parameters
     ----------
     lags : (n_signal, L) array
-        Lagged products after the filter and after the subtraction of the noise.
+        Lagged products after the filter, from which the noise is subtracted.
     speckle : (2, n_signal) array
         Speckle of the tissue, from :func:`weak_speckle`.
     grid : Neighbourhood

@@ -33,12 +33,15 @@ class Drawing:
         Axis letters of both arrays.
     scale : ColorScale
         Colours of the values.
+    quantity : str
+        What the image shows, for the title.
     """
 
     image: NDArray[Any]
     weight: NDArray[Any]
     axes: str
     scale: ColorScale
+    quantity: str
 
     @property
     def panels(self) -> list[Panel]:
@@ -143,7 +146,7 @@ def directional_drawing(
     }
     unit = "dB, absolute" if isinstance(dynamic_range_db, tuple) else "dB re maximum"
     scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
-    return Drawing(signed, stronger, axes, scale)
+    return Drawing(signed, stronger, axes, scale, quantity)
 
 
 def velocity_drawing(
@@ -154,7 +157,7 @@ def velocity_drawing(
     unit: str,
     shows_blood: NDArray[np.bool_] | None = None,
 ) -> Drawing:
-    """Return the drawing of axial velocity: red towards the probe, blue away, grey where there is no blood.
+    """Return the drawing of axial velocity: red towards the probe, blue away, grey outside the vessels.
 
     The phase of noise is random, so a pixel without flow would show a random velocity. A projection of a volume shows
     the velocity at the strongest voxel with blood, and is grey where there is none.
@@ -181,9 +184,9 @@ def velocity_drawing(
     # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
-    label = "axial velocity (mm/s)" if unit == "mm/s" else f"Doppler frequency ({unit})"
-    scale = ColorScale(color_map, -limit, limit, f"{label}, grey: no blood")
-    return Drawing(shown, np.where(visible, power, -1.0), axes, scale)
+    quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
+    scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
+    return Drawing(shown, np.where(visible, power, -1.0), axes, scale, quantity)
 
 
 def _number(value: float) -> str:

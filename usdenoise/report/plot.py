@@ -58,7 +58,7 @@ def plot(
     Raises
     ------
     OptionError
-        If there is no such image, or it is one of the flow and the stack is real.
+        If the image is not known, or shows flow and the stack is real.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def plot(
 
 
 def check_image(image: str, known: Collection[str] = tuple(_IMAGES)) -> None:
-    """Check the name of an image; by default only those of power are known.
+    """Check the name of an image against the names that are known, by default the power images.
 
     Raises
     ------

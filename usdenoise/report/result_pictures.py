@@ -102,10 +102,14 @@ def figure_title(stem: str, quantity: str, removed: int, high: str | int, n_bloc
     return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components} removed{dropped}"
 
 
-def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
+def _title(series: Series, stem: str, quantity: str) -> str:
     low, n_good = int(series.fit.options.low_cutoff), int((~series.is_bad).sum())
-    title = figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
-    return {"axes": series.geometry.spatial_axes, "spacing_mm": series.geometry.spacing_mm, "title": title}
+    return figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
+
+
+def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
+    geometry, title = series.geometry, _title(series, stem, quantity)
+    return {"axes": geometry.spatial_axes, "spacing_mm": geometry.spacing_mm, "title": title}
 
 
 def _power(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
@@ -173,10 +177,8 @@ FLOW_DRAWINGS = {"velocity": _velocity, "directional": _directional, "signed": _
 
 def _flow(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
     drawing = FLOW_DRAWINGS[name](series, display)
-    quantity = drawing.scale.label.partition(" (")[0]
-    geometry = series.geometry
-    title = figure_title(stem, quantity, int(series.fit.options.low_cutoff), series.high_cutoff)
-    return panel_picture(drawing.panels, drawing.scale, geometry.spacing_mm, title, kind)
+    title = _title(series, stem, drawing.quantity)
+    return panel_picture(drawing.panels, drawing.scale, series.geometry.spacing_mm, title, kind)
 
 
 PICTURES = {
