@@ -65,6 +65,12 @@ if TYPE_CHECKING:
     Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
 )
 @shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
+@flag_option(
+    Group.OUTPUTS,
+    "--flat",
+    is_flag=True,
+    help="Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else.",
+)
 @shared.flags_of(Display, "dynamic_range")
 @shared.resource_options
 @shared.messages
@@ -75,6 +81,7 @@ def command(
     jobs: int | None,
     dry_run: bool,
     overwrite: bool,
+    flat: bool,
     console: Console,
     **values: Any,
 ) -> None:
@@ -106,6 +113,7 @@ def command(
         paths,
         output,
         **selection,
+        flat=flat,
         jobs=jobs,
         dask=dask,
         command=typed_command(),

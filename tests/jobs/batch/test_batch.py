@@ -1,6 +1,7 @@
 """`usdenoise batch` from the outside: what it runs and skips, reports, and leaves behind."""
 
 import csv
+import errno
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import usdenoise
@@ -273,3 +275,46 @@ def test_fewer_scans_run_if_memory_is_short(
     assert run_batch(paths, tmp_path / "out", arguments=ARGUMENTS, jobs=3, watcher=watcher).all_done
     assert watcher.most == most
     assert len(watcher.finished_scans) == 3
+
+
+def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(
+    mine: tuple[Path, Path],
+) -> None:
+    scans, out = mine
+    assert cli("batch", scans, "-o", out, *QUICK, "--flat").exit_code == 1
+    names = ["scan1.h5", "scan10.h5", "scan2.h5"]
+    assert sorted(os.listdir(out / "stacks")) == names
+    before = usdenoise.load(out / "stacks/scan1.h5").iq
+    np.testing.assert_array_equal(before, usdenoise.load(out / "night/scan1/scan1_denoised.h5").iq)
+    # Filtered otherwise, it is the new one; a scan that fails has none; the folder holds no scans.
+    (scans / "scan2.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    assert cli("batch", scans, "-o", out, *QUICK, "--low-cutoff", "2", "--flat").exit_code == 1
+    assert sorted(os.listdir(out / "stacks")) == names[:2]
+    after = usdenoise.load(out / "stacks/scan1.h5").iq
+    np.testing.assert_array_equal(after, usdenoise.load(out / "night/scan1/scan1_denoised.h5").iq)
+    assert not np.array_equal(after, before)
+    assert len(plan_batch([scans.parent], out)) == 4
+
+
+def test_the_flat_folder_has_copies_where_the_file_system_has_no_links(
+    mine: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    scans, out = mine
+    monkeypatch.setattr(os, "link", refuse)
+    run_batch([scans], out, arguments=ARGUMENTS, flat=True)
+    copied, result = out / "stacks/scan2.h5", out / "scan2/scan2_denoised.h5"
+    assert copied.read_bytes() == result.read_bytes()
+    assert copied.stat().st_ino != result.stat().st_ino
+
+
+def test_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -> None:
+    for name in ("a/scan.h5", "b/scan.h5"):
+        write_scan(tmp_path / "scans" / name)
+    both = cli("batch", tmp_path / "scans", "-o", tmp_path / "out", *QUICK, "--flat")
+    refused(both, "a/scan.h5 and b/scan.h5 would have the same name")
+    none = cli("batch", tmp_path / "scans/a", "-o", tmp_path / "out", *QUICK, "--flat", "--no-stack")
+    refused(none, "leave out --no-stack or --flat")
+    assert not (tmp_path / "out").exists()

@@ -20,6 +20,8 @@ class BatchFile(StrEnum):
     TABLE = "batch.csv"
     RECORD = "batch.json"
     INDEX = "index.html"
+    STACKS = "stacks"
+    """Folder of the filtered stacks, under the names of their inputs."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from usdenoise.jobs.batch.index_page import IndexPage
 from usdenoise.jobs.batch.plan import BatchFile, Scan, find_scans
 from usdenoise.jobs.batch.resume import Decision, decide
 from usdenoise.jobs.batch.scan_process import GRACE_S, scan_words
+from usdenoise.jobs.batch.stack_folder import StackFolder
 from usdenoise.jobs.batch.table import finished_row, scan_row, write_tables
 from usdenoise.jobs.memory_check import expected_bytes
 from usdenoise.jobs.workers import dask_client
@@ -130,6 +131,7 @@ def run_batch(  # noqa: PLR0913
     jobs: int | None = None,
     dask: str | None = None,
     overwrite: bool = False,
+    flat: bool = False,
     command: list[str] | None = None,
     watcher: Watcher | None = None,
 ) -> BatchReport:
@@ -155,6 +157,9 @@ def run_batch(  # noqa: PLR0913
         whose workers see the same files.
     overwrite : bool
         Whether to run scans that have complete results.
+    flat : bool
+        Whether the filtered stacks are also put into the folder ``stacks`` of `folder`, each under the name of its input,
+        and nothing else; by default False. They are hard links, or copies where the file system has none.
     command : list of str, optional
         Command line of the batch, for the record.
     watcher : Watcher, optional
@@ -169,6 +174,8 @@ def run_batch(  # noqa: PLR0913
     ------
     InputError
         If there are no scans.
+    OptionError
+        With `flat`, if stacks are not written, or two would have the same name.
     OutputError
         If the folder cannot be written, or another batch or session writes to it.
     KeyboardInterrupt
@@ -192,7 +199,8 @@ def run_batch(  # noqa: PLR0913
     # Without any scan, no folder is created.
     decisions = plan_batch(paths, folder, arguments=arguments, patterns=patterns, overwrite=overwrite)
     index = IndexPage(folder, list(decisions), command, complete["display"])
-    batch = _Batch(decisions, watcher or _Silence(), index)
+    stacks = StackFolder(folder, decisions, complete["output"]) if flat else None
+    batch = _Batch(decisions, watcher or _Silence(), index, stacks)
 
     def written() -> BatchReport:
         names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}
@@ -243,8 +251,15 @@ def _divided(options: DenoiseOptions, jobs: int | None, n_scans: int) -> tuple[i
 class _Batch:
     """The scans of a batch: those that wait and run, and the rows of those that are finished."""
 
-    def __init__(self, decisions: Mapping[Scan, Decision], watcher: Watcher, index: IndexPage) -> None:
+    def __init__(
+        self,
+        decisions: Mapping[Scan, Decision],
+        watcher: Watcher,
+        index: IndexPage,
+        stacks: StackFolder | None,
+    ) -> None:
         self.rows: dict[Scan, Row] = {}
+        self._stacks = stacks
         self._decisions = decisions
         self._watcher = watcher
         self._index = index
@@ -323,4 +338,6 @@ class _Batch:
         self.rows[scan] = row
         if row.status == Status.FAILED:
             scan.clear()
+        if self._stacks is not None:
+            self._stacks.update(scan, row.status in WITH_RESULTS)
         self._watcher.finished(row)
