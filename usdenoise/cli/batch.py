@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show what would be done with each scan, and why; write nothing.",
 )
-@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method")
+@shared.flags_of(DenoiseOptions, "seed", hidden=True)
 @shared.preset_option
 @shared.short_estimator_option
 @shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)

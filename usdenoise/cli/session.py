@@ -58,8 +58,8 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     multiple=True,
     metavar="NAME=REGION",
     callback=_regions,
-    help="Follow the blood of a region in a live session: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at "
-    "the end, or a mask image. Repeat it for several regions.",
+    help="Write the mean blood power of a region over the blocks: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm "
+    "with mm at the end, or a mask image. Repeat it for several regions.",
 )
 @shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames")
 @shared.short_estimator_option

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,44 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.damage import check_kind, guard
 from usdenoise.files.stored import shape_text
+from usdenoise.sessions.regions import Region, check_region_names
+from usdenoise.stack.geometry import Geometry
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
+
+
+def drawn_regions(
+    regions: Mapping[str, NDArray[np.bool_] | str] | None,
+) -> dict[str, Region]:
+    """Return regions of which those in words are functions that draw them on an image.
+
+    Parameters
+    ----------
+    regions : mapping or None
+        Name -> boolean array, or text as for :func:`region`; None for no regions.
+
+    Raises
+    ------
+    OptionError
+        If a text is not a valid region, or a name cannot be used.
+    """
+    check_region_names(regions or {})
+    for about in (regions or {}).values():
+        if isinstance(about, str):
+            check_region(about)
+    return {
+        name: partial(_region_of, about) if isinstance(about, str) else about
+        for name, about in (regions or {}).items()
+    }
+
+
+def _region_of(text: str, geometry: Geometry) -> NDArray[np.bool_]:
+    axes = geometry.spatial_axes
+    try:
+        return region(text, geometry.shape_in(axes), axes, geometry.spacing_mm)
+    except InputError as error:
+        # The mask is wrong, and not the block.
+        raise OptionError(error.problem, remedy=error.remedy) from error
 
 
 def region(

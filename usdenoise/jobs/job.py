@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Job:
         Options of a session of several blocks; None (the default) for one acquisition.
     paths : tuple of Path
         Files of the session, in the order of time.
+    regions : mapping
+        Name of each region of a session -> the region in words; none by default.
     notes : tuple of str
         Sentences for the report; none by default.
     """
@@ -63,6 +65,7 @@ class Job:
     dask: str | None = None
     session: SessionOptions | None = None
     paths: tuple[Path, ...] = ()
+    regions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

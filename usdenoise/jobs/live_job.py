@@ -25,6 +25,7 @@ from usdenoise.report.pages import live_page
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.sessions.online_session import SessionUpdate
+from usdenoise.sessions.regions import relative_change
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 
@@ -223,9 +224,7 @@ def _charts(update: SessionUpdate) -> list[Chart]:
     bad = update.times[update.bad].tolist()
     charts = []
     for name, values in update.series.items():
-        good = values[~update.bad]
-        mean = float(np.nanmean(good)) if np.isfinite(good).any() else 0.0
-        change = 100 * (values / mean - 1) if mean > 0 else np.full(len(values), np.nan)
+        change = relative_change(values, update.bad)
         charts.append(
             Chart(
                 f"Blood power: {name}",

@@ -2,22 +2,20 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError
 from usdenoise.files.events import read_events
-from usdenoise.files.regions import check_region, region
+from usdenoise.files.regions import drawn_regions
 from usdenoise.options.denoise_options import DenoiseOptions, shows_options
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.sessions.activation import Event
 from usdenoise.sessions.online_session import OnlineSession
-from usdenoise.stack.geometry import Geometry
 
 EventSource = str | Path | Sequence[tuple[float, float, str]]
 """A BIDS table of events, or (onset, duration, trial_type) of each."""
@@ -81,7 +79,7 @@ class Session(OnlineSession):
         **given: Any,
     ) -> None:
         super().__init__(
-            _masks(regions),
+            drawn_regions(regions),
             chosen_options(preset, options, given),
             axes=axes,
             frame_rate=frame_rate,
@@ -103,7 +101,10 @@ def live_session(
 ) -> OnlineSession:
     """Return a session with the regions and events of :class:`Session`, and the options of a finished session."""
     return OnlineSession(
-        _masks(regions), options, session=session, events=None if events is None else _EventsSoFar(events)
+        drawn_regions(regions),
+        options,
+        session=session,
+        events=None if events is None else _EventsSoFar(events),
     )
 
 
@@ -130,23 +131,3 @@ def events_of(source: EventSource) -> list[Event]:
     return (
         read_events(Path(source)) if isinstance(source, str | Path) else [Event(*event) for event in source]
     )
-
-
-def _masks(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Any]:
-    """Return the regions, those in words as functions that draw them; check the form of these."""
-    for about in (regions or {}).values():
-        if isinstance(about, str):
-            check_region(about)
-    return {
-        name: partial(_drawn, about) if isinstance(about, str) else about
-        for name, about in (regions or {}).items()
-    }
-
-
-def _drawn(text: str, geometry: Geometry) -> NDArray[np.bool_]:
-    axes = geometry.spatial_axes
-    try:
-        return region(text, geometry.shape_in(axes), axes, geometry.spacing_mm)
-    except InputError as error:
-        # The mask is wrong, and not the block.
-        raise OptionError(error.problem, remedy=error.remedy) from error

@@ -17,9 +17,10 @@ from usdenoise.files.tiff import tiff
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.result_folder import Results
 from usdenoise.report.activation_picture import activation_picture, activation_title
+from usdenoise.report.region_picture import REGIONS, region_picture
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
 from usdenoise.report.series import Series
-from usdenoise.report.tables import block_table, frame_table
+from usdenoise.report.tables import block_table, frame_table, region_table
 from usdenoise.system.provenance import to_json
 
 
@@ -59,7 +60,7 @@ class Product:
         """Write its files, and keep its picture for the page."""
         job = results.job
         if self.name in PICTURES:
-            for kind in dict.fromkeys(("png", *job.display.figure_formats)):
+            for kind in _picture_formats(job):
                 key, on_page = f"{self.name}_{kind}", kind == "png" and self.is_on_page(job)
                 if on_page or results.has(key):
                     drawn = PICTURES[self.name].draw(series, job.path.stem, job.display, kind)
@@ -71,6 +72,7 @@ class Product:
 def pictures_on_page(results: Results) -> dict[str, bytes]:
     """Return the pictures that the page shows, in its order: name -> PNG."""
     shown = [product.name for product in PRODUCTS if product.is_on_page(results.job)]
+    shown += [REGIONS] if results.job.regions else []
     return {name: results.pictures[f"{name}_png"] for name in shown}
 
 
@@ -131,6 +133,11 @@ def _write_nifti(name: str, series: Series, results: Results) -> None:
     results.place(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
 
 
+def _picture_formats(job: Job) -> tuple[str, ...]:
+    """Return the formats of a picture that the page shows as PNG."""
+    return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
+
+
 def _event_types(job: Job) -> list[str]:
     assert job.session_options.events is not None
     return list(dict.fromkeys(event.trial_type for event in read_events(Path(job.session_options.events))))
@@ -143,9 +150,7 @@ def _activation_name(trial_type: str) -> str:
 def _activation_files(job: Job) -> dict[str, str]:
     named: dict[str, str] = {}
     for name in map(_activation_name, _event_types(job)):
-        named |= {
-            f"{name}_{kind}": f"{name}.{kind}" for kind in dict.fromkeys(("png", *job.display.figure_formats))
-        }
+        named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:
             named[f"{name}_nifti"] = f"{name}_stat-t_statmap.nii.gz"
     return named
@@ -155,7 +160,7 @@ def _write_activation(series: Series, results: Results) -> None:
     job, stack = results.job, series.geometry
     for trial_type, found in series.activation.items():
         name = _activation_name(trial_type)
-        for kind in dict.fromkeys(("png", *job.display.figure_formats)):
+        for kind in _picture_formats(job):
             drawn = activation_picture(
                 found.t,
                 found.active,
@@ -168,6 +173,19 @@ def _write_activation(series: Series, results: Results) -> None:
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
             write_stat_map(results.place(f"{name}_nifti"), found.t, stack)
+
+
+def _region_files(job: Job) -> dict[str, str]:
+    return _table_files(REGIONS, job) | {
+        f"{REGIONS}_{kind}": f"{REGIONS}.{kind}" for kind in _picture_formats(job)
+    }
+
+
+def _write_regions(series: Series, results: Results) -> None:
+    results.write_table(REGIONS, region_table(series))
+    for kind in _picture_formats(results.job):
+        drawn = region_picture(series, f"{results.job.path.stem}: blood power of regions", kind)
+        results.add_picture(f"{REGIONS}_{kind}", drawn)
 
 
 def _asks_for(product: str, job: Job) -> bool:
@@ -209,6 +227,12 @@ PRODUCTS = (
         lambda job: job.is_session,
         partial(_table_files, "blocks"),
         lambda series, results: results.write_table("blocks", block_table(series)),
+    ),
+    Product(
+        REGIONS,
+        lambda job: bool(job.regions),
+        lambda job: _region_files(job),
+        lambda series, results: _write_regions(series, results),
     ),
     Product(
         "activation",

@@ -10,6 +10,7 @@ from usdenoise.errors import OutputError, UsdenoiseError
 from usdenoise.files.events import read_events
 from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
@@ -18,9 +19,10 @@ from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
-from usdenoise.report.series import Series, series_of_session, with_activation
+from usdenoise.report.series import Series, series_of_session, with_activation, with_regions
 from usdenoise.sessions.activation import check_events
 from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions.regions import region_masks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
@@ -53,6 +55,8 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
     with blocks:
         if events:
             check_events(events, blocks.blocks[-1].start)
+        # A region that does not fit the images is an error before an hour of filtering.
+        masks = region_masks(drawn_regions(job.regions), blocks.geometry) if job.regions else {}
         watcher.loaded(blocks.geometry)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
@@ -82,7 +86,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             # The same command would fail again.
             SpectraStore.remove(store.folder)
             raise
-        series = with_activation(series_of_session(found), events, session)
+        series = with_regions(with_activation(series_of_session(found), events, session), masks)
         with clock.stage("load"):
             return series, _record_of_files(job, blocks, None if digest is None else digest.result())
 

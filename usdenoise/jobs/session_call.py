@@ -16,6 +16,7 @@ from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
@@ -34,12 +35,13 @@ from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
-from usdenoise.report.series import Series, series_of_session, with_activation
+from usdenoise.report.series import Series, series_of_session, with_activation, with_regions
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import BlocksOfStack
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.online_session import SessionUpdate
+from usdenoise.sessions.regions import region_masks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
@@ -97,6 +99,11 @@ class SessionResult:
     def activation(self) -> Mapping[str, ActivationMap]:
         """Activation map of each type of event; empty without events."""
         return self.series.activation
+
+    @property
+    def regions(self) -> Mapping[str, NDArray[np.float64]]:
+        """Name of a region -> its mean blood power in each block, the whole image first; empty without regions."""
+        return {name: region.blood_power for name, region in self.series.regions.items()}
 
     @property
     def time(self) -> NDArray[np.float64]:
@@ -268,7 +275,7 @@ def session(  # noqa: PLR0913
     until_idle_s : float, optional
         Seconds without a new file after which a live session ends; by default it does not.
     regions : mapping, optional
-        Regions that a live session follows, as for :class:`usdenoise.Session`.
+        Regions whose mean blood power is followed, as for :class:`usdenoise.Session`; by default none.
     dask : str, optional
         Dask workers that read and filter the files, as for :func:`usdenoise.run`; by default none.
     on_block : callable, optional
@@ -311,7 +318,7 @@ def session(  # noqa: PLR0913
     if live:
         follower = live_session(chosen, blocks_options, regions, events)
         return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
-    known = events_of(events or ())
+    known, wanted = events_of(events or ()), drawn_regions(regions)
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
@@ -320,8 +327,10 @@ def session(  # noqa: PLR0913
             is_labelled: bool = False,
             executor: Executor | None = None,
         ) -> SessionResult:
+            masks = region_masks(wanted, blocks.geometry) if wanted else {}
             found = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
             series = with_activation(series_of_session(found), known, blocks_options)
+            series = with_regions(series, masks)
             return SessionResult(series, blocks_options, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
@@ -413,7 +422,7 @@ def run_session(  # noqa: PLR0913
     session_options : SessionOptions, optional
         The time between blocks, what is kept of them, and whether they are still to come.
     regions : mapping, optional
-        Name -> region that a live session follows, as for :class:`usdenoise.Session`.
+        Name -> region whose mean blood power is followed, in words as for :class:`usdenoise.Session`.
     dask : str, optional
         Dask workers, as for :func:`usdenoise.run`. Blocks that were lost with a worker are done again.
 
@@ -460,10 +469,8 @@ def run_session(  # noqa: PLR0913
         del blocks, follower
         # Files that are no block are gaps, and named.
         asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)
-    elif asked.until_idle_s is not None or regions:
-        raise OptionError(
-            "the time without files and regions are for a live session", remedy="give {live} too"
-        )
+    elif asked.until_idle_s is not None:
+        raise OptionError("the time without files is for a live session", remedy="give {live} too")
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
@@ -479,6 +486,7 @@ def run_session(  # noqa: PLR0913
         dask=dask,
         session=asked,
         paths=tuple(files),
+        regions=regions or {},
         notes=tuple(remarks),
     )
     with locked(job.folder):

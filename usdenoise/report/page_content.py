@@ -16,9 +16,11 @@ from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.record import Report
+from usdenoise.report.region_picture import REGIONS
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.series import Series
+from usdenoise.sessions.regions import relative_change
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
 
@@ -59,6 +61,9 @@ def page_of(
     stack = series.geometry
     shown = []
     for name, png in pictures.items():
+        if name == REGIONS:
+            shown.append(_regions(series, png))
+            continue
         about = PICTURES[name]
         unit = series.attributes[about.image]["unit"]
         words = described_image(about.image, series.means[about.image], stack, unit)
@@ -77,6 +82,17 @@ def page_of(
         block_charts(series) if series.is_session else [],
         [_activation(series, trial_type, png) for trial_type, png in activations.items()],
     )
+
+
+def _regions(series: Series, png: bytes) -> Picture:
+    """Return the picture of the regions, with the range of each in words."""
+    ranges = []
+    for name, region in series.regions.items():
+        change = relative_change(region.blood_power, series.is_bad)[~series.is_bad]
+        if np.isfinite(change).any():
+            ranges.append(f"{name} from {np.nanmin(change):+.1f} to {np.nanmax(change):+.1f} %")
+    words = f"Blood power of regions in the good blocks: {', '.join(ranges) or 'not known'}"
+    return Picture("Regions", png, words, f"{words}, against the mean of each.")
 
 
 def _activation(series: Series, trial_type: str, png: bytes) -> ActivationSection:

@@ -27,6 +27,7 @@ from usdenoise.sessions.activation import (
 )
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.filter_session import FilteredSession
+from usdenoise.sessions.regions import RegionSeries, region_series
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import Geometry
 
@@ -61,6 +62,8 @@ class Series:
         The record of each block.
     activation : mapping
         Type of event -> its activation map; empty (the default) without events.
+    regions : mapping
+        Name of a region -> its time series, the whole image first; empty (the default) without regions.
     """
 
     fit: FitResult
@@ -73,6 +76,7 @@ class Series:
     time_unit: str
     blocks: tuple[BlockRecord, ...]
     activation: Mapping[str, ActivationMap] = field(default_factory=dict)
+    regions: Mapping[str, RegionSeries] = field(default_factory=dict)
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -174,6 +178,19 @@ def series_of_session(found: FilteredSession) -> Series:
         time_unit=time_unit(found.geometry),
         blocks=tuple(_block_record(found, number) for number in range(len(found.blocks))),
     )
+
+
+def with_regions(series: Series, masks: Mapping[str, NDArray[np.bool_]]) -> Series:
+    """Return a series with the time series of regions.
+
+    Parameters
+    ----------
+    series : Series
+        The series of a session.
+    masks : mapping
+        Name of each region -> its mask; none leave the series as it is.
+    """
+    return replace(series, regions=region_series(series.images["blood_power"], masks))
 
 
 def with_activation(series: Series, events: Sequence[Event], options: SessionOptions) -> Series:

@@ -102,6 +102,18 @@ def frame_table(result: DenoiseResult) -> Table:
     return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
 
 
+def region_table(series: Series) -> Table:
+    """Return the table of the regions of a session: their mean blood power in each block."""
+    columns: dict[str, NDArray[Any]] = {"time": series.times}
+    described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
+    for name, region in series.regions.items():
+        column = f"blood_{name.replace(' ', '_')}"
+        columns[column] = region.blood_power
+        described[column] = (f"Mean blood power in {name}, {int(region.mask.sum())} pixels", POWER_UNIT)
+    columns["bad"] = series.is_bad.astype(np.int64)
+    return Table(columns, {name: described[name] for name in columns})
+
+
 def block_table(series: Series) -> Table:
     """Return the table of the blocks of a session, which a model of the series takes as confounds."""
     blocks = series.blocks

@@ -19,6 +19,7 @@ from usdenoise.sessions.bad_blocks import BlockLevel, find_bad_blocks
 from usdenoise.sessions.block_filter import FilteredBlock, filter_session_block
 from usdenoise.sessions.blocks import FileTime, check_alike, frames_in_order, start_times, time_unit
 from usdenoise.sessions.filter_session import HELD_BLOCK
+from usdenoise.sessions.regions import WHOLE_IMAGE, Region, mean_in_region, region_masks
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames
 from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_sample
 from usdenoise.sessions.session_series import BlockMap, BlockSpectrum, BlockSums, SeriesModel, series_model
@@ -30,9 +31,6 @@ from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import available_bytes
 
 Result = TypeVar("Result")
-
-Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
-"""A mask of an image, or a function that makes one for the geometry of the blocks."""
 
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
@@ -47,12 +45,6 @@ HELD_LIVE = 18.0
 
 REMEMBERED = 20
 """Blocks with whose power and motion a new one is compared."""
-
-WHOLE_IMAGE = "whole image"
-"""Name of the first region."""
-
-TAKEN_NAMES = (WHOLE_IMAGE, "power")
-"""Names that no other region can have: blood_power is the image of the last block in the file of the series so far."""
 
 
 @dataclass(frozen=True)
@@ -235,9 +227,6 @@ class OnlineSession:
         self._options, self._session = options, session or SessionOptions()
         self._scales = (axes, frame_rate, spacing)
         self._interval, self._regions = self._session.block_interval_s, dict(regions)
-        for name in self._regions:
-            if "/" in name or name.replace("_", " ") in TAKEN_NAMES:
-                raise OptionError(f"a region cannot have the name '{name}'; choose another one")
         self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
         self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
         self._geometry: Geometry | None = None
@@ -296,7 +285,7 @@ class OnlineSession:
         geometry = replace(stack.geometry, labels=None)
         if not self._lengths:
             self.most_at_work = _most_at_work(stack, self._options.precision)
-            self._masks = _masks(self._regions, geometry)
+            self._masks = region_masks(self._regions, geometry)
             self._series = {region: [] for region in self._masks}
             self._geometry = geometry
             # The first file was not whole: what was found of it does not hold.
@@ -380,8 +369,7 @@ class OnlineSession:
         model, clutter = self._models.found, self._clutter
         self._bad.append(bool(why))
         for region_name, mask in self._masks.items():
-            inside = blood[mask & np.isfinite(blood)]
-            self._series[region_name].append(float(inside.mean(dtype=np.float64)) if len(inside) else np.nan)
+            self._series[region_name].append(mean_in_region(blood, mask))
         frame_time = 1 / (self._geometry.frame_rate_hz or 1.0)
         starts = start_times(self._file_times, frame_time, self._interval)
         offsets = np.array([file.offset for file in self._file_times])
@@ -462,17 +450,3 @@ def _most_at_work(stack: Acquisition, precision: str) -> int:
             remedy="write shorter blocks",
         )
     return 1 + int((free - HELD_LIVE * of_block) // (HELD_BLOCK * of_block))
-
-
-def _masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:
-    """Return the masks of the regions, the whole image first."""
-    shape = geometry.shape_in(geometry.spatial_axes)
-    masks = {WHOLE_IMAGE: np.ones(shape, bool)}
-    for name, given in regions.items():
-        mask = np.asarray(given(geometry) if callable(given) else given, bool)
-        if mask.shape != shape or not mask.any():
-            raise OptionError(
-                f"region '{name}' is a mask of {mask.shape}, {mask.sum()} pixels; the image has {shape}"
-            )
-        masks[name] = mask
-    return masks

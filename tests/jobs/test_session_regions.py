@@ -1,0 +1,112 @@
+"""Regions of a finished session: their table, their picture, and what is refused before the work begins."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from tests.cli.shared import cli, refused
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.stacks import write_stack
+from usdenoise import session
+from usdenoise.errors import OptionError
+from usdenoise.report.figures import DPI
+from usdenoise.report.region_picture import region_picture
+
+SHAPE, N_BLOCKS = (20, 16), 4
+CUTOFFS = {"rank": 12, "low_cutoff": 4}
+REGIONS = ("--region", "top=rect:0,0,0.5,1.6mm", "--region", "a b=circle:12,10,3")
+
+
+@pytest.fixture(scope="module")
+def made() -> Scan:
+    return scan(N_BLOCKS, shape=SHAPE)
+
+
+@pytest.fixture(scope="module")
+def files(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of four blocks. Read only."""
+    folder = tmp_path_factory.mktemp("regions") / "mouse"
+    for number, block in enumerate(made.blocks):
+        about: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.1]}
+        write_stack(folder / f"{number}.h5", block, start_s=0.5 * number, **about)
+    return folder
+
+
+def expected(blood: np.ndarray) -> dict[str, np.ndarray]:
+    """Means of the images over the pixels of the regions, by slow loops."""
+    top = [(z, x) for z in range(5) for x in range(16)]
+    circle = [(z, x) for z in range(20) for x in range(16) if (z - 12) ** 2 + (x - 10) ** 2 <= 9]
+    whole = [(z, x) for z in range(20) for x in range(16)]
+    return {
+        name: np.array(
+            [np.mean([float(image[place]) for place in places if image[place]]) for image in blood]
+        )
+        for name, places in {"whole image": whole, "top": top, "a b": circle}.items()
+    }
+
+
+def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path) -> None:
+    done = cli("session", files, "-o", tmp_path, "--low-cutoff", 4, *REGIONS, "--json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    head, *lines = Path(report["output"]["regions_tsv"]).read_text().splitlines()
+    assert head.split("\t") == ["time", "blood_whole_image", "blood_top", "blood_a_b", "bad"]
+    values = np.array([line.split("\t") for line in lines], float)
+    with h5py.File(report["output"]["sequence"]) as file:
+        blood, times = file["blood_power"][()], file["time"][()]
+    np.testing.assert_allclose(values[:, 0], times, rtol=1e-7)
+    for column, means in zip(values[:, 1:4].T, expected(blood).values(), strict=True):
+        np.testing.assert_allclose(column, means, rtol=1e-6)
+    described = json.loads(Path(report["output"]["regions_json"]).read_text())
+    assert list(described) == head.split("\t")
+    assert "80 pixels" in described["blood_top"]["Description"]
+    page = Path(report["output"]["report_html"]).read_text()
+    assert "<h3>Regions</h3>" in page
+
+
+def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
+    mask = np.zeros(SHAPE, bool)
+    mask[:5] = True
+    found = session(files, regions={"top": mask, "a b": "circle:12,10,3"}, **CUTOFFS)
+    in_memory = session(made.iq, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"top": mask}, **CUTOFFS)
+    for name, means in expected(found.blood_power).items():
+        np.testing.assert_allclose(found.regions[name], means, rtol=1e-6)
+    np.testing.assert_allclose(in_memory.regions["top"], found.regions["top"], rtol=1e-5)
+    assert session(files, **CUTOFFS).regions == {}
+
+
+def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
+    """The outline of a region at the left is in the left half of the map, and moves with the region."""
+    centres = []
+    for text in ("rect:2,1,18,4", "rect:2,12,18,15"):
+        found = session(made.iq, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"a": text}, **CUTOFFS)
+        picture = iio.imread(io.BytesIO(region_picture(found.series, "", "png")))[..., :3].astype(int)
+        map_alone = picture[:, : int(2.9 * DPI)]
+        is_blue = (map_alone[..., 2] > 140) & (map_alone[..., 0] < 60)
+        assert is_blue.any()
+        centres.append(np.argwhere(is_blue)[:, 1].mean())
+    assert centres[1] - centres[0] > 50
+
+
+def test_a_region_that_does_not_fit_is_an_error_before_the_work(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("blocks were filtered")
+
+    monkeypatch.setattr("usdenoise.jobs.session_blocks.filter_session", never)
+    monkeypatch.setattr("usdenoise.jobs.session_call.filter_session", never)
+    outside = cli("session", files, "-o", tmp_path / "out", "--region", "a=rect:0,30,5,40")
+    refused(outside, "region 'rect:0,30,5,40' holds no pixel of the 20 x 16 image")
+    with pytest.raises(OptionError, match="region 'a' is a mask of"):
+        session(files, regions={"a": np.ones((3, 3), bool)})
+    for name in ("whole image", "power", "a/b", "a\tb"):
+        with pytest.raises(OptionError, match="a region cannot have the name"):
+            session(files, regions={name: "rect:0,0,5,5"})
+    assert not (tmp_path / "out").exists()

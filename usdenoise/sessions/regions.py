@@ -1,0 +1,102 @@
+"""Regions of an image whose mean blood power is followed over the blocks of a session."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.stack.geometry import Geometry
+
+Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
+"""A mask of an image, or a function that makes one for the geometry of the blocks."""
+
+WHOLE_IMAGE = "whole image"
+"""Name of the first region."""
+
+TAKEN_NAMES = (WHOLE_IMAGE, "power")
+"""Names that no other region can have: blood_power is an image in the file of a live session."""
+
+
+@dataclass(frozen=True)
+class RegionSeries:
+    """A region and its time series.
+
+    Attributes
+    ----------
+    mask : boolean array
+        Pixels of the region, with the spatial axes of the images.
+    blood_power : (n_blocks,) float64 array
+        Mean blood power over the pixels with data; NaN without any.
+    """
+
+    mask: NDArray[np.bool_]
+    blood_power: NDArray[np.float64]
+
+
+def check_region_names(names: Iterable[str]) -> None:
+    """Check that regions have names that can be the names of columns and data sets.
+
+    Raises
+    ------
+    OptionError
+        If a name is taken, or holds a slash or a control character.
+    """
+    for name in names:
+        if "/" in name or not name.isprintable() or name.replace("_", " ") in TAKEN_NAMES:
+            raise OptionError(f"a region cannot have the name '{name}'; choose another one")
+
+
+def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:
+    """Return the masks of regions by their names, the whole image first.
+
+    Raises
+    ------
+    OptionError
+        If a mask has another shape than the images, or no pixel.
+    """
+    shape = geometry.shape_in(geometry.spatial_axes)
+    masks = {WHOLE_IMAGE: np.ones(shape, bool)}
+    for name, region in regions.items():
+        mask = np.asarray(region(geometry) if callable(region) else region, bool)
+        if mask.shape != shape or not mask.any():
+            raise OptionError(
+                f"region '{name}' is a mask of {mask.shape}, {mask.sum()} pixels; the image has {shape}"
+            )
+        masks[name] = mask
+    return masks
+
+
+def mean_in_region(blood: NDArray[np.floating], mask: NDArray[np.bool_]) -> float:
+    """Return the mean of an image over the pixels of a region that have data, NaN without any.
+
+    Masked pixels, which are exactly 0, do not count.
+    """
+    inside = blood[mask & np.isfinite(blood) & (blood != 0)]
+    return float(inside.mean(dtype=np.float64)) if len(inside) else np.nan
+
+
+def region_series(
+    blood: NDArray[np.floating], masks: Mapping[str, NDArray[np.bool_]]
+) -> dict[str, RegionSeries]:
+    """Return the time series of regions.
+
+    Parameters
+    ----------
+    blood : (n_blocks, ...) array
+        Blood power of each block.
+    masks : mapping
+        Name of each region -> its mask.
+    """
+    return {
+        name: RegionSeries(mask, np.array([mean_in_region(image, mask) for image in blood]))
+        for name, mask in masks.items()
+    }
+
+
+def relative_change(power: NDArray[np.float64], is_bad: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return a series in per cent of its mean over the good blocks, minus 100; NaN if this mean is not positive."""
+    good = power[~is_bad]
+    mean = float(np.nanmean(good)) if np.isfinite(good).any() else 0.0
+    return 100 * (power / mean - 1) if mean > 0 else np.full(len(power), np.nan)
