@@ -55,6 +55,12 @@ def test_a_stack_in_any_order_is_not_doubtful(right: NDArray[np.complex64], orde
     assert codes(right.transpose(["tzx".index(letter) for letter in order]), order) == []
 
 
+@pytest.mark.parametrize("n_frames", [12, 31])
+def test_a_map_of_few_frames_is_doubtful(right: NDArray[np.complex64], n_frames: int) -> None:
+    assert "few-frames" in codes(right[:n_frames])
+    assert "few-frames" not in codes(right[: n_frames + 20])
+
+
 @pytest.mark.parametrize("share", [0.9, 1.2])
 def test_a_cutoff_near_the_suggested_one_is_not_doubtful(
     right: NDArray[np.complex64], suggested: int, share: float
