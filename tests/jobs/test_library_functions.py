@@ -1,6 +1,7 @@
 """The library does what the command line does: series, saving and drawing."""
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import xarray
 from matplotlib.figure import Figure
 
 import usdenoise
+from tests.cli.shared import cli
 from tests.files.test_neighbours import voxel_data
 from tests.stacks import run_in_windows
 from usdenoise import denoise, load
@@ -170,7 +172,7 @@ def test_positions_come_back_from_a_saved_result(n_slices: int, suffix: str, tmp
 
 def test_what_save_refuses(tmp_path: Path) -> None:
     result = denoise(small(), **OPTIONS)
-    with pytest.raises(OutputError, match=r"name it \.h5, \.mat or \.zarr"):
+    with pytest.raises(OutputError, match=r"cannot write '.tif' files; use \.h5"):
         usdenoise.save(result, tmp_path / "x.tif")
 
 
@@ -236,3 +238,48 @@ def test_flow_of_a_data_array_is_plotted() -> None:
     result = denoise(voxel_data(1), **OPTIONS)
     axes = usdenoise.plot(result, "velocity", ax=Figure().subplots())
     assert axes.images[0].get_array().shape == (9, 7)
+
+
+@pytest.mark.parametrize("image", ["blood_power", "power_doppler"])
+def test_an_image_is_saved_as_nifti(image: str, tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    result = denoise(small(), **OPTIONS)
+    path = usdenoise.save(result, tmp_path / "x.nii.gz", image=image)
+    read = nibabel.load(path)
+    # Lateral, depth, elevation, time.
+    assert read.shape == (56, 72, 1, 1)
+    np.testing.assert_allclose(read.get_fdata()[:, :, 0, 0], getattr(result, image).T, rtol=1e-6)
+    assert read.header.get_zooms()[:2] == pytest.approx((0.1027, 0.1027), abs=1e-4)
+    assert json.loads((tmp_path / "x.json").read_text())["FramesPerBlock"] == 60
+    with pytest.raises(OutputError, match="exists"):
+        usdenoise.save(result, path)
+    with pytest.raises(OptionError, match="not of 'tsnr'"):
+        usdenoise.save(result, tmp_path / "y.nii.gz", image="tsnr")
+    assert not (tmp_path / "y.json").exists()
+
+
+def test_the_series_of_a_session_is_saved_as_nifti(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    found = usdenoise.session(small(), 20, rank=3, low_cutoff=1)
+    read = nibabel.load(found.save(tmp_path / "series.nii.gz"))
+    assert read.shape == (56, 72, 1, 3)
+    np.testing.assert_allclose(read.get_fdata()[:, :, 0].T, found.blood_power.transpose(0, 1, 2), rtol=1e-6)
+    assert read.header.get_zooms()[3] == pytest.approx(20 / 500)
+
+
+def test_axes_that_contradict_the_stack_warn(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="the axes are 'xzt', as given; the stack has 'tzx'"):
+        load(SAMPLE, axes="xzt")
+    array = small().to_xarray()
+    with pytest.warns(UserWarning, match="the axes are 'zxt', as given; the stack has 'tzx'"):
+        denoise(array.squeeze("k").rename(None), axes="zxt", **OPTIONS)
+    done = cli("run", SAMPLE, "-o", tmp_path, "--axes", "xzt", "--low-cutoff", 1)
+    assert "note: the axes are 'xzt', as given; the stack has 'tzx'" in done.stderr
+    assert "the data suggest 'tzx'" in done.stderr + done.stdout
+
+
+def test_a_result_shows_its_doubts() -> None:
+    assert "the data suggest 14 (sure): tissue is left" in repr(denoise(load(SAMPLE), low_cutoff=5))
+    found = usdenoise.session(SAMPLE, 50, low_cutoff=2)
+    assert "doubts: " in repr(found)
+    assert "none" not in repr(found)

@@ -1,5 +1,6 @@
 """Reading and describing an acquisition in one call each."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,8 @@ def load(  # noqa: PLR0913
         "center_frequency": center_frequency,
     }
     with open_input(path, {**reading, **unknown}, dtype) as source:
+        if source.metadata.contradiction:
+            warnings.warn(source.metadata.contradiction, stacklevel=2)
         return source.read(on_part=on_part)
 
 

@@ -385,6 +385,8 @@ class Input:
             assumptions.append(
                 f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; set the axes if they are not"
             )
+        if self.metadata.contradiction:
+            assumptions.append(self.metadata.contradiction)
         if self.metadata.has_uneven_times:
             assumptions.append("the times of the frames are uneven, so the frame rate is not known")
         if "assumed" in sources.get("spacing_mm", ""):

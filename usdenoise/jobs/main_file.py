@@ -9,10 +9,12 @@ import numpy as np
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError, OutputError, check_path
+from usdenoise.files.nifti import write_nifti
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
+from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import Series, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
@@ -28,6 +30,9 @@ ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
 }
 """Images of an activation map that are stored, and their attributes."""
+
+NIFTI = ".nii.gz"
+"""Suffix of gzipped NIfTI."""
 
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
@@ -179,15 +184,19 @@ def write_block(job: Job, folder: Path, source: Path, number: int, first: int, s
     write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
-def save(result: DenoiseResult, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a filtered stack and its images to a file, as `usdenoise run` writes them.
+def save(
+    result: DenoiseResult, path: str | Path, *, image: str = "blood_power", overwrite: bool = False
+) -> Path:
+    """Write a filtered stack and its images to a file, as `usdenoise run` writes them, or an image as NIfTI.
 
     Parameters
     ----------
     result : DenoiseResult
         From :func:`usdenoise.denoise`.
     path : str or Path
-        File to write: .h5 or .hdf5, .mat, or .zarr (needs the package zarr).
+        File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs nibabel).
+    image : str
+        The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
     overwrite : bool
         Whether an existing file may be replaced; by default False.
 
@@ -199,7 +208,9 @@ def save(result: DenoiseResult, path: str | Path, *, overwrite: bool = False) ->
     Raises
     ------
     OutputError
-        If the file exists, its suffix is of no format that is written, or it cannot be written.
+        If the file exists, its suffix is not of a format that is written, or it cannot be written.
+    OptionError
+        If the image is not known, or a package is missing.
 
     Examples
     --------
@@ -212,8 +223,69 @@ def save(result: DenoiseResult, path: str | Path, *, overwrite: bool = False) ->
     """
     check_path(path, OutputError)
     check_suffix(Path(path))
-    content = _stack_content(result, series_of_stack(result, ()).means, result.provenance)
+    series = series_of_stack(result, ())
+    if is_nifti(path):
+        return save_nifti(series, SessionOptions(), path, image, overwrite)
+    content = _stack_content(result, series.means, result.provenance)
     return write_one_file(Path(path), content, overwrite)
+
+
+def is_nifti(path: str | Path) -> bool:
+    """Return whether a file has the suffix of gzipped NIfTI."""
+    return str(path).lower().endswith(NIFTI)
+
+
+def save_nifti(
+    series: Series, session: SessionOptions, path: str | Path, image: str, overwrite: bool
+) -> Path:
+    """Write a power image of a series as NIfTI, with its sidecar beside it, and return its path.
+
+    Raises
+    ------
+    OptionError
+        If the image is not known, or nibabel is missing.
+    OutputError
+        If a file exists, or cannot be written.
+    """
+    if image not in POWER_NAMES:
+        raise OptionError(f"NIfTI files are written of {' and '.join(POWER_NAMES)}, not of '{image}'")
+    path = Path(path)
+    with OutputFolder(path.parent, overwrite) as outputs:
+        waiting, sidecar = (outputs.reserve(f"{path.name[: -len(NIFTI)]}{end}") for end in (NIFTI, ".json"))
+        fields = write_power_nifti(waiting, image, series, session)
+        sidecar.write_text(to_json(fields, indent=2) + "\n")
+        outputs.commit()
+    return path
+
+
+def write_power_nifti(path: Path, image: str, series: Series, session: SessionOptions) -> dict[str, Any]:
+    """Write a power image of a series as NIfTI, and return the fields of its sidecar.
+
+    Parameters
+    ----------
+    path : Path
+        File to write, which may have a temporary name.
+    image : str
+        One of POWER_NAMES.
+    series : Series
+        The filtered blocks.
+    session : SessionOptions
+        Window and stride of a session; the defaults otherwise.
+    """
+    length = series.frames_a_block(session.window)
+    fields = write_nifti(
+        path,
+        series.images[image],
+        series.geometry,
+        series.times,
+        series.time_unit,
+        length,
+        session.stride or length,
+        [vars(block) for block in series.blocks],
+    )
+    description = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[image]
+    description += " in blocks of frames" if len(series.blocks) > 1 else ""
+    return {"Description": description, **fields}
 
 
 def check_suffix(path: Path) -> None:
@@ -224,8 +296,8 @@ def check_suffix(path: Path) -> None:
     OutputError
         If it is not.
     """
-    if path.suffix.lower() not in WRITTEN_SUFFIXES:
-        raise OutputError(f"{path} has a suffix of no format that is written; name it .h5, .mat or .zarr")
+    if path.suffix.lower() not in WRITTEN_SUFFIXES and not is_nifti(path):
+        raise OutputError(f"cannot write '{path.suffix}' files; use .h5, .mat, .zarr or .nii.gz")
 
 
 def write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from usdenoise.files.events import read_events
-from usdenoise.files.nifti import write_nifti, write_stat_map
+from usdenoise.files.nifti import write_stat_map
 from usdenoise.files.tiff import tiff
 from usdenoise.jobs.job import Job
+from usdenoise.jobs.main_file import write_power_nifti
 from usdenoise.jobs.result_folder import Results
 from usdenoise.report.activation_picture import activation_picture, activation_title
 from usdenoise.report.region_picture import REGIONS, region_picture
@@ -114,20 +115,7 @@ def _write_power_files(name: str, series: Series, results: Results) -> None:
 
 def _write_nifti(name: str, series: Series, results: Results) -> None:
     job, key = results.job, _NIFTI_KEYS[name]
-    length = series.frames_a_block(job.session_options.window)
-    sidecar = write_nifti(
-        results.place(key),
-        series.images[name],
-        series.geometry,
-        series.times,
-        series.time_unit,
-        length,
-        job.session_options.stride or length,
-        [vars(block) for block in series.blocks],
-    )
-    description = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}[name]
-    description += " in blocks of frames" if len(series.blocks) > 1 else ""
-    sidecar = {"Description": description, **sidecar}
+    sidecar = write_power_nifti(results.place(key), name, series, job.session_options)
     task = None if job.bids is None else job.bids.task
     named = {} if task is None else {"TaskName": task}
     results.place(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")

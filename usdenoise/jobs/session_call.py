@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.errors import InputError, OptionError, check_path
+from usdenoise.errors import InputError, OptionError, OutputError, check_path
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
 from usdenoise.files.known_formats import is_zarr
@@ -22,7 +22,7 @@ from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
 from usdenoise.jobs.live_session import EventSource, events_of, live_session
-from usdenoise.jobs.main_file import check_suffix, sequence_content, write_one_file
+from usdenoise.jobs.main_file import check_suffix, is_nifti, save_nifti, sequence_content, write_one_file
 from usdenoise.jobs.progress import Silence, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import BlocksOfFiles
@@ -79,7 +79,7 @@ class SessionResult:
 
     @cached_property
     def noise_power(self) -> Any:
-        """Noise power, (n_blocks, ...), the same in all blocks."""
+        """Noise power, (n_blocks, ...), the same in all blocks unless their gain was corrected."""
         return self._series_of("noise_power")
 
     def _series_of(self, name: str) -> Any:
@@ -139,7 +139,10 @@ class SessionResult:
         """Say what it holds, in one line."""
         n_blocks, *shape = self.series.images["blood_power"].shape
         size = " x ".join(map(str, shape))
-        return f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels>"
+        doubts = ", ".join(doubt.code for doubt in self.doubts) or "none"
+        return (
+            f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels; doubts: {doubts}>"
+        )
 
     def to_xarray(self) -> Any:
         """Return the images as an xarray.Dataset with the times of the blocks.
@@ -161,22 +164,30 @@ class SessionResult:
         }
         return series_to_dataset(images, geometry, Coordinate(self.time, None, about), self.time_unit)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
         """Write the series to a file, as ``usdenoise session`` writes it, and return its path.
 
         Parameters
         ----------
         path : str or Path
-            File to write: .h5 or .hdf5, .mat, or .zarr (needs the package zarr).
+            File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs
+            nibabel).
+        image : str
+            The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
         overwrite : bool
             Whether an existing file may be replaced; by default False.
 
         Raises
         ------
         OutputError
-            If the file exists, its suffix is of no format that is written, or it cannot be written.
+            If the file exists, its suffix is not of a format that is written, or it cannot be written.
+        OptionError
+            If the image is not known, or a package is missing.
         """
+        check_path(path, OutputError)
         check_suffix(Path(path))
+        if is_nifti(path):
+            return save_nifti(self.series, self.options, path, image, overwrite)
         provenance = to_json(record(None, {}, {}))
         content = sequence_content(self.series, self.options.window, None, provenance)
         return write_one_file(Path(path), content, overwrite)

@@ -35,7 +35,7 @@ FWHM = 2.3548
 """Full width at half maximum of a Gaussian of standard deviation 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Series:
     """The images of a filtered stack, or of the blocks of a session.
 

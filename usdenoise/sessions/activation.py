@@ -41,7 +41,7 @@ class Event:
     trial_type: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ActivationMap:
     """How the pixels react to one type of event.
 
@@ -67,6 +67,11 @@ class ActivationMap:
     threshold: float | None
     expected: NDArray[np.float64]
     course: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """Say what it holds, in one line."""
+        least = "" if self.threshold is None else f", |t| of {self.threshold:.2f} or more"
+        return f"<ActivationMap: {int(self.active.sum())} active pixels{least}>"
 
 
 def check_events(events: Sequence[Event], last: float) -> None:

@@ -1,5 +1,6 @@
 """Stacks from xarray.DataArray: the axes, scales and positions that its labels give."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
         )
     given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
     about = with_options(values, sources, others, axes=given, **scales)
+    if about.contradiction:
+        warnings.warn(about.contradiction, stacklevel=2)
     kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
     time = dict(zip(about.values["axes"], kept, strict=False)).get("t", "")
     # The order counts whatever the unit is.

@@ -27,12 +27,15 @@ class Metadata:
         All other attributes of the stack, which are copied to the output.
     coordinates : mapping
         Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
+    contradiction : str
+        How the given axes differ from those of the stack, in words; empty (the default) if they do not.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    contradiction: str = ""
 
     @property
     def has_uneven_times(self) -> bool:
@@ -193,7 +196,8 @@ def with_options(
             del values["spacing_mm"], sources["spacing_mm"]
         else:
             values["spacing_mm"] = spacing
-    return Metadata(values, sources, attributes, coordinates)
+    contradiction = f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed else ""
+    return Metadata(values, sources, attributes, coordinates, contradiction)
 
 
 def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
