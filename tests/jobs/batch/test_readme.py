@@ -16,7 +16,7 @@ from tests.jobs.batch.shared import OWN, ROOT, environment, files, results, writ
 from usdenoise.cli import main
 
 DOCS = ROOT / "docs"
-PLACES = {"batch": "batch.md", "shell": "scripts.md", "config": "scripts.md", "python": "library.md"}
+PLACES = {"batch": "batch.md", "shell": "batch.md", "config": "batch.md", "python": "reference.md"}
 PAGES = [ROOT / "README.md", ROOT / "sample_data/README.md", *sorted(DOCS.glob("*.md"))]
 
 
