@@ -204,4 +204,5 @@ def test_the_site_has_every_option_and_every_public_name(tmp_path: Path) -> None
             assert [flag for flag in flags if not re.search(rf"{flag}\b", text)] == []
     # These two are neither functions nor classes: a sentence describes them.
     headed = set(usdenoise.__all__) - {"METHODS", "__version__"}
+    assert re.findall(r'id="(usdenoise\.\S*__\S*)"', page) == []
     assert [name for name in headed if f'id="usdenoise.{name}"' not in page] == []
