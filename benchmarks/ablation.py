@@ -1,4 +1,4 @@
-"""What each stage of the default estimate brings: the table of docs/quality.md.
+"""What each stage of the default estimate brings: a table of benchmarks/RECORDS.md.
 
     python -m benchmarks.ablation [--seeds 4] [--first-seed 700]
 

@@ -1,4 +1,4 @@
-"""The blood map against power Doppler and the full SVD, on phantoms with known blood: the table of docs/quality.md.
+"""The blood map against power Doppler and the full SVD, on phantoms with known blood: a table of docs/evidence.md.
 
     python -m benchmarks.blood [--seeds 3] [--first-seed 300] [--noise-alone] [--json FILE]
 

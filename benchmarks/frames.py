@@ -1,4 +1,4 @@
-"""Bad frames that are found, and the picture without them: the table of docs/frames.md.
+"""Bad frames that are found, and the picture without them: a table of benchmarks/RECORDS.md.
 
     python -m benchmarks.frames [--seeds 20] [--first-seed 500]
 

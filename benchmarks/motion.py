@@ -1,4 +1,4 @@
-"""Motion of the image: the default run against the full SVD, for docs/frames.md.
+"""Motion of the image: the default run against the full SVD, a table of benchmarks/RECORDS.md.
 
     python -m benchmarks.motion [--seeds 20] [--first-seed 500]
 

@@ -1,4 +1,4 @@
-"""The default run against the full SVD, on phantoms: the table of docs/quality.md.
+"""The default run against the full SVD, on phantoms: a table of docs/evidence.md.
 
     python -m benchmarks.quality [--full] [--seeds 2] [--json FILE]
     python -m benchmarks.quality --full-size SEED

@@ -1,4 +1,4 @@
-"""Memory and time against the size of a stack, in memory, from the disk and on Dask workers: docs/scale.md.
+"""Memory and time against the size of a stack, in memory, from the disk and on Dask: tables of benchmarks/RECORDS.md.
 
     python -m benchmarks.scale FOLDER [--ways memory,disk,dask] [--against pixels,frames,rank,chunks]
 

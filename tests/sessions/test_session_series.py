@@ -85,7 +85,7 @@ def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[n
 def slow_series(
     blocks: Blocks, good: list[int], clutter: SessionClutter, mean_power: Any
 ) -> NDArray[np.float64]:
-    """The formulas of docs/sessions.md without the part of leaking tissue, band after band."""
+    """The formulas of docs/how-it-works.md without the part of leaking tissue, band after band."""
     removed = [removed_by(v, LENGTH) for v in blocks.temporal]
     projection = clutter.projection.followed_by(np.mean([removed[number] for number in good], axis=0))
     n_lags, n_pixels = projection.n_lags, int(np.prod(SIZE))

@@ -69,7 +69,7 @@ def map_blood(
        the lags, shrunk to 1 where it is noise.
     4. The power counts as far as noise and leftover tissue do not explain what is seen.
 
-    docs/blood.md has the sources and measured figures.
+    docs/how-it-works.md has the sources, docs/evidence.md the measured figures.
 
     Parameters
     ----------

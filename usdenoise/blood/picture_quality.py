@@ -17,7 +17,7 @@ BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
 
 LEAST_STANDARD_ERRORS = 4.0
 """Standard errors of the noise power, N / sqrt(n_frames), above which the 99th percentile must be: the largest value on
-stacks of noise alone was 3.2 of them (docs/blood.md)."""
+stacks of noise alone was 3.2 of them (docs/evidence.md)."""
 
 
 ROUNDING = (16 * float(np.finfo(np.float32).eps)) ** 2

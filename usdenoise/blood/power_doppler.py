@@ -18,8 +18,8 @@ POWER_IMAGES = {
     name: {"unit": POWER_UNIT, "formula": formula}
     for name, formula in {
         "power_doppler": POWER_FORMULA,
-        "blood_power": "power of the blood before the clutter filter, without the noise; see docs/blood.md",
-        "noise_power": "power of the noise, white over frames, before the clutter filter; see docs/blood.md",
+        "blood_power": "power of the blood before the clutter filter, without the noise; see docs/how-it-works.md",
+        "noise_power": "power of the noise, white over frames, before the clutter filter; see docs/how-it-works.md",
     }.items()
 }
 """Unit and formula of the power images that every result has, as result files state them."""

@@ -35,7 +35,7 @@ CLUTTER_DOPPLER = 0.1
 
 USUAL, LATEST = 0.6, 0.4
 """Levels of similarity, relative to that of the references among themselves, at which tissue usually ends and at
-which it has certainly ended. Set with benchmarks/quality.py, on other seeds than docs/quality.md quotes."""
+which it has certainly ended. Set with benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
 
 BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
 """Largest and least number of components that start the blood map. With fewer than four, one outlier decides."""

@@ -41,7 +41,7 @@ _STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Fa
 
 LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
 """Samples of each frame. benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
-picture to 0.998 or better (docs/quality.md)."""
+picture to 0.998 or better (docs/evidence.md)."""
 
 
 def fit_sample(

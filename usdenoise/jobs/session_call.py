@@ -245,7 +245,7 @@ def session(  # noqa: PLR0913
 
     The clutter is common to all blocks: its spatial components are estimated from a sample of the frames of all of them,
     and each block has coefficients of its own. The blood power of a block is a weighted sum of its Doppler spectrum
-    without the noise, with weights from the mean and the variance over the session; docs/sessions.md has the formulas.
+    without the noise, with weights from the mean and the variance over the session; docs/how-it-works.md has the formulas.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Doubt:
     Attributes
     ----------
     code : str
-        Its name for scripts; docs/scripts.md lists them.
+        Its name for scripts; docs/quality-control.md lists them.
     sentence : str
         The reason in words.
     """

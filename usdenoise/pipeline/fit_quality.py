@@ -7,7 +7,7 @@ from usdenoise.system.coded_enum import CodedEnum
 
 CLOSE = 1.1
 """Ratio of the held-out error to the allowed one up to which an estimate counts as exact: the error of exact fits
-scatters by a few per cent between seeds (docs/quality.md)."""
+scatters by a few per cent between seeds (docs/evidence.md)."""
 
 REFITTED, NEARLY_REFITTED = 0.5, 5.0
 """Energy gained by the last pass of the refit, over the energy left, up to which the components are those of the full

@@ -48,7 +48,7 @@ class DenoiseResult(FitResult):
         Mean power over frames, in the squared units of the stack; spatial axes in the order of the input.
     blood_power : float32 array
         Blood map: power of the blood before the clutter filter, without the noise, in the units of `power_doppler`
-        (docs/blood.md).
+        (docs/how-it-works.md).
     noise_power : float32 array
         Power of the noise in the stack, smooth over the image, in the same units.
     model : LowRank

@@ -211,7 +211,7 @@ class SequenceRecord:
 class Report:
     """The report of a run or a session. The report of a session describes the fit to its sample.
 
-    docs/scripts.md explains the codes. Other fields are as in :class:`usdenoise.DenoiseResult`.
+    docs/batch.md and docs/quality-control.md explain the codes. Other fields are as in :class:`usdenoise.DenoiseResult`.
 
     Attributes
     ----------

@@ -1,9 +1,12 @@
 """What the README and the docs show: commands run as they are printed, and links lead somewhere."""
 
+import html
 import os
 import re
 import shutil
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from tests.jobs.batch.shared import OWN, ROOT, environment, files, results, writ
 from usdenoise.cli import main
 
 DOCS = ROOT / "docs"
-PLACES = {"batch": "batch.md", "shell": "scripts.md", "config": "scripts.md", "python": "library.md"}
+PLACES = {"batch": "batch.md", "shell": "batch.md", "config": "batch.md", "python": "reference.md"}
 PAGES = [ROOT / "README.md", ROOT / "sample_data/README.md", *sorted(DOCS.glob("*.md"))]
 
 
@@ -171,3 +174,35 @@ def test_every_option_of_batch_is_one_of_its_page_or_of_run() -> None:
     }
     for option in own - {"paths"}:
         assert option in docs, option
+
+
+COMMANDS = ("run", "session", "batch", "compare", "info", "simulate", "reproduce")
+
+
+def test_the_reference_names_every_command_and_every_public_name() -> None:
+    page = (DOCS / "reference.md").read_text()
+    context = main.make_context("usdenoise", ["run"], resilient_parsing=True)
+    assert main.list_commands(context) == list(COMMANDS)
+    assert [name for name in COMMANDS if f":prog_name: usdenoise {name}\n" not in page] == []
+    assert [name for name in usdenoise.__all__ if not re.search(rf"\busdenoise\.{name}\b", page)] == []
+
+
+@pytest.mark.skipif(
+    find_spec("mkdocs_click") is None and "CI" not in os.environ,
+    reason="the packages for the site are not installed, and this is not CI",
+)
+def test_the_site_has_every_option_and_every_public_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--no-strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment())
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference/index.html").read_text()
+    context = main.make_context("usdenoise", ["run"], resilient_parsing=True)
+    for name, section in zip(COMMANDS, re.split(r'id="usdenoise-\w+"', page)[1:], strict=True):
+        text = html.unescape(re.sub(r"<[^>]+>", "", section))
+        for parameter in main.get_command(context, name).params:
+            flags = [flag for flag in parameter.opts if flag.startswith("-")]
+            assert [flag for flag in flags if not re.search(rf"{flag}\b", text)] == []
+    # These two are neither functions nor classes: a sentence describes them.
+    headed = set(usdenoise.__all__) - {"METHODS", "__version__"}
+    assert re.findall(r'id="(usdenoise\.\S*__\S*)"', page) == []
+    assert [name for name in headed if f'id="usdenoise.{name}"' not in page] == []
