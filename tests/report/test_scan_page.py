@@ -174,9 +174,18 @@ def test_a_session_has_its_blocks_and_curves() -> None:
          ["shown as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
         ({"parameters": {"refit": "none", "init": "spectral"}, "iterations": 1},
          ["The start was \"spectral\".", "in 1 iteration, which lowered"]),
+        ({"sequence": {"window": 20, "size": "20 frames", "stride": None, "sampled_frames": 40, "n_bad": 1,
+                       "time": [1.0, 1.5, 2.0],
+                       "blocks": [{"time": 1.0}, {"time": 1.5}, {"time": 2.0, "n_frames": 40}]},
+          "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]},
+                        "session": {"events": "e.tsv", "hrf": "boxcar", "smoothing_mm": 0.2}}},
+         ["3 blocks of 20 frames, 0.5 s apart, over 1.06 s.",
+          "of the blood power, smoothed by a Gaussian with a full width at half maximum of 0.2 mm: boxcars of the events, "
+          "cosines for slow drifts, a regressor for each bad block, and autoregressive noise",
+          "at a false discovery rate of 0.05 [6]."]),
         ({"iterations": 0}, ["[2] did not lower the error on held-out entries, so that the start was used."]),
     ],
-    ids=["default", "svd", "given", "rank", "missing", "kept", "by place", "velocity", "no refit", "start"],
+    ids=["default", "svd", "given", "rank", "missing", "kept", "by place", "velocity", "no refit", "events", "start"],
 )  # fmt: skip
 def test_the_methods_paragraph_says_what_was_done(fields: dict[str, Any], says: list[str]) -> None:
     text, sources = methods_paragraph(report(**fields))

@@ -9,6 +9,7 @@ from statistics import median
 
 from usdenoise.report.page_templates import METHODS, template
 from usdenoise.report.record import Report
+from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
 from usdenoise.sessions.block_filter import n_temporal_components
 
@@ -45,6 +46,9 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         n_pixels=math.prod(sizes[letter] for letter in order),
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         interval=_interval(report),
+        duration=_duration(report),
+        events=report.requested.get("session", {}),
+        false_discovery_rate=FALSE_DISCOVERY_RATE,
         errors=_held_out_errors(report),
         bad_spreads=f"{BAD_SPREADS:g}",
         n_temporal=0 if report.sequence is None else n_temporal_components(report.sequence.window),
@@ -56,6 +60,15 @@ def _interval(report: Report) -> str:
     """Return the usual time from a block to the next one in words; empty for a single block."""
     times = () if report.sequence is None else report.sequence.time
     return f"{median(later - earlier for earlier, later in pairwise(times)):.4g}" if len(times) > 1 else ""
+
+
+def _duration(report: Report) -> str:
+    """Return the time from the first frame of the first block to the end of the last one in words; empty for a run."""
+    if report.sequence is None:
+        return ""
+    first, last = report.sequence.blocks[0], report.sequence.blocks[-1]
+    frames = (first.n_frames + last.n_frames) / 2
+    return f"{last.time - first.time + frames / (report.input.frame_rate_hz or 1.0):.4g}"
 
 
 def _held_out_errors(report: Report) -> tuple[str, str] | None:
