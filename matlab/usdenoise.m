@@ -2,7 +2,8 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 % USDENOISE  Clutter-filter an ultrafast-ultrasound Doppler stack.
 %
 %   iq = usdenoise(IQ, 'FrameRate', 500) removes tissue clutter from the stack IQ, a complex or real array of
-%   depth x lateral x frames, or depth x lateral x elevation x frames. iq has the size and the precision of IQ.
+%   depth x lateral x frames, or depth x lateral x elevation x frames. iq has the size and the precision of IQ;
+%   integers become single.
 %
 %   [iq, power, report] = usdenoise(...) also returns the power Doppler image, the mean of abs(iq).^2 over the frames,
 %   and a struct with the options, the cutoffs, the errors and the timings.
@@ -15,7 +16,9 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 %     'LowCutoff', 12         components to remove, or 'auto' (the default)
 %     'HighCutoff', 'rank'    also remove the noise
 %     'Spacing', [0.05 0.1]   pixel pitch in mm, one number for each spatial axis
-%     'Estimator', {'decay=0.3', 'iterations=20'}   keys of --estimator
+%     'BadFrames', 'keep'     exclude no frame; by default bad frames are replaced by the model, see report.bad_frames
+%     'Method', 'svd'         the full SVD
+%     'Estimator', {'precision=double'}   keys of --estimator
 %     'Axes', 'zxt'           letters of the axes of IQ: z depth, x lateral, y elevation, t frames
 %
 %   One more option is not passed on: 'Command' is the program usdenoise, for example '/home/me/venv/bin/usdenoise', or

@@ -178,7 +178,7 @@ def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
 def test_the_svd_judges_itself_as_what_it_is(stack):
     quality = usdenoise.denoise(stack, axes="tzx", method="svd", rank=10, low_cutoff=3).fit_quality
     assert (quality.verdict, quality.held_out_ratio) == (Verdict.EXACT, None)
-    assert quality.sentence == "the full SVD itself"
+    assert quality.sentence == "the full SVD of the frames that were not excluded"
 
 
 def test_missing_entries_cost_little_where_the_sample_is_a_part_of_the_pixels():

@@ -8,6 +8,9 @@ from pathlib import Path, PurePath
 
 from usdenoise.files.known_formats import SUFFIXES, is_zarr
 
+BATCH_RECORD, STACKS = "batch.json", "stacks"
+"""Record of a batch, and the folder beside it for the filtered stacks alone."""
+
 
 def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
     """Return the sort key that puts scan2 before scan10 and keeps the files of a folder together."""
@@ -61,7 +64,7 @@ def acquisition_files(
 
 def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
     """Return whether a file, or an acquisition folder, is one of :func:`acquisition_files`, with the same parameters."""
-    if path.name.startswith(".") or _is_result(path):
+    if path.name.startswith(".") or _is_result(path, folder):
         return False
     if not patterns:
         return is_folder or path.suffix.lower() in SUFFIXES
@@ -69,6 +72,10 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 
 
-def _is_result(path: Path) -> bool:
+def _is_result(path: Path, folder: Path) -> bool:
+    """Return whether an earlier run wrote a file: results of a scan, and stacks of a batch unless `folder` holds these."""
+    above = path.parent
+    if above.name == STACKS and above != folder and (above.parent / BATCH_RECORD).exists():
+        return True
     stem, mark, _ = path.stem.rpartition("_sequence" if path.stem.endswith("_sequence") else "_denoised")
     return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))

@@ -90,8 +90,11 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     at_least = "at least " if choice.reason == CutoffReason.BEYOND_RANK else ""
     if choice.reason in UNKNOWN or (at_least and low > suggested):
         return []
+    verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     code, effect = (
-        ("cutoff-low", "tissue is left") if low < suggested else ("cutoff-high", "blood is removed, too")
+        ("cutoff-low", f"tissue {verb} left")
+        if low < suggested
+        else ("cutoff-high", f"blood {verb} removed, too")
     )
     plural = "" if low == 1 else "s"
     return [

@@ -29,7 +29,7 @@ samples per unknown, 100 iterations from the spectral start ended at 30 to 200 t
 class Verdict(CodedEnum):
     """A judgement on an estimate; the value is its sentence, with the figures left open."""
 
-    EXACT = "the full SVD itself"
+    EXACT = "the full SVD of the frames that were not excluded"
     AS_FULL_SVD = "as good as the full SVD"
     AS_SAMPLE_ALLOWS = "as good as the sample allows"
     CLOSE_TO_FULL_SVD = (

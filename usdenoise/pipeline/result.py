@@ -212,7 +212,7 @@ class DenoiseResult(FitResult):
             "frames": self.frame_quality.sentence or "none is bad",
             "estimate": self.fit_quality.sentence,
             "power": f"mean {float(self.power_doppler.mean()):.4g}, largest {float(self.power_doppler.max()):.4g}",
-            "doubts": "; ".join(doubt.sentence for doubt in self.doubts) or "none",
+            "doubts": f"\n{'':14}".join(doubt.sentence for doubt in self.doubts) or "none",
             "time": seconds,
         }
         width = max(map(len, lines))

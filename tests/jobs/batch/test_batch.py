@@ -294,6 +294,9 @@ def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs
     np.testing.assert_array_equal(after, usdenoise.load(out / "night/scan1/scan1_denoised.h5").iq)
     assert not np.array_equal(after, before)
     assert len(plan_batch([scans.parent], out)) == 4
+    # Of another batch the folder holds results, unless it is named.
+    assert len(plan_batch([scans.parent], scans.parent / "new")) == 4
+    assert len(plan_batch([out / "stacks"], scans.parent / "new")) == 2
 
 
 def test_the_flat_folder_has_copies_where_the_file_system_has_no_links(

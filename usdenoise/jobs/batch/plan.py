@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 
 from usdenoise.errors import check_path
-from usdenoise.files.acquisition_files import acquisition_files, natural_key
+from usdenoise.files.acquisition_files import BATCH_RECORD, STACKS, acquisition_files, natural_key
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import remove_leftovers
 
@@ -18,9 +18,9 @@ class BatchFile(StrEnum):
     """Files that a batch writes to the top of its folder."""
 
     TABLE = "batch.csv"
-    RECORD = "batch.json"
+    RECORD = BATCH_RECORD
     INDEX = "index.html"
-    STACKS = "stacks"
+    STACKS = STACKS
     """Folder of the filtered stacks, under the names of their inputs."""
 
 
