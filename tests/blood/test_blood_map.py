@@ -192,10 +192,10 @@ def test_the_verdict_on_the_picture_has_its_figures(noisy):
 def test_a_verdict_without_noise_or_agreement_leaves_them_out():
     words = PictureQuality(0.1, 0.0, None, 0.2, None).sentence
     assert words == (
-        "vessels in 10 % of the image; noise dominates in 0 %; 20 % of the blood in the map is added for what the clutter "
-        "filter removed (estimate)"
+        "vessels in 10 % of the image; outside them noise dominates in 0 %; 20 % of the blood power in the map is "
+        "estimated, not measured: the clutter filter removed it"
     )
-    assert "added" not in PictureQuality(0.1, 0.0, None, 0.004, None).sentence
+    assert "estimated" not in PictureQuality(0.1, 0.0, None, 0.004, None).sentence
     assert "vessels in 26 %" in (adds_up := PictureQuality(0.264, 0.736, None, 0.2, None).sentence)
     assert "dominates in 74 %" in adds_up
     below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence

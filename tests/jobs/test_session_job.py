@@ -649,8 +649,8 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
     done = python(MEMORY, tmp_path / "out", *paths, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     few, many = map(int, done.stdout.split())
-    # 20 more blocks are of 41 MB.
-    assert many - few < 4 * big[0].nbytes
+    # 20 more blocks are of 41 MB. Without any growth the peak differs by 11 MB from run to run.
+    assert many - few < 8 * big[0].nbytes
     assert 20 * big[0].nbytes > 40e6
 
 
@@ -674,5 +674,5 @@ def test_what_a_session_cannot_do_is_refused(flags: tuple[Any, ...], files: Path
 def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:
     for number in range(3):
         write_stack(tmp_path / f"zeros/{number}.h5", np.zeros((LENGTH, *SHAPE), np.complex64), **ABOUT)
-    refused(cli("session", tmp_path / "zeros", "-o", tmp_path / "out"), "'iq' is zero everywhere")
+    refused(cli("session", tmp_path / "zeros", "-o", tmp_path / "out", "-q"), "'iq' is zero everywhere")
     assert not (tmp_path / "out").exists()

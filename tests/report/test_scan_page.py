@@ -26,7 +26,7 @@ def page(block_charts: Any = (), **fields: Any) -> Page:
 def test_the_page_says_what_the_report_says() -> None:
     text = page().text
     for words in (
-        "Vessels in 19 % of the image; estimate: as good as the full SVD.",
+        "Vessels in 19 % of the image.",
         "Nothing doubtful was found.",
         "8.1 dB", "0.82", "75 %", "Tissue that remains 2 %", "Estimate good", "150 MiB",
         "2 components were removed (sure): from component 2 on, the similarity falls.",
@@ -108,12 +108,21 @@ def test_bad_frames_and_remarks_are_listed_where_there_are_some() -> None:
     # A sentence is not in both the verdict and the remarks.
     doubts = [{"code": "poor-estimate", "sentence": "poor fit"}]
     text = page(estimate="poor fit", fit="not-fitted", doubts=doubts).text
-    assert "Vessels in 19 % of the image. Poor fit." in text
+    assert "Poor fit. If the doubts are unfounded: vessels in 19 % of the image." in text
 
 
 def test_the_number_of_components_is_said_to_be_sure_or_given() -> None:
     assert "Clutter components removed 2 this number is sure Blood" in page().text
     assert "Clutter components removed 2 as given Blood" in page(cutoff={"certainty": "given"}).text
+    for code in ("axes", "no-blood"):
+        text = page(doubts=[{"code": code, "sentence": "wrong"}]).text
+        assert "Clutter components removed 2 chosen from the data Blood" in text
+
+
+def test_a_page_does_not_call_a_scan_good_for_a_good_computation() -> None:
+    text = page().text
+    assert "Nothing doubtful was found. Vessels in 19 % of the image." in text
+    assert "as good as the full SVD; this does not judge the scan or the cutoff" in text
 
 
 def test_the_share_of_sampled_entries_is_one_number() -> None:

@@ -212,6 +212,24 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert f"{int(wanted.active.sum())} pixels with |t| of" in page
 
 
+def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_path: Path) -> None:
+    """Files without start times are taken to follow each other: the timing of an activation depends on it."""
+    for number, block in enumerate(made.blocks[:12]):
+        write_stack(tmp_path / f"plain/{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ)
+        start = {"start_s": number * LENGTH / RATE_HZ}
+        write_stack(tmp_path / f"timed/{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ, **start)
+    inside, late = TABLE[:2], (900.0, 1.0, "on")
+
+    def codes(folder: str, events: list[tuple[float, float, str]], **more: Any) -> set[str]:
+        found = session(tmp_path / folder, events=events, rank=12, low_cutoff=4, **more)
+        return {doubt.code for doubt in found.doubts} & {"block-times", "events-outside"}
+
+    assert codes("timed", inside) == set()
+    assert codes("plain", inside, block_interval_s=LENGTH / RATE_HZ) == set()
+    assert codes("plain", inside) == {"block-times"}
+    assert codes("timed", [*inside, late]) == {"events-outside"}
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -67,11 +67,11 @@ class PictureQuality:
         parts = [
             f"vessels in {vessels} % of the image{level}",
             # Both are shares of the image, and are rounded.
-            f"noise dominates in {min(round(100 * self.noise_share), 100 - vessels)} %",
+            f"outside them noise dominates in {min(round(100 * self.noise_share), 100 - vessels)} %",
         ]
         if added:
             parts.append(
-                f"{added} % of the blood in the map is added for what the clutter filter removed (estimate)"
+                f"{added} % of the blood power in the map is estimated, not measured: the clutter filter removed it"
             )
         if self.reproducibility is not None:
             parts.append(f"two halves of the scan correlate at {self.reproducibility:.2f}")

@@ -62,7 +62,7 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
         raise NoStackError(
             f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
             f"and the file holds {found}",
-            remedy="check that this is the right file",
+            remedy="check the file; reshape a matrix of pixels x frames to depth x lateral x frames",
         )
     called_iq = [stack for stack in unasked if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
     is_complex = [stack for stack in unasked if stack.array.dtype.kind == "c"]
@@ -70,7 +70,10 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
         if len(group) == 1:
             return group[0]
     listing = ", ".join(f"{stack.name} {shape_text(stack.array.shape)}" for stack in unasked)
-    raise InputError(f"{path} holds several stacks: {listing}", remedy="pick one with {dataset}")
+    shapes = {(stack.array.shape, stack.array.dtype.kind) for stack in unasked}
+    are_two_parts = len(unasked) == 2 and len(shapes) == 1 and unasked[0].array.dtype.kind != "c"
+    pair = "; if they are I and Q, save a complex array, or name them I and Q" if are_two_parts else ""
+    raise InputError(f"{path} holds several stacks: {listing}", remedy=f"pick one with {{dataset}}{pair}")
 
 
 def check_not_power(stack: Stack, path: str) -> None:

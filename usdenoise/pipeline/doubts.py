@@ -75,7 +75,7 @@ def _of_axes(fit: FitResult, axes: str) -> list[tuple[str, str]]:
     place = axes.index(str(fit.time_letter))
     spatial = [letter for letter in "zxy" if letter in axes]
     suggested = "".join([*spatial[:place], "t", *spatial[place:]])
-    return [("axes", f"the stack was read as '{axes}'; the data suggest '{suggested}'")]
+    return [("axes", f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'")]
 
 
 def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
@@ -83,7 +83,8 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     if not fit.is_cutoff_given:
         if choice.certainty != CutoffCertainty.UNSURE:
             return []
-        return [("cutoff-unsure", f"the low cutoff {choice.low} is unsure: {choice.sentence}")]
+        unclear = "" if choice.reason in UNKNOWN else ", but where the tissue ends is not clear"
+        return [("cutoff-unsure", f"the low cutoff {choice.low} is unsure: {choice.sentence}{unclear}")]
     low, suggested = int(fit.options.low_cutoff), choice.low
     if -round(NEAR_BELOW * suggested) <= low - suggested <= max(2, round(NEAR_ABOVE * suggested)):
         return []

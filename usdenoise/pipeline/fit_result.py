@@ -63,6 +63,11 @@ class FitResult:
     n_sample_pixels: int
 
     @property
+    def low_cutoff(self) -> int:
+        """Number of components that were removed as clutter."""
+        return int(self.options.low_cutoff)
+
+    @property
     def held_out_rmse(self) -> float | None:
         """Error of the sample's own factors on the held-out entries; None without such entries or a sample."""
         return None if self.solution is None else self.solution.held_out_rmse

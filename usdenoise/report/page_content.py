@@ -67,7 +67,11 @@ def page_of(
         about = PICTURES[name]
         unit = series.attributes[about.image]["unit"]
         words = described_image(about.image, series.means[about.image], stack, unit)
-        caption = f"Mean of the good blocks. {about.caption}" if series.is_session else about.caption
+        caption = about.caption
+        if name == "blood_power" and series.picture_quality.lost_share is None:
+            caption = "No blood was found: the picture shows noise, on its own scale."
+        elif series.is_session and name != "tsnr":
+            caption = f"Mean of the good blocks. {caption}"
         shown.append(Picture(about.title, png, f"{about.title}: {words}", caption))
     over_frames: list[Chart | Carpet] = []
     if series.stack is not None:

@@ -214,7 +214,8 @@ PICTURES = {
     ),
     "tsnr": ResultPicture(
         "tSNR",
-        "Temporal signal to noise ratio, in dB: mean over standard deviation of the blood power in the good blocks.",
+        "Temporal signal to noise ratio: 20 log10 of the mean of the blood power in the good blocks over its standard "
+        "deviation. Pixels without blood have no meaning.",
         "tsnr",
         _tsnr,
     ),

@@ -133,14 +133,24 @@ def scan_page(
     if report.method != "svd":
         options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
-    said = [part for part in report.sentences if part.removeprefix("estimate: ") not in [*doubted, *remarked]]
+    if report.sequence is not None and report.sequence.alignment:
+        remarked = [f"before the filter, {report.sequence.alignment}", *remarked]
+    said = [
+        part
+        for part in report.sentences
+        if part.removeprefix("estimate: ") not in [*doubted, *remarked, report.estimate]
+    ]
+    summary = "; ".join(said)
+    codes = {doubt.code for doubt in report.doubts}
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
-        verdict=_sentence("; ".join(said)),
+        verdict=_sentence(f"if the doubts are unfounded: {summary}" if doubted and summary else summary),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
         ranges=_figures(report),
+        # A cutoff in noise, or along a wrong axis, is certain of nothing.
+        is_unfounded=bool(codes & {"axes", "no-blood"}),
         most_error=CLOSE,
         memory=_size(report.peak_memory_bytes),
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],

@@ -23,9 +23,10 @@ from usdenoise.sessions.activation import (
     Event,
     activation_maps,
     check_events,
+    is_within,
     smoothed_series,
 )
-from usdenoise.sessions.blocks import time_unit
+from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.sessions.regions import RegionSeries, region_series
 from usdenoise.stack.acquisition import canonical_axes
@@ -62,6 +63,8 @@ class Series:
         The record of each block.
     activation : mapping
         Type of event -> its activation map; empty (the default) without events.
+    event_doubts : tuple of Doubt
+        Reasons to doubt the times of blocks and events; empty (the default) without events.
     regions : mapping
         Name of a region -> its time series, the whole image first; empty (the default) without regions.
     """
@@ -76,6 +79,7 @@ class Series:
     time_unit: str
     blocks: tuple[BlockRecord, ...]
     activation: Mapping[str, ActivationMap] = field(default_factory=dict)
+    event_doubts: tuple[Doubt, ...] = ()
     regions: Mapping[str, RegionSeries] = field(default_factory=dict)
 
     @property
@@ -105,7 +109,7 @@ class Series:
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
         found = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
-        return (*found, *uncorrected(self.blocks))
+        return (*found, *uncorrected(self.blocks), *self.event_doubts)
 
     @property
     def is_session(self) -> bool:
@@ -234,7 +238,18 @@ def with_activation(series: Series, events: Sequence[Event], options: SessionOpt
         else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
     )
     found = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
-    return replace(series, activation=found)
+    return replace(series, activation=found, event_doubts=tuple(_event_doubts(series, events)))
+
+
+def _event_doubts(series: Series, events: Sequence[Event]) -> list[Doubt]:
+    """Return the doubts about the times of blocks and events."""
+    n_outside = sum(not is_within(event, float(series.times[-1])) for event in events)
+    doubts = []
+    if NO_STARTS in series.geometry.assumptions:
+        doubts.append(Doubt("block-times", NO_STARTS))
+    if n_outside:
+        doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
+    return doubts
 
 
 def displacement_columns(

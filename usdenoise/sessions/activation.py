@@ -74,6 +74,11 @@ class ActivationMap:
         return f"<ActivationMap: {int(self.active.sum())} active pixels{least}>"
 
 
+def is_within(event: Event, last: float) -> bool:
+    """Return whether an event overlaps a session whose last block is at a time in s."""
+    return event.onset <= last and event.onset + event.duration >= 0
+
+
 def check_events(events: Sequence[Event], last: float) -> None:
     """Check that events are within a session, and that no two types overlap.
 
@@ -89,7 +94,7 @@ def check_events(events: Sequence[Event], last: float) -> None:
     InputError
         If they are not.
     """
-    if not any(event.onset <= last and event.onset + event.duration >= 0 for event in events):
+    if not any(is_within(event, last) for event in events):
         raise InputError(f"no event is within the session, which lasts {last:.4g} s")
     for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
         if one.trial_type != other.trial_type and other.onset < one.onset + one.duration:

@@ -237,6 +237,10 @@ def own_start(stack: GriddedStack) -> float | None:
     return start if np.isfinite(start) else None
 
 
+NO_STARTS = "the files have no start times: blocks are taken to follow without pauses; set the block interval if they do not"
+"""The times of blocks are an assumption, on which an activation map depends."""
+
+
 def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
     """Return a sentence if starts that the files give are not used as they are."""
     starts = [file.start_s for file in files if file.start_s is not None]
@@ -248,6 +252,8 @@ def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
             "the files give their starts in s, and the frame rate is not known, so blocks follow each other without gaps; "
             "set the frame rate",
         )
+    if not starts:
+        return (NO_STARTS,)
     if len(set(starts)) == 1:
         return ("the starts that the files give do not differ, so blocks follow each other without gaps",)
     if starts and n_without:

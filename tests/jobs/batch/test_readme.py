@@ -124,7 +124,7 @@ def test_slurm(folder: Path) -> None:
     assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
     job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")
     assert (job.returncode, job.stdout) == (0, "")
-    assert {name.partition("/")[2] for name in results(["two words"])} < set(files(folder / "array"))
+    assert {f"2/{name.partition('/')[2]}" for name in results(["two words"])} < set(files(folder / "array"))
 
 
 def test_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +140,16 @@ def test_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.options.low_cutoff, result.options.rank) == (2, 4)
     power = usdenoise.power_doppler(result.acquisition.iq, axis=0)
     np.testing.assert_allclose(power, result.power_doppler, rtol=1e-5)
+
+
+def test_the_python_of_the_readme(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "scans/good.mat", "scan.mat")
+    (text,) = re.findall(r"```python\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert names["result"].low_cutoff == names["result"].cutoff.low
+    assert usdenoise.load("filtered.mat").shape == names["stack"].shape
 
 
 def anchors(page: Path) -> set[str]:
