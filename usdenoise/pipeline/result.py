@@ -130,7 +130,8 @@ class DenoiseResult(FitResult):
     @property
     def sampled(self) -> str:
         """The share of all entries that were fitted or held out, for example "7.1 %"."""
-        return f"{100 * self.n_sampled / self.acquisition.iq.size:.3g} %"
+        n_entries = self.acquisition.iq.size - self.n_silent * self.acquisition.n_frames
+        return f"{100 * self.n_sampled / n_entries:.3g} %"
 
     def to_xarray(self) -> Any:
         """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.

@@ -43,15 +43,20 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         cite=cite,
         sizes=sizes,
         order=order,
-        n_pixels=math.prod(sizes[letter] for letter in order),
+        n_pixels=math.prod(sizes[letter] for letter in order) - report.n_silent,
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         interval=_interval(report),
         duration=_duration(report),
+        n_drifts=0
+        if report.sequence is None
+        else sum(name.startswith("drift") for name in report.sequence.design),
         events=report.requested.get("session", {}),
         false_discovery_rate=FALSE_DISCOVERY_RATE,
         errors=_held_out_errors(report),
         bad_spreads=f"{BAD_SPREADS:g}",
-        n_temporal=0 if report.sequence is None else n_temporal_components(report.sequence.window),
+        n_temporal=0
+        if report.sequence is None
+        else min(n_temporal_components(report.sequence.window), report.low_cutoff),
     )
     return " ".join(text.split()), sources
 
@@ -67,13 +72,16 @@ def _duration(report: Report) -> str:
     if report.sequence is None:
         return ""
     first, last = report.sequence.blocks[0], report.sequence.blocks[-1]
-    frames = (first.n_frames + last.n_frames) / 2
+    # A missing block has no frames, and the time of a usual one.
+    frames = sum(block.n_frames or report.sequence.window for block in (first, last)) / 2
     return f"{last.time - first.time + frames / (report.input.frame_rate_hz or 1.0):.4g}"
 
 
 def _held_out_errors(report: Report) -> tuple[str, str] | None:
-    """Return the held-out errors at the start and of the iteration that was used; None if none is known."""
+    """Return the held-out errors at the start and of the iteration that was used; None if it is not lower, or unknown."""
     lines = [line.held_out_rmse for line in report.trace]
     if len(lines) <= report.iterations or lines[0] is None or report.held_out_rmse is None:
+        return None
+    if report.held_out_rmse >= lines[0]:
         return None
     return f"{lines[0]:.4g}", f"{report.held_out_rmse:.4g}"

@@ -192,6 +192,8 @@ class SequenceRecord:
         Middle of each block, in `time_unit`: "s", or "frames" if the frame rate is not known.
     sampled_frames : int
         Frames of the sample that the clutter was estimated from.
+    design : tuple of str
+        Columns of the general linear model of the activation; empty without events.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
     """
@@ -205,6 +207,7 @@ class SequenceRecord:
     n_bad: int
     blocks: tuple[BlockRecord, ...]
     alignment: str = ""
+    design: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,9 +302,10 @@ class Report:
     def sampled_share(self) -> str:
         """Share of the entries that were sampled, for example "2.1 %"; in a session those of its sample of frames."""
         sizes = self.input.sizes
-        if self.sequence is not None:
-            sizes["t"] = self.sequence.sampled_frames
-        return f"{100 * self.n_sampled / math.prod(sizes.values()):.3g} %"
+        n_frames = sizes.pop("t") if self.sequence is None else self.sequence.sampled_frames
+        sizes.pop("t", None)
+        n_entries = (math.prod(sizes.values()) - self.n_silent) * n_frames
+        return f"{100 * self.n_sampled / n_entries:.3g} %"
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as the JSON object of its file."""

@@ -175,6 +175,7 @@ def _of_session(report: Report, series: Series, session: SessionOptions) -> Repo
             sampled_frames=series.fit.n_frames,
             n_bad=int(series.is_bad.sum()),
             alignment=_alignment(series),
+            design=next((found.columns for found in series.activation.values()), ()),
             blocks=blocks,
         ),
     )

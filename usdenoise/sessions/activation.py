@@ -59,6 +59,8 @@ class ActivationMap:
         The response that the model expects, without the drift.
     course : (n_blocks,) array
         Mean blood power of the active pixels in per cent of their mean; NaN without any.
+    columns : tuple of str
+        Columns of the model.
     """
 
     t: NDArray[np.float32]
@@ -67,6 +69,7 @@ class ActivationMap:
     threshold: float | None
     expected: NDArray[np.float64]
     course: NDArray[np.float64]
+    columns: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Say what it holds, in one line."""
@@ -187,6 +190,7 @@ def activation_maps(
             threshold=float(np.abs(t[active]).min()) if active.any() else None,
             expected=design[name].to_numpy(),
             course=100 * course / course[~is_bad].mean() if active.any() else course,
+            columns=tuple(map(str, design.columns)),
         )
     return maps
 
