@@ -12,7 +12,7 @@ from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.cli import time_left
 from usdenoise.cli.console import Console
-from usdenoise.cli.run import Narrator
+from usdenoise.cli.run import ProgressView
 from usdenoise.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -71,7 +71,7 @@ def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.Monk
     monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
     shown: list[str] = []
     monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
-    narrator = Narrator(Console(), 10)
+    narrator = ProgressView(Console(), 10)
     now[0] += 30
     narrator.blocks(1, 5)
     assert shown == ["1 of 5  about 2 min 0 s left"]

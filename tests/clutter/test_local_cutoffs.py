@@ -1,4 +1,4 @@
-"""Cutoffs by place, against slow loops and on planted components."""
+"""Per-pixel cutoffs, against slow loops and on planted components."""
 
 from dataclasses import replace
 

@@ -27,7 +27,7 @@ from usdenoise.files.file_state import sha256
 from usdenoise.files.matlab.matlab_writing import write_v73
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.progress import Silence
+from usdenoise.jobs.progress import NoProgress
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, Terms
@@ -356,7 +356,7 @@ def test_an_existing_result_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert all((out / name).read_bytes() != b"precious" for name in RESULTS)
 
 
-class AtStage(Silence):
+class AtStage(NoProgress):
     """A watcher that does something when a stage begins."""
 
     def __init__(self, stage: str, action: Callable[[], Any]) -> None:

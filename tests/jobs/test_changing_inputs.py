@@ -13,7 +13,7 @@ from tests.cli.shared import QUICK, cli, refused
 from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
 from usdenoise.files import open_input
-from usdenoise.jobs.progress import Silence
+from usdenoise.jobs.progress import NoProgress
 from usdenoise.jobs.run_job import run
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -70,7 +70,7 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
 def test_a_stack_that_changes_while_it_is_read_is_not_filtered(tmp_path: Path) -> None:
     path, stages = write_npy(tmp_path), []
 
-    class Changing(Silence):
+    class Changing(NoProgress):
         def stage(self, name: str) -> None:
             stages.append(name)
 

@@ -21,7 +21,7 @@ from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import live_files, live_job
-from usdenoise.jobs.progress import Silence
+from usdenoise.jobs.progress import NoProgress
 from usdenoise.jobs.session_call import block_files, run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -289,7 +289,7 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
         drop(folder, number, made.blocks[number])
     changed: list[Path] = []
 
-    class Watch(Silence):
+    class Watch(NoProgress):
         def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
             if update.number == 1:
                 changed.append(drop(folder, 1, made.blocks[9]))
@@ -467,7 +467,7 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     (folder / "block 5.h5").write_bytes((folder / "block 4.h5").read_bytes()[:-5000])
     seen: list[Any] = []
 
-    class Watch(Silence):
+    class Watch(NoProgress):
         def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
             seen.append((update.number, blocks.n_waiting, iio.imread(out / "latest.png").shape[2:]))
             if update.number == 4:

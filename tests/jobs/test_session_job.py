@@ -24,7 +24,7 @@ from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, Treatment
+from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, FrameTreatment
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs import main_file, run_job
 from usdenoise.jobs.session_call import run_session
@@ -434,7 +434,7 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     bad = (BadFrame(4, FrameReason.OUTLIER, 12.5), BadFrame(7, FrameReason.GIVEN, 1.0))
     flow = {"velocity": {"unit": "mm/s", "formula": "f"}}
     findings = BlockFindings(
-        frames=FrameSearch(bad, 20, Treatment.LEFT_OUT, movement),
+        frames=FrameSearch(bad, 20, FrameTreatment.LEFT_OUT, movement),
         n_unobserved=42,
         alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True),
         flow=flow,

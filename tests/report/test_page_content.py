@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.report.reports import Page, report
-from usdenoise.frames.bad_frames import BadFrame, FrameReason, Treatment
+from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
 from usdenoise.frames.frame_curves import FrameCurves
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.frames.movement import Movement
@@ -65,7 +65,7 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     carpet = np.array([[1, 1, 0, 1], [1, 30, 0, 1]], np.float32)
     curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement, carpet)
     bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
-    quality = FrameQuality(bad, 4, Treatment.TOO_MANY, Movement(0.0, (), 0.0), curves)
+    quality = FrameQuality(bad, 4, FrameTreatment.TOO_MANY, Movement(0.0, (), 0.0), curves)
     charts = frame_charts(quality, "xz")
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],

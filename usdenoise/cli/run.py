@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from usdenoise.stack.geometry import GriddedStack
 
 
-class Narrator:
+class ProgressView:
     """A watcher of a job that shows its progress on the console."""
 
     def __init__(self, console: Console, iterations: int) -> None:
@@ -150,6 +150,6 @@ def command(
         bids=bids,
         overwrite=overwrite,
         command=typed_command(),
-        watcher=Narrator(console, arguments["options"].iterations),
+        watcher=ProgressView(console, arguments["options"].iterations),
     )
     show_summary(console, report)

@@ -10,7 +10,7 @@ from usdenoise.cli.config_file import config_option
 from usdenoise.cli.console import Console, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.option_types import PathType
-from usdenoise.cli.run import Narrator
+from usdenoise.cli.run import ProgressView
 from usdenoise.cli.run_summary import show_summary
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.options.declaration import Group
@@ -103,6 +103,6 @@ def command(
         session_options=SessionOptions(**shared.given(SessionOptions, values)),
         overwrite=overwrite,
         command=typed_command(),
-        watcher=Narrator(console, arguments["options"].iterations),
+        watcher=ProgressView(console, arguments["options"].iterations),
     )
     show_summary(console, report)

@@ -1,4 +1,4 @@
-"""Cutoffs by place: how much of each component near the global cutoff is clutter, pixel by pixel."""
+"""Per-pixel cutoffs: how much of each component near the global cutoff is clutter, pixel by pixel."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -79,7 +79,7 @@ class LocalCutoffs:
 
 
 def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood) -> LocalCutoffs:
-    """Return cutoffs by place from the components of the global estimate and a first blood map.
+    """Return per-pixel cutoffs from the components of the global estimate and a first blood map.
 
     The power of component k in pixel x is modelled as t_k T(x) + b_k B(x) + n_k N(x), with the tissue map T (mean
     power of components below the cutoff), the blood map B and the noise map N. The shares t, b and n minimise the

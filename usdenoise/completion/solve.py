@@ -105,7 +105,7 @@ class Solution:
 
 
 @dataclass
-class _Course:
+class _Progress:
     """The accepted steps so far: their trace, and the factors that the loop returns, the best or the latest."""
 
     stopping: StoppingRule
@@ -180,13 +180,13 @@ def solve(  # noqa: PLR0913
     Solution
         With the stop reason DIVERGED where an iterate, its objective or its gradient is not finite.
     """
-    course = _Course(stopping, on_iteration, start)
+    progress = _Progress(stopping, on_iteration, start)
     factors, current, passes = start, problem.evaluate(start), 1
     first = current.value
     rounding = _ROUNDING_UNITS * float(np.finfo(start[0].dtype).eps)
-    reason = course.accept(start, current) if _is_finite(current) else StopReason.DIVERGED
+    reason = progress.accept(start, current) if _is_finite(current) else StopReason.DIVERGED
     while reason is None:
-        number = len(course.trace) - 1
+        number = len(progress.trace) - 1
         eta = damping(number, current.value, first)
         here = _penalised(current, factors, number, penalty)
         directions = preconditioner(factors, here.gradients, eta)
@@ -201,16 +201,16 @@ def solve(  # noqa: PLR0913
                 1 + rounding
             ):
                 factors, current = trial, evaluation
-                reason = course.accept(factors, current, eta, step, halvings)
+                reason = progress.accept(factors, current, eta, step, halvings)
                 break
             step /= 2
         else:
             reason = StopReason.NO_DESCENT
     return Solution(
-        factors=course.factors,
-        held_out_rmse=course.held_out_rmse,
-        iterations=course.iterations,
-        trace=tuple(course.trace),
+        factors=progress.factors,
+        held_out_rmse=progress.held_out_rmse,
+        iterations=progress.iterations,
+        trace=tuple(progress.trace),
         passes=passes,
         stop_reason=reason,
         step=step,

@@ -99,7 +99,7 @@ class BadFrame:
     score: float
 
 
-class Treatment(StrEnum):
+class FrameTreatment(StrEnum):
     """What is done with bad frames; the value is the sentence, with the figures left open."""
 
     LEFT_OUT = "{share} are left out ({counts})"
@@ -120,7 +120,7 @@ class FrameSearch:
         In the order of their numbers.
     n_frames : int
         Frames of the stack.
-    treatment : Treatment
+    treatment : FrameTreatment
         What is done with them.
     movement : Movement
         How the image moves.
@@ -128,13 +128,13 @@ class FrameSearch:
 
     bad: tuple[BadFrame, ...]
     n_frames: int
-    treatment: Treatment
+    treatment: FrameTreatment
     movement: Movement
 
     @property
     def left_out(self) -> NDArray[np.bool_] | None:
         """The frames that are left out, (n_frames,); None where there are none."""
-        if not self.bad or self.treatment is not Treatment.LEFT_OUT:
+        if not self.bad or self.treatment is not FrameTreatment.LEFT_OUT:
             return None
         return _mask((frame.frame for frame in self.bad), self.n_frames)
 
@@ -152,9 +152,9 @@ class FrameSearch:
     @property
     def advice(self) -> str | None:
         """What helps the fit, if the frames are what is wrong; None if not."""
-        if self.bad and self.treatment is Treatment.KEPT:
+        if self.bad and self.treatment is FrameTreatment.KEPT:
             return "exclude the bad frames"
-        if self.bad and self.treatment is Treatment.TOO_MANY:
+        if self.bad and self.treatment is FrameTreatment.TOO_MANY:
             return "read a better range of frames"
         return self.movement.advice
 
@@ -206,7 +206,7 @@ def find_bad_frames(
     n_frames = rows.n_frames
 
     def result(
-        bad: Iterable[BadFrame], treatment: Treatment, subset: SubsetValues
+        bad: Iterable[BadFrame], treatment: FrameTreatment, subset: SubsetValues
     ) -> tuple[FrameSearch, SubsetValues]:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
         used = ~_mask((frame.frame for frame in ordered), n_frames)
@@ -215,9 +215,9 @@ def find_bad_frames(
 
     if isinstance(wanted, tuple):
         given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
-        return result(given, Treatment.LEFT_OUT, _subset(rows, wanted, seed))
+        return result(given, FrameTreatment.LEFT_OUT, _subset(rows, wanted, seed))
     if n_frames < LEAST_FRAMES:
-        return result([], Treatment.KEPT, _subset(rows, (), seed))
+        return result([], FrameTreatment.KEPT, _subset(rows, (), seed))
     found = {bad.frame: bad for bad in _damaged(rows)}
     subset = _subset(rows, (), seed)
     most = LARGEST_SHARE * n_frames
@@ -229,10 +229,10 @@ def find_bad_frames(
             break
         clean = _subset(rows, found, seed)
     if len(found) > most:
-        return result(found.values(), Treatment.TOO_MANY, subset)
+        return result(found.values(), FrameTreatment.TOO_MANY, subset)
     if wanted == "keep":
-        return result(found.values(), Treatment.KEPT, subset)
-    return result(found.values(), Treatment.LEFT_OUT, clean)
+        return result(found.values(), FrameTreatment.KEPT, subset)
+    return result(found.values(), FrameTreatment.LEFT_OUT, clean)
 
 
 def _subset(rows: PixelSample, frames: Collection[int], seed: int) -> SubsetValues:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usdenoise.frames.bad_frames import FrameSearch, Treatment
+from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 from usdenoise.frames.frame_curves import FrameCurves
 
 
@@ -23,7 +23,7 @@ class FrameQuality(FrameSearch):
     @property
     def is_bad(self) -> bool:
         """Whether so many frames are bad that none was left out."""
-        return self.treatment is Treatment.TOO_MANY
+        return self.treatment is FrameTreatment.TOO_MANY
 
     @property
     def n_left_out(self) -> int:

@@ -89,7 +89,7 @@ class Job:
         return self.session or SessionOptions()
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested_options(self) -> dict[str, Any]:
         """Everything that the results depend on, besides the input."""
         own = () if self.session in (None, SessionOptions()) else ("session",)
         names = ("options", "display", "output", "reading", *own)

@@ -33,7 +33,7 @@ class Watcher(Protocol):
         """Note what is known after a block of a live session, and of the blocks that are still to come."""
 
 
-class Silence:
+class NoProgress:
     """A watcher that does nothing."""
 
     def stage(self, name: str) -> None:

@@ -16,7 +16,7 @@ from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
 from usdenoise.jobs.memory_check import scratch_folder
 from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page
-from usdenoise.jobs.progress import Silence, Watcher
+from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.result_folder import Results
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
 from usdenoise.jobs.whole_stack import filter_acquisition
@@ -117,7 +117,7 @@ def run(  # noqa: PLR0913
         memory,
         dask,
     )
-    return carry_out(job, overwrite, watcher or Silence())
+    return carry_out(job, overwrite, watcher or NoProgress())
 
 
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             results.notes,
             clock.timings_s,
             job.command,
-            requested(**job.asked),
+            requested(**job.requested_options),
             job.session,
         )
         page = page_of(

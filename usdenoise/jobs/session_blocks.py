@@ -61,7 +61,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]
-        about = {"requested": requested(**job.asked), "software": software()}
+        about = {"requested": requested(**job.requested_options), "software": software()}
         key = to_json({**about, "paths": paths, "files": blocks.states})
         store = SpectraStore(_spectra_folder(job), key)
         watcher.stage("solve")

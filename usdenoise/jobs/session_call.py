@@ -23,7 +23,7 @@ from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
 from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import check_suffix, is_nifti, save_nifti, sequence_content, write_one_file
-from usdenoise.jobs.progress import Silence, Watcher
+from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
@@ -447,20 +447,28 @@ def run_session(  # noqa: PLR0913
     UsdenoiseError
         For anything that the user can mend.
     """
-    root, asked = Path(folder), session_options or SessionOptions()
+    root, session_options = Path(folder), session_options or SessionOptions()
     options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
-    watcher, remarks = watcher or Silence(), []
-    if asked.live:
+    watcher, remarks = watcher or NoProgress(), []
+    if session_options.live:
         place = _only_folder(paths)
         stem = place.absolute().name
-        if asked.window is not None:
+        if session_options.window is not None:
             raise OptionError("a file is a block in a live session", remedy="leave out {window}")
         # What would stop the session at its end stops it now.
         _check_apart(place, root)
-        follower = live_session(options, asked, regions, asked.events)
+        follower = live_session(options, session_options, regions, session_options.events)
         name = None if bids in (None, "auto") else bids_name(bids, place)
         job = Job(
-            Path(f"{stem}.h5"), root, options, display, output, reading or {}, command, name, session=asked
+            Path(f"{stem}.h5"),
+            root,
+            options,
+            display,
+            output,
+            reading or {},
+            command,
+            name,
+            session=session_options,
         )
         job.check()
         with OutputFolder(job.folder, overwrite) as outputs:
@@ -471,7 +479,7 @@ def run_session(  # noqa: PLR0913
             reading or {},
             options.precision,
             patterns,
-            asked.until_idle_s,
+            session_options.until_idle_s,
             root,
         )
         with locked(job.folder):
@@ -479,8 +487,8 @@ def run_session(  # noqa: PLR0913
         # The sample and the sums of the live session are as large as the ones that follow.
         del blocks, follower
         # Files that are no block are gaps, and named.
-        asked = replace(asked, live=False, until_idle_s=None, skip_bad_files=True)
-    elif asked.until_idle_s is not None:
+        session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
+    elif session_options.until_idle_s is not None:
         raise OptionError("the time without files is for a live session", remedy="give {live} too")
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
@@ -495,7 +503,7 @@ def run_session(  # noqa: PLR0913
         command,
         None if bids is None else bids_name(bids, files[0]),
         dask=dask,
-        session=asked,
+        session=session_options,
         paths=tuple(files),
         regions=regions or {},
         notes=tuple(remarks),

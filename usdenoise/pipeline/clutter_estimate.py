@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.band import Band
-from usdenoise.clutter.blood_by_place import LatticeFrames
+from usdenoise.clutter.choose_local_cutoffs import LatticeFrames
 from usdenoise.clutter.clutter_cutoff import CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.lattice import Lattice
 from usdenoise.completion.problem import Factors

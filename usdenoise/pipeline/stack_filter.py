@@ -12,7 +12,7 @@ from usdenoise.blood.blood_map import BloodMap, map_blood
 from usdenoise.blood.leaked_tissue import leaked_tissue, share_above_noise, weak_speckle
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.band import Band
-from usdenoise.clutter.blood_by_place import LatticeFrames, filter_by_place
+from usdenoise.clutter.choose_local_cutoffs import LatticeFrames, choose_local_cutoffs
 from usdenoise.clutter.lattice import Lattice, lattice_places
 from usdenoise.frames.filling import interpolated
 from usdenoise.linalg.executor import Executor
@@ -97,7 +97,7 @@ def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions
         Whether the components were refitted.
     """
     grid, excluded = found.grid, found.frames.left_out
-    projection, cutoffs = filter_by_place(
+    projection, cutoffs = choose_local_cutoffs(
         found.lattice_frames, found.model, found.band.low, grid, passes.threads
     )
     plan = _plan(passes, found, options)
@@ -257,7 +257,7 @@ def filter_matrix(
     n_pixels, n_frames = matrix.shape
     lattice = Lattice(grid, lattice_places(grid.shape))
     seen = LatticeFrames(lattice, matrix[lattice.pixels], 0, None)
-    projection, cutoffs = filter_by_place(seen, model, band.low, grid, executor)
+    projection, cutoffs = choose_local_cutoffs(seen, model, band.low, grid, executor)
     plan = BlockFilter(
         spatial=model.left,
         low=band.low,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import TINY
-from usdenoise.frames.bad_frames import FrameSearch, Treatment
+from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 from usdenoise.sessions.alignment import Alignment
 
 FEWEST_BLOCKS = 5
@@ -83,7 +83,7 @@ class BlockLevel:
         """Return the level of a block from its bad frames and movement, None without data, and its alignment."""
         if frames is None:
             return cls(power, problem)
-        too_many = MOSTLY_BAD if frames.treatment is Treatment.TOO_MANY else ""
+        too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
         gain_db = 0.0 if alignment is None else alignment.gain_db
         return cls(power, problem or too_many, frames.movement.range_pixels, gain_db)
 

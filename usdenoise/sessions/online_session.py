@@ -166,7 +166,7 @@ class BlockAtWork:
     filtered: Future[tuple[FilteredBlock, SessionClutter]]
 
 
-class _FoundAgain(Generic[Result]):
+class _BackgroundResult(Generic[Result]):
     """Something that is found from the blocks so far, again and again in the background, so that nobody waits for it."""
 
     def __init__(self) -> None:
@@ -232,8 +232,8 @@ class OnlineSession:
         self._geometry: Geometry | None = None
         self._sample: list[SampledFrames] = []
         self._sums = BlockSums()
-        self._estimates = _FoundAgain[SessionEstimate]()
-        self._models = _FoundAgain[SeriesModel]()
+        self._estimates = _BackgroundResult[SessionEstimate]()
+        self._models = _BackgroundResult[SeriesModel]()
         self._file_times: list[FileTime] = []
         self._lengths: list[int] = []
         self._motion: list[float] = []
@@ -289,7 +289,7 @@ class OnlineSession:
             self._series = {region: [] for region in self._masks}
             self._geometry = geometry
             # The first file was not whole: what was found of it does not hold.
-            self._estimates = _FoundAgain()
+            self._estimates = _BackgroundResult()
         assert self._geometry is not None
         check_alike(geometry, self._geometry, who)
         numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
@@ -400,7 +400,7 @@ class OnlineSession:
         """Take the clutter of a block; carry values of the blocks before over to its pixels, if the lags are the same."""
         before, self._clutter = self._clutter or clutter, clutter
         if clutter.projection.n_lags != before.projection.n_lags:
-            self._sums, self._models, self._recent = BlockSums(), _FoundAgain(), []
+            self._sums, self._models, self._recent = BlockSums(), _BackgroundResult(), []
         elif not np.array_equal(clutter.grid.mask, before.grid.mask):
 
             def moved(values: Any) -> Any:
@@ -412,7 +412,7 @@ class OnlineSession:
             self._recent = [
                 (replace(level, power=moved(level.power)), strongest) for level, strongest in self._recent
             ]
-            self._models = _FoundAgain()
+            self._models = _BackgroundResult()
 
     def _remember(self, sample: SampledFrames) -> None:
         """Add frames to the sample, and take the share of others out of it."""

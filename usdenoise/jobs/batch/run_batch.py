@@ -45,7 +45,7 @@ class Watcher(Protocol):
         """Take the row of a scan that is done, failed, or skipped."""
 
 
-class _Silence:
+class _NoProgress:
     def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
     def started(self, scan: Scan) -> None: ...
     def finished(self, row: Row) -> None: ...
@@ -200,7 +200,7 @@ def run_batch(  # noqa: PLR0913
     decisions = plan_batch(paths, folder, arguments=arguments, patterns=patterns, overwrite=overwrite)
     index = IndexPage(folder, list(decisions), command, complete["display"])
     stacks = StackFolder(folder, decisions, complete["output"]) if flat else None
-    batch = _Batch(decisions, watcher or _Silence(), index, stacks)
+    batch = _Batch(decisions, watcher or _NoProgress(), index, stacks)
 
     def written() -> BatchReport:
         names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}

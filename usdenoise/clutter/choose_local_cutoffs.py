@@ -1,4 +1,4 @@
-"""The choice of the cutoffs by place, from a first blood map of every second pixel, and the blood map itself."""
+"""The choice of the per-pixel cutoffs, from a first blood map of every second pixel, and the blood map itself."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,10 +74,10 @@ class LatticeFrames:
         return LagSums.joined(executor.map(products, block_rows(self.values.shape)))
 
 
-def filter_by_place(
+def choose_local_cutoffs(
     seen: LatticeFrames, model: LowRank, low: int, grid: Neighbourhood, executor: Executor
 ) -> tuple[ClutterProjection, LocalCutoffs | None]:
-    """Choose cutoffs by place, from a blood map of every second pixel with the global cutoff.
+    """Choose per-pixel cutoffs, from a blood map of every second pixel with the global cutoff.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def filter_by_place(
     projection : ClutterProjection
         The effect on autocorrelations over time of the filter with which a blood map is made.
     cutoffs : LocalCutoffs or None
-        The cutoffs by place of that filter; None where it takes out the components below the global cutoff everywhere.
+        The per-pixel cutoffs of that filter; None where it takes out the components below the global cutoff everywhere.
     """
     clutter = without_noise(model.right[:, :low])
     projection = clutter_projection(model.right[:, :clutter], used=seen.used)
@@ -119,13 +119,13 @@ def filter_by_place(
         noise_power=seen.lattice.interpolated(coarse.noise_power),
     )
     cutoffs = local_cutoffs(model, clutter, first, grid).up_to(low)
-    by_place = clutter_projection(
+    per_pixel = clutter_projection(
         model.right[:, : cutoffs.stop],
         blood_shares=cutoffs.power_taken(first.blood_power),
         image_shares=cutoffs.power_taken(np.ones(grid.n_pixels)),
         used=seen.used,
     )
-    return by_place, cutoffs
+    return per_pixel, cutoffs
 
 
 def without_noise(right: NDArray[Any]) -> int:

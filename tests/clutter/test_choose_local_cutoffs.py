@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.clutter.blood_by_place import without_noise
+from usdenoise.clutter.choose_local_cutoffs import without_noise
 
 
 def vectors(n_frames, kinds, dtype=complex):
