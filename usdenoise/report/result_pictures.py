@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.blood.power_doppler import decibels
-from usdenoise.options.job_options import Display
+from usdenoise.options.job_options import Display, DynamicRange
 from usdenoise.report.doppler_pictures import (
     Drawing,
     directional_drawing,
     power_doppler_picture,
     velocity_drawing,
 )
-from usdenoise.report.figures import shortened
+from usdenoise.report.figures import shortened, suitable_range_db
 from usdenoise.report.film import movie
 from usdenoise.report.panels import panel_picture
 from usdenoise.report.series import Series
@@ -112,11 +112,18 @@ def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
     return {"axes": geometry.spatial_axes, "spacing_mm": geometry.spacing_mm, "title": title}
 
 
+def _common_range(series: Series, display: Display) -> DynamicRange:
+    """Return the range of both power images, so that they can be compared: the wider one unless it is given."""
+    if display.dynamic_range is not None:
+        return display.dynamic_range
+    return max(suitable_range_db(shown_levels(series.means[name], display)) for name in QUANTITIES)
+
+
 def _power(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
     return power_doppler_picture(
         shown_levels(series.means[name], display),
         kind=kind,
-        dynamic_range_db=display.dynamic_range,
+        dynamic_range_db=_common_range(series, display),
         color_map=display.color_map,
         quantity=QUANTITIES[name],
         **_common(series, stem, QUANTITIES[name]),
